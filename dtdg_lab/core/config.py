@@ -1,0 +1,188 @@
+"""RunConfig: everything a run depends on, validated, frozen, and the same as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.options import OPTIONS, option
+from dtdg_lab.core.protocols import PROTOCOLS
+
+SCHEMA = 1
+_FIELDS = ("system", "dataset", "model", "ranks", "epochs", "seed", "parts", "hidden", "layers", "learning_rate",
+           "protocol", "device", "threads")  # fmt: skip
+
+
+class RunConfig(BaseModel):
+    """The settings of one run: fields common to all runs, and the options of the system's parts by room.
+
+    Options are given flat, ``RunConfig(system="psg", group_window=8)``, and kept by room in ``options``; the
+    glossary (``dtdg_lab.core.options``) has every name with its bounds. ``parts`` (P) is what plans are made for,
+    ``ranks`` (R) how many processes share them; R divides P.
+
+    Raises:
+        ConfigError: a value is out of bounds, R does not divide P, or the model cannot run on the layout.
+        UnknownNameError: a name is not in the catalogue or glossary; the closest match is suggested.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str = "psg"
+    dataset: str = "collegemsg"
+    model: str = "tgcn"
+    ranks: int = 1
+    epochs: int = 5
+    seed: int = 0
+    parts: int = 0
+    hidden: int = 32
+    layers: int = 1
+    learning_rate: float = 1e-3
+    protocol: str = "warm"
+    device: str = "auto"
+    threads: int = 0
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    def __init__(self, **data: Any) -> None:
+        # pydantic wraps only ValueErrors; ours are raised before it, so that the message arrives unwrapped
+        super().__init__(**_validated(data))
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **_: Any) -> RunConfig:
+        """Read what :meth:`to_json` wrote."""
+        return cls.from_json(json_data)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """All settings by their flat names."""
+        common = {name: getattr(self, name) for name in _FIELDS}
+        return common | {name: value for room in self.options.values() for name, value in room.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a flat name; an option this system does not read has its glossary default."""
+        return self.flat[name] if name in self.flat else option(name).default
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """A copy with some flat settings changed, validated as a whole.
+
+        Options that the changed system, model or data set no longer reads are dropped.
+        """
+        target = {"system": self.system, "dataset": self.dataset, "model": self.model, **changes}
+        dataset = target["dataset"] if isinstance(target["dataset"], str) else "graph:"
+        owners = catalogue.option_owners(target["system"], dataset, target["model"])
+        keep = {name for room in owners.values() for name in room}
+        kept = {name: value for name, value in self.flat.items() if name in keep or name in _FIELDS}
+        return RunConfig(**{**kept, **changes})
+
+    def to_json(self) -> str:
+        """The settings as indented JSON with a schema version."""
+        return json.dumps({"schema": SCHEMA, **self.model_dump()}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | bytes | bytearray) -> RunConfig:
+        """Read what :meth:`to_json` wrote, or flat settings written by hand.
+
+        Raises:
+            ConfigError: the text is not a JSON object, or its schema is newer than this version.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"the config is not valid JSON: {error}. Write one with RunConfig(...).to_json().") from error
+        if not isinstance(data, dict):
+            raise ConfigError(f"the config is a JSON {type(data).__name__}; an object with settings is needed.")
+        schema = data.pop("schema", SCHEMA)
+        if schema != SCHEMA:
+            raise ConfigError(f"the config has schema {schema}; this version reads {SCHEMA}. Update dtdg_lab.")
+        return cls(**data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RunConfig:
+        """Read a config file (see :meth:`from_json`)."""
+        try:
+            return cls.from_json(Path(path).read_text())
+        except OSError as error:
+            raise ConfigError(f"cannot read the config {path}: {error.strerror}. Give the path of a JSON file.") from error
+
+    @property
+    def short_hash(self) -> str:
+        """Eight hexadecimal digits that name these settings."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
+
+
+def _validated(data: dict[str, Any]) -> dict[str, Any]:
+    data = dict(data)
+    nested = data.pop("options", {})
+    if not isinstance(nested, dict) or not all(isinstance(room, dict) for room in nested.values()):
+        raise ConfigError(f"options={nested!r}: a mapping room -> settings is needed, or give the settings flat.")
+    given = {name: value for room in nested.values() for name, value in room.items()} | data
+    common = {name: given.pop(name) for name in _FIELDS if name in given}
+    _check_names(common)
+    for name in set(common) & set(OPTIONS):
+        common[name] = option(name).check(common[name])
+    common["options"] = _by_room(common, given)
+    _check_together(common)
+    return common
+
+
+def _check_names(common: dict[str, Any]) -> None:
+    """Fill in and check system, data set, model and protocol; a graph of the user's is stored under its hash."""
+    for name in ("system", "dataset", "model", "protocol"):
+        common.setdefault(name, RunConfig.model_fields[name].default)
+    if not isinstance(common["dataset"], str):
+        if not hasattr(common["dataset"], "store"):
+            raise ConfigError(
+                f"dataset={common['dataset']!r}: a name from lab.datasets() or a DynamicGraph is needed."
+            )
+        common["dataset"] = common["dataset"].store()
+    if not common["dataset"].startswith("graph:"):
+        catalogue.entry("datasets", common["dataset"])
+    catalogue.system(common["system"])
+    catalogue.entry("models", common["model"])
+    if common["protocol"] not in PROTOCOLS:
+        raise UnknownNameError("protocol", common["protocol"], PROTOCOLS)
+
+
+def _by_room(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    owners = catalogue.option_owners(common["system"], common["dataset"], common["model"])
+    allowed = {name for room in owners.values() for name in room}
+    for name in given:
+        if name not in allowed:
+            note = f"Options of system {common['system']!r} with {common['model']!r} on {common['dataset']!r}."
+            if name in OPTIONS:
+                note = f"{name!r} belongs to {OPTIONS[name].owner}, which this system, model or data set does not use."
+            raise UnknownNameError("option", name, allowed | set(_FIELDS), note)
+    chosen = catalogue.system(common["system"])
+    filled: dict[str, dict[str, Any]] = {}
+    for room, names in owners.items():
+        for name in names:
+            default = chosen.defaults.get(name, OPTIONS[name].default)
+            if name == "scheduler":
+                default = chosen.parts["scheduling"]
+            filled.setdefault(room, {})[name] = option(name).check(given.get(name, default))
+    return filled
+
+
+def _check_together(common: dict[str, Any]) -> None:
+    ranks = common.get("ranks", 1)
+    common["parts"] = common.get("parts") or ranks
+    if common["parts"] % ranks:
+        raise ConfigError(f"ranks={ranks} does not divide parts={common['parts']}: each rank runs parts / ranks parts.")
+    layout = catalogue.system(common["system"]).parts["parallel"]
+    if layout == "single" and (ranks, common["parts"]) != (1, 1):
+        raise UnsupportedError(
+            f"system 'single' is one process and one part, not ranks={ranks}, parts={common['parts']}. "
+            "Set ranks=1 and parts=1, or choose system='psg'."
+        )
+    catalogue.check_memory(common["model"], layout)
+    energy = common["options"]["energy"]
+    if energy["power_idle_w"] > energy["power_max_w"]:
+        raise ConfigError(
+            f"power_idle_w={energy['power_idle_w']:g} exceeds power_max_w={energy['power_max_w']:g}: "
+            "an idle node cannot draw more than a busy one."
+        )

@@ -1,0 +1,66 @@
+"""The error tree. Every message says what was given, what is allowed, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LabError(Exception):
+    """Base of every error DTDG Lab raises on purpose."""
+
+
+class ConfigError(LabError, ValueError):
+    """Raised when a setting has a value that is not allowed."""
+
+
+class UnknownNameError(ConfigError):
+    """Raised when a name (system, model, data set, option) is not in the catalogue."""
+
+    def __init__(self, what: str, given: str, known: Iterable[str], advice: str = "") -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(given, names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"unknown {what} {given!r}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}")
+        self.given = given
+        self.close = close[0] if close else None
+
+
+class UnsupportedError(ConfigError):
+    """Raised when two parts cannot work together, such as a model on a layout that cannot carry its memory."""
+
+
+class PlanError(LabError, ValueError):
+    """Raised when index arrays do not form a valid plan."""
+
+
+class DataError(LabError):
+    """Raised when a data set cannot be found, read or understood."""
+
+
+class ChecksumError(DataError):
+    """Raised when a file's SHA-256 is not the one recorded for it."""
+
+
+class NotAvailableError(LabError):
+    """Raised when something this machine or installation lacks is asked for."""
+
+
+class ClusterError(LabError):
+    """Raised when engines cannot be started, reached or repaired."""
+
+
+class RunStoreError(LabError, OSError):
+    """Raised when a run's files cannot be written or read."""
+
+
+class RunFailedError(LabError):
+    """Raised when a run ended without finishing; the message names the rank and the cause."""
+
+
+class NotFiniteError(RunFailedError):
+    """Raised when a loss is NaN or infinite; the last good checkpoint is kept."""
+
+
+class ControlError(LabError):
+    """Raised when a control request cannot be delivered or is refused."""

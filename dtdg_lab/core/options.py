@@ -1,0 +1,211 @@
+"""The glossary: one entry for every option of a run, with owner, type, unit, bounds, default, meaning and liveness.
+
+``live`` says when a change asked for during a run takes effect: ``"step"`` before the next step on all ranks,
+``"epoch"`` at the next epoch boundary (in-memory checkpoint, rebuild, restore), ``"no"`` only in a new run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+
+Live = Literal["step", "epoch", "no"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One setting of a run: what it is called, what it may be, and when it can change."""
+
+    name: str
+    owner: str
+    kind: type
+    default: Any
+    meaning: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    live: Live = "no"
+
+    def check(self, value: Any) -> Any:
+        """The value in this option's type.
+
+        Raises:
+            ConfigError: the type is wrong, or the value is outside the bounds or choices.
+        """
+        value = self._typed(value)
+        if self.choices and value not in self.choices:
+            raise UnknownNameError(f"value of {self.name}", str(value), self.choices)
+        too_low = self.low is not None and value < self.low
+        too_high = self.high is not None and value > self.high
+        if too_low or too_high:
+            raise ConfigError(f"{self.name}={value!r} is out of range: allowed {self.allowed}. {self.meaning}")
+        return value
+
+    def _typed(self, value: Any) -> Any:
+        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if self.kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
+            raise ConfigError(f"{self.name}={value!r} has type {type(value).__name__}: allowed {self.allowed}.")
+        if self.kind is float and not math.isfinite(value):
+            raise ConfigError(f"{self.name}={value!r} is not a finite number: allowed {self.allowed}.")
+        return value
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        words = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
+        if self.low is not None and self.high is not None:
+            words += f" from {self.low:g} to {self.high:g}"
+        elif self.low is not None:
+            words += f" of at least {self.low:g}"
+        return words + (f" ({self.unit})" if self.unit else "")
+
+
+GLOSSARY: tuple[Option, ...] = (
+    # data
+    Option(
+        name="cut", owner="datasets", kind=int, default=0, low=0, high=100_000,
+        meaning="Equal base intervals the whole time span is cut into; 0 takes the data set's own window length.",
+    ),
+    Option(
+        name="edge_life", owner="datasets", kind=int, default=1, low=1, high=1000, unit="base intervals",
+        meaning="Base intervals an edge lives: snapshot i holds the edges of intervals i .. i + edge_life - 1.",
+    ),
+    Option(
+        name="features", owner="datasets", kind=str, default="log_degrees", choices=("log_degrees", "degrees"),
+        meaning="Vertex features: weighted in- and out-degree, raw as in the papers, or log(1 + degree).",
+    ),
+    Option(
+        name="generated_nodes", owner="datasets", kind=int, default=600, low=8, high=10_000_000, unit="vertices",
+        meaning="Size of the generated graph.",
+    ),
+    Option(
+        name="generated_edges", owner="datasets", kind=int, default=3000, low=8, high=1_000_000_000, unit="edges",
+        meaning="Edges of the last generated snapshot.",
+    ),
+    Option(
+        name="generated_snapshots", owner="datasets", kind=int, default=50, low=4, high=10_000, unit="snapshots",
+        meaning="Snapshots of the generated graph.",
+    ),
+    Option(
+        name="growth", owner="datasets", kind=float, default=10.0, low=1.0, high=1000.0,
+        meaning="Edges of the last generated snapshot over those of the first (linear growth).",
+    ),
+    # models
+    Option(
+        name="gc_layers", owner="models", kind=int, default=1, low=1, high=2,
+        meaning="Graph convolutions before the gates of T-GCN: 1 as PyG-Temporal, 2 as the original paper.",
+    ),
+    # parallel
+    Option(
+        name="group_window", owner="parallel", kind=int, default=4, low=1, high=1000, unit="snapshots", live="epoch",
+        meaning="Consecutive snapshots in a group (w of DyGNeX).",
+    ),
+    Option(
+        name="group_stride", owner="parallel", kind=int, default=1, low=1, high=1000, unit="snapshots", live="epoch",
+        meaning="Distance between the starts of neighbouring groups.",
+    ),
+    Option(
+        name="loss_at", owner="parallel", kind=str, default="last", choices=("last", "all"), live="epoch",
+        meaning="Where a group's loss is taken: at its last snapshot or at all of them.",
+    ),
+    # scheduling
+    Option(
+        name="scheduler", owner="scheduling", kind=str, default="round_robin", live="epoch",
+        choices=("round_robin", "longest_first"),
+        meaning="How snapshot groups are dealt to parts and iterations.",
+    ),
+    Option(
+        name="groups_per_rank", owner="scheduling", kind=int, default=1, low=1, high=64, unit="groups", live="epoch",
+        meaning="Most groups a part computes between two gradient exchanges.",
+    ),
+    # training
+    Option(
+        name="optimizer", owner="training", kind=str, default="adam", choices=("adam", "sgd"),
+        meaning="Update rule.",
+    ),
+    Option(
+        name="dtype", owner="training", kind=str, default="float32", choices=("float32", "float64"),
+        meaning="Floating-point type of features, parameters and gradients.",
+    ),
+    Option(
+        name="kernel", owner="training", kind=str, default="auto", choices=("auto", "dgl", "torch"),
+        meaning="Backend of sparse products; auto picks by device and edge weights, as measured.",
+    ),
+    Option(
+        name="evaluate_every", owner="training", kind=int, default=1, low=1, high=100_000, unit="epochs", live="epoch",
+        meaning="Epochs between two evaluations of the training and validation parts.",
+    ),
+    Option(
+        name="checkpoint_every_s", owner="training", kind=float, default=2.0, low=0.0, high=86_400.0, unit="s",
+        meaning="Least time between two checkpoints, which are taken between steps.",
+    ),
+    Option(
+        name="slow_rank", owner="training", kind=int, default=-1, low=-1, high=4095, live="step",
+        meaning="Rank made slower on purpose, to see imbalance; -1 is none.",
+    ),
+    Option(
+        name="slow_ms", owner="training", kind=float, default=0.0, low=0.0, high=5000.0, unit="ms", live="step",
+        meaning="Time the slowed rank sleeps inside the compute phase of every step.",
+    ),
+    # energy
+    Option(
+        name="power_idle_w", owner="energy", kind=float, default=20.0, low=0.0, high=10_000.0, unit="W",
+        meaning="Assumed power of the idle processors of a node, for modelled energy only.",
+    ),
+    Option(
+        name="power_max_w", owner="energy", kind=float, default=100.0, low=0.0, high=10_000.0, unit="W",
+        meaning="Assumed power of a node with all processor cores busy, for modelled energy only.",
+    ),
+    # the run itself
+    Option(
+        name="epochs", owner="run", kind=int, default=5, low=1, high=10_000_000, unit="epochs",
+        meaning="Passes over the training part.",
+    ),
+    Option(name="seed", owner="run", kind=int, default=0, low=0, high=2**53, meaning="Seed of every random stream."),
+    Option(
+        name="ranks", owner="run", kind=int, default=1, low=1, high=4096, unit="processes",
+        meaning="Processes that train together (R).",
+    ),
+    Option(
+        name="parts", owner="run", kind=int, default=0, low=0, high=65_536,
+        meaning="Parts the plan is made for (P); 0 takes the number of ranks, which must divide it.",
+    ),
+    Option(name="hidden", owner="run", kind=int, default=32, low=1, high=65_536, meaning="Width of hidden layers (H)."),
+    Option(name="layers", owner="run", kind=int, default=1, low=1, high=64, meaning="Layers of the model."),
+    Option(
+        name="learning_rate", owner="run", kind=float, default=1e-3, low=0.0, high=100.0, live="step",
+        meaning="Step size of the optimiser.",
+    ),
+    Option(
+        name="threads", owner="run", kind=int, default=0, low=0, high=1024, unit="threads",
+        meaning="Threads of each rank; 0 shares the machine's cores out.",
+    ),
+    Option(
+        name="device", owner="run", kind=str, default="auto", choices=("auto", "cpu", "cuda"),
+        meaning="Where ranks compute; auto takes one GPU a rank when there are enough, else the CPU.",
+    ),
+)  # fmt: skip
+
+OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in GLOSSARY})
+
+
+def option(name: str) -> Option:
+    """The glossary entry called ``name``.
+
+    Raises:
+        UnknownNameError: no option has that name.
+    """
+    if name not in OPTIONS:
+        raise UnknownNameError("option", name, OPTIONS)
+    return OPTIONS[name]

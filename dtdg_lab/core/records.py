@@ -1,0 +1,49 @@
+"""Record tables: what each rank writes, one narrow table per kind of fact.
+
+A rank writes lines of JSON, each ``{"v", "rank", "attempt", "seq", "table", "columns", "rows"}``: rows of one table
+with the names of their columns, so that readers keep columns they do not know. Rank and attempt (how many times the
+run was resumed) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SCHEMA = 1
+
+PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
+
+STEPS = (
+    "step", "epoch", "iteration", "time_ns", "time_s", "loss", "global_loss", "groups", "vertex_snapshots",
+    "batch_s", "transfer_s", "compute_s", "wait_s", "communicate_s", "update_s", "control_s", "cpu_s",
+    "bytes_sent", "bytes_received", "energy_j", "energy_source", "control_version",
+)  # fmt: skip
+
+TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "steps": STEPS,
+        "phases": ("step", "epoch", "phase", "start_ns", "end_ns"),
+        "evaluations": ("step", "epoch", "time_ns", "split", "loss", "persistence_loss", "mean_loss", "snapshots"),
+        "events": ("step", "epoch", "time_ns", "kind", "data"),
+        "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
+        "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
+    }
+)
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "step": "updates of the model before this row, from 0, through all epochs",
+        "time_s": "wall-clock seconds of the step; its phases sum to it",
+        "loss": "mean loss of the groups this rank computed; empty where it had none",
+        "global_loss": "mean loss of all groups of the step, the same on every rank",
+        "vertex_snapshots": "vertices times snapshots this rank ran forward and backward",
+        "wait_s": "from this rank's arrival at the exchange to the last rank's",
+        "communicate_s": "from the last rank's arrival at the exchange to its end",
+        "cpu_s": "processor seconds of this process in the step",
+        "energy_j": "joules attributed to this rank; empty where unknown, never 0",
+        "energy_source": "counter, polled or modelled",
+        "scope": "rank, or node where the reader sees the whole machine",
+        "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
+    }
+)

@@ -169,7 +169,7 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     # the run itself
     Option(
-        name="epochs", owner="run", kind=int, default=5, low=1, high=10_000_000, unit="epochs",
+        name="epochs", owner="run", kind=int, default=5, low=1, high=10_000_000, unit="epochs", live="epoch",
         meaning="Passes over the training part.",
     ),
     Option(name="seed", owner="run", kind=int, default=0, low=0, high=2**53, meaning="Seed of every random stream."),

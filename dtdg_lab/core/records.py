@@ -13,6 +13,7 @@ from types import MappingProxyType
 SCHEMA = 1
 
 PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
+BETWEEN_STEPS = ("evaluate", "checkpoint", "rebuild")  # rows of `phases` that belong to no step's sum
 
 STEPS = (
     "step", "epoch", "iteration", "time_ns", "time_s", "loss", "global_loss", "groups", "vertex_snapshots",

@@ -1,0 +1,81 @@
+# make lab: environment, then JupyterLab on the first notebook. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Candidates for a Python 3.11, tried in this order; `make PYTHON=/path/to/python3.11 env` takes that one.
+PYTHON ?= $(firstword $(foreach candidate,python3.11 python3 python $(wildcard $(HOME)/.pyenv/versions/3.11.*/bin/python),\
+  $(if $(shell $(candidate) -c 'import sys, venv, ensurepip; print(sys.version_info[:2] == (3, 11) or "")' 2>/dev/null),$(candidate))))
+# The environment is current when it holds a stamp with the checksum of the files that define it.
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+# Plain torch brings gigabytes of CUDA libraries. On a machine without a GPU, give the index of PyTorch's CPU builds
+# (named on its installation page): make TORCH_INDEX=... env
+TORCH_INDEX ?=
+ARGS ?=
+# Real data beside the project serves tests, demo and notebooks.
+ifndef DTDG_LAB_DATA
+ifneq ($(wildcard ../shared/data/real/index.json),)
+export DTDG_LAB_DATA := $(abspath ../shared/data/real)
+endif
+endif
+
+.PHONY: help env lab demo test test-full bench lint algorithms clean
+
+help:
+	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
+	@echo 'make demo        a short run that ends in a report and a printed summary'
+	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
+	@echo 'make test-full   the same with the slow tests'
+	@echo 'make bench       the benchmarks; ARGS=--quick for under a minute each'
+	@echo 'make lint        ruff, mypy, import contracts'
+	@echo 'make algorithms  write ALGORITHMS.md anew from the catalogue'
+	@echo 'make env         the environment alone (Python 3.11 in $(VENV))'
+
+env: $(STAMP)
+
+$(STAMP):
+	@if [ ! -x $(BIN)/python ] || ! $(BIN)/python -c '' 2>/dev/null; then \
+	  if [ -z "$(PYTHON)" ]; then \
+	    echo 'No Python 3.11 with venv was found. Install one (Debian 12: apt-get install python3.11-venv; or pyenv install 3.11),' >&2; \
+	    echo 'or use conda: conda env create -f environment.yml && conda activate dtdg-lab' >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making $(VENV) with $(PYTHON)"; \
+	  "$(PYTHON)" -m venv --clear $(VENV); \
+	fi
+	@echo 'Installing torch, then the rest (a few minutes the first time)'
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep -E '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab,test,bench]'
+	@rm -f $(VENV)/.installed-*
+	@touch $(STAMP)
+
+lab: env
+	$(BIN)/jupyter lab notebooks/00_live_lab.ipynb
+
+demo: env
+	$(BIN)/python -m dtdg_lab demo $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest -m 'not slow and not network' $(ARGS)
+
+test-full: lint
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: env
+	@for file in benchmarks/*.py; do \
+	  [ -e "$$file" ] || { echo 'no benchmarks yet'; break; }; \
+	  echo "== $$file"; $(BIN)/python "$$file" $(ARGS); \
+	done
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+algorithms: env
+	$(BIN)/python -m dtdg_lab.testing.algorithms
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

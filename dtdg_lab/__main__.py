@@ -1,0 +1,171 @@
+"""The command line: ``python -m dtdg_lab env | run | demo | dash | datasets | sessions``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.errors import DataError, LabError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, or 2 where it could not be done (one message on stderr)."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return int(parsed.command(parsed))
+    except LabError as error:
+        print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dtdg_lab", description="See, steer and understand distributed training of dynamic graph neural networks."
+    )
+    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+
+    env = commands.add_parser("env", help="what this machine can run and measure, with remedies")
+    env.add_argument("--json", action="store_true", help="print the findings as JSON")
+    env.set_defaults(command=_env)
+
+    run = commands.add_parser("run", help="train as a config file says")
+    run.add_argument("config", type=Path, metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes")
+    run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
+    run.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
+    )
+    run.set_defaults(command=_run)
+
+    demo = commands.add_parser("demo", help="a short run on real data, or on generated data where there is none")
+    demo.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
+    )
+    demo.set_defaults(command=_demo)
+
+    dash = commands.add_parser("dash", help="serve the dashboard in a browser, without Jupyter")
+    dash.add_argument("--port", type=_port, default=5006, help="port on 127.0.0.1 (default: 5006)")
+    dash.add_argument("--ranks", type=_positive, default=2, help="engines of the session (default: 2)")
+    dash.set_defaults(command=_dash)
+
+    data = commands.add_parser("datasets", help="list data sets and whether they are on this machine")
+    data.set_defaults(command=_datasets)
+
+    sessions = commands.add_parser("sessions", help="list clusters of this user, or end them")
+    which = sessions.add_mutually_exclusive_group()
+    which.add_argument("--end", metavar="ID", help="end the session with this id")
+    which.add_argument("--end-all", action="store_true", help="end all of them")
+    sessions.set_defaults(command=_sessions)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535 (0 takes a free one)")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: a whole number of at least 1")
+    return int(text)
+
+
+def _env(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.environment import environment_report, format_report
+
+    findings = environment_report()
+    if parsed.json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+    else:
+        print(format_report(findings))
+    return 0
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.core.config import RunConfig
+
+    config = RunConfig.load(parsed.config)
+    if config.ranks > 1 or parsed.cluster:
+        from dtdg_lab.cluster.session import Session
+
+        with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
+            run = session.train(config)
+            run.wait()
+            return _report(run)
+    from dtdg_lab.cluster.local import train
+
+    return _report(train(config, runs_dir=parsed.runs, progress=True))
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.local import train
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.datasets import load_dataset
+
+    dataset = "collegemsg"
+    try:
+        load_dataset(dataset)
+    except DataError as error:
+        print(f"The demo uses generated data, since real data could not be had: {error}", file=sys.stderr)
+        dataset = "growing"
+    config = RunConfig(system="psg", dataset=dataset, model="tgcn", parts=2, epochs=3, group_stride=4)
+    return _report(train(config, runs_dir=parsed.runs, progress=True))
+
+
+def _report(run: Any) -> int:
+    """Print what a run came to, and where its report lies."""
+    print(json.dumps(run.summary, indent=2, default=str))
+    print(f"report: {Path(run.path) / 'report.html'}")
+    return 0
+
+
+def _dash(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.session import Session
+    from dtdg_lab.dash.served import serve
+
+    with Session(ranks=parsed.ranks) as session:
+        serve(session, port=parsed.port)
+    return 0
+
+
+def _datasets(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.datasets import datasets
+
+    rows = [("name", "here", "rows", "nodes", "licence", "where")]
+    for info in datasets():
+        here = "yes" if info.on_this_machine else "no"
+        rows.append((info.name, here, str(info.rows), str(info.nodes), str(info.licence), str(info.where)))
+    _print_table(rows)
+    return 0
+
+
+def _sessions(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.sessions import end_session, list_sessions
+
+    if parsed.end:
+        end_session(parsed.end)
+        print(f"ended {parsed.end}")
+        return 0
+    found = list_sessions()
+    for session in found:
+        if parsed.end_all:
+            end_session(session.id)
+        print(f"ended {session.id}" if parsed.end_all else str(session))
+    if not found:
+        print("no sessions")
+    return 0
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

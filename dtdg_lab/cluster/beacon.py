@@ -1,0 +1,104 @@
+"""A rank's watch over the others, from inside: nobody waits for the dead, with or without a kernel attached."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.cluster.liveness import dead_ranks
+from dtdg_lab.core.errors import LabError
+
+LOOK_S = 0.5
+GRACE_S = 1.5  # a survivor that is not stuck in a collective leaves by itself within this time
+SILENT_S = 15.0  # heartbeats through the store, for ranks on other machines
+
+
+class Beacon:
+    """Beats through the store, looks at the others, and ends this process when it is stuck waiting for the dead.
+
+    Args:
+        live: the run's folder of notes.
+        attempt: which attempt this is.
+        rank: this rank, of ``size``.
+        size: number of ranks.
+        store: a connection of the beacon's own.
+        on_death: called once with the dead rank; marks the run and saves what is recorded.
+        busy_file: touched every second, so that the cluster's keeper knows that it is in use.
+    """
+
+    def __init__(
+        self,
+        live: Path,
+        attempt: int,
+        rank: int,
+        size: int,
+        store: Any,
+        on_death: Callable[[int], None],
+        busy_file: Path | None,
+    ) -> None:
+        self._live, self._attempt, self._rank, self._size = live, attempt, rank, size
+        self._store, self._on_death, self._busy_file = store, on_death, busy_file
+        self._beats: dict[int, tuple[int, float]] = {}
+        self._stop = threading.Event()
+        self._reported = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, name="beacon", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._thread.start()
+
+    def first_dead(self, timeout_s: float) -> int | None:
+        """A rank found dead, looked for at once and until the time-out; None where all that can be seen live."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            dead = [rank for rank in dead_ranks(self._live, self._attempt) if rank != self._rank]
+            if dead or time.monotonic() >= deadline:
+                return dead[0] if dead else None
+            time.sleep(0.05)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            if self._busy_file is not None:
+                self._busy_file.touch()
+            dead = self.first_dead(0.0)
+            if dead is None:
+                dead = self._silent()
+            if dead is not None:
+                self._leave_the_dead(dead)
+                return
+
+    def _silent(self) -> int | None:
+        """A rank whose heartbeat stood still too long; the store's own rank when the store is gone."""
+        if self._store is None:
+            return None
+        try:
+            self._store.add(f"beat/{self._rank}", 1)
+            counts = {rank: self._store.add(f"beat/{rank}", 0) for rank in range(self._size) if rank != self._rank}
+        except RuntimeError:  # torch's DistNetworkError: the store's process is gone
+            return 0 if self._rank != 0 and not self._stop.is_set() else None
+        now = time.monotonic()
+        for rank, count in counts.items():
+            if self._beats.get(rank, (-1, now))[0] != count:
+                self._beats[rank] = (count, now)
+            elif count and now - self._beats[rank][1] > SILENT_S:
+                return rank
+        return None
+
+    def _leave_the_dead(self, dead: int) -> None:
+        if self._stop.wait(GRACE_S):
+            return  # the loop noticed by itself and has left
+        try:
+            self._on_death(dead)
+        except LabError:
+            os._exit(71)  # the disk is gone as well: nothing can be marked, but nobody may hang
+        os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()

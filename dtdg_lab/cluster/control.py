@@ -1,0 +1,129 @@
+"""Control requests: a kernel asks rank 0 over ZeroMQ; rank 0 numbers them and leaves them in the run's store."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from dtdg_lab.cluster.signing import pack, unpack
+from dtdg_lab.core.errors import ControlError, LabError
+
+Check = Callable[[dict[str, Any]], None]
+_NONCES = 10_000
+
+
+def store_key(version: int) -> str:
+    """Where the store keeps the request of a version."""
+    return f"control/{version}"
+
+
+class ControlServer:
+    """Rank 0's side: takes signed requests, checks them, numbers them, and answers with the number.
+
+    Everything unsigned, signed with another key, repeated or refused by ``check`` changes nothing.
+
+    Args:
+        key: the session's key.
+        store: where payloads go, signed; every rank reads them there.
+        check: raises a LabError for a request that cannot be carried out.
+        host: interface to listen on.
+    """
+
+    def __init__(self, key: str, store: Any, check: Check, *, host: str = "127.0.0.1") -> None:
+        self._key, self._store, self._check = key, store, check
+        self._version = 0
+        self._changed = threading.Condition()
+        self._seen: deque[str] = deque(maxlen=_NONCES)
+        self._socket = zmq.Context.instance().socket(zmq.REP)
+        self._socket.linger = 0
+        self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
+        self._thread.start()
+
+    def latest(self) -> int:
+        """The newest version."""
+        return self._version
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version."""
+        return unpack(self._key, self._store.get(store_key(version)))
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return when a version above ``seen`` exists, or after the time-out."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > seen, timeout_s)
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            if self._socket.poll(200):
+                self._socket.send(self._answer(self._socket.recv()))
+        self._socket.close()
+
+    def _answer(self, message: bytes) -> bytes:
+        try:
+            request = unpack(self._key, message)
+            nonce = str(request.pop("nonce", ""))
+            if not nonce or nonce in self._seen:
+                raise ControlError("a control message without a new nonce is ignored.")
+            self._seen.append(nonce)
+            self._check(request)
+        except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            return pack(self._key, {"refused": str(error)})
+        with self._changed:
+            self._store.set(store_key(self._version + 1), pack(self._key, request))
+            self._version += 1
+            self._changed.notify_all()
+        return pack(self._key, {"version": self._version})
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        self._thread.join()
+
+
+class StoredControl:
+    """The other ranks' side: they hear of versions in the exchange and read the requests in the store."""
+
+    def __init__(self, key: str, store: Any) -> None:
+        self._key, self._store = key, store
+
+    def latest(self) -> int:
+        """Not known here; rank 0's answer counts."""
+        return 0
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version."""
+        return unpack(self._key, self._store.get(store_key(version)))
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Rank 0 does the waiting; the others wait for it in the exchange."""
+
+
+def ask(address: str, key: str, request: dict[str, Any], *, timeout_s: float = 5.0) -> int:
+    """Send one request to rank 0 and return the version it became.
+
+    Raises:
+        ControlError: rank 0 refused it, or did not answer in time.
+    """
+    socket = zmq.Context.instance().socket(zmq.REQ)
+    socket.linger = 0
+    try:
+        socket.connect(address)
+        socket.send(pack(key, {**request, "nonce": secrets.token_hex(8)}))
+        if not socket.poll(round(timeout_s * 1000)):
+            raise ControlError(
+                f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: look at run.status."
+            )
+        answer = unpack(key, socket.recv())
+    finally:
+        socket.close()
+    if "refused" in answer:
+        raise ControlError(answer["refused"])
+    return int(answer["version"])

@@ -1,0 +1,223 @@
+"""What runs on an engine: one rank of one attempt of one run, from joining to leaving."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.cluster.beacon import Beacon
+from dtdg_lab.cluster.control import ControlServer, StoredControl
+from dtdg_lab.cluster.liveness import own_note, remove_note, wait_for_note, write_note
+from dtdg_lab.cluster.telemetry import Publisher
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.writer import RecordWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a kernel asks of an engine; plain values, so that it travels as it is."""
+
+    run_dir: str
+    rank: int
+    size: int
+    attempt: int
+    key: str
+    resume: bool = False
+    changes: tuple[tuple[str, Any], ...] = ()
+    busy_file: str = ""
+    host: str = "127.0.0.1"
+
+
+def warm_up(threads_env: dict[str, str]) -> dict[str, Any]:
+    """Import what training needs, once, so that a click on Run starts training and not importing.
+
+    Returns:
+        The engine's process number and how many CUDA devices it sees.
+    """
+    os.environ.update(threads_env)
+    import torch
+
+    import dtdg_lab.training.loop  # noqa: F401
+    from dtdg_lab.core.errors import NotAvailableError
+    from dtdg_lab.kernels.backend import import_dgl
+
+    try:
+        import_dgl()
+    except NotAvailableError as error:
+        note = str(error)
+    else:
+        note = ""
+    return {"pid": os.getpid(), "gpus": torch.cuda.device_count(), "note": note}
+
+
+def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
+    """The device of a rank: one GPU each where there are enough, else the CPU.
+
+    Raises:
+        ConfigError: GPUs were asked for by name and are not there.
+    """
+    if wanted == "cpu" or (wanted == "auto" and gpus < size):
+        return "cpu"
+    if gpus < size:
+        raise ConfigError(f"device='cuda' with {size} ranks: this machine has {gpus} GPUs. Use device='auto' or fewer ranks.")
+    return f"cuda:{rank}"
+
+
+def run_rank(task: Task) -> str:
+    """Train one rank; the engine's entry. Returns the state the run ended in.
+
+    Raises:
+        LabError: what ended the run; its status says so as well.
+    """
+    directory = RunDirectory.open(task.run_dir)
+    try:
+        with ExitStack() as stack:
+            state = _train(task, directory, stack)
+    except BaseException as error:
+        _mark_failed(directory, task, error)
+        raise
+    finally:
+        remove_note(directory.live, task.rank)
+    if task.rank == 0:
+        finish(directory, state)
+    return state
+
+
+def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
+    import torch
+
+    from dtdg_lab.comm.group import ProcessGroup, open_store, reach_store, share_cores
+    from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.training.knobs import check_changes
+    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.vitals import Vitals
+
+    config = directory.config()
+    torch.set_num_threads(share_cores(config.threads, task.size))
+    device = choose_device(config.device, task.rank, torch.cuda.device_count(), task.size)
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    publisher = Publisher(task.key, host=task.host)
+    stack.callback(publisher.close)
+    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
+    stack.callback(writer.close)
+    control: ControlServer | StoredControl
+    if task.rank == 0:
+        store, store_address = open_store(task.size, host=task.host)
+        knobs_of: dict[str, Any] = {}
+
+        def check(request: dict[str, Any]) -> None:
+            current = knobs_of["trainer"].knobs.config if "trainer" in knobs_of else config
+            check_request(current, request)
+
+        control = ControlServer(task.key, store, check, host=task.host)
+        stack.callback(control.close)
+        write_note(
+            directory.live,
+            own_note(0, task.attempt, publisher.address, control=control.address, store=store_address),
+        )
+    else:
+        store_address = wait_for_note(directory.live, 0, task.attempt).store
+        store = reach_store(store_address, task.size)
+        control = StoredControl(task.key, store)
+        write_note(directory.live, own_note(task.rank, task.attempt, publisher.address))
+
+    def on_death(dead: int) -> None:
+        mark_death(directory, task.attempt, dead)
+        writer.flush()
+
+    beacon = Beacon(
+        directory.live, task.attempt, task.rank, task.size, reach_store(store_address, task.size),
+        on_death, Path(task.busy_file) if task.busy_file else None,
+    )  # fmt: skip
+    stack.callback(beacon.close)
+    beacon.start()
+    group = ProcessGroup.join(store, task.rank, task.size, device=device)
+    stack.callback(group.close)
+    graph = load_for(config)
+    vitals = Vitals(config, device, task.rank, task.size, writer)
+    stack.callback(vitals.close)
+    vitals.start()
+    if task.rank == 0:
+        _announce(directory, writer, task, config, graph.source, graph.data_hash, vitals.notes)
+    try:
+        trainer = Trainer(
+            config, graph, group, recorder=writer, control=control, checkpoint=directory.checkpoint_file,
+            vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes),
+        )  # fmt: skip
+        if task.rank == 0:
+            knobs_of["trainer"] = trainer
+        outcome = trainer.run()
+        vitals_done = outcome.state
+        group.barrier()  # rank 0 serves the store: it leaves last
+    except RuntimeError as error:
+        if isinstance(error, LabError):
+            raise
+        raise _named(error, beacon, task) from error
+    return vitals_done
+
+
+def check_request(config: RunConfig, request: dict[str, Any]) -> None:
+    """Whether a running job with these settings can carry out a request.
+
+    Raises:
+        ConfigError: a change is not allowed, or the request says nothing.
+    """
+    from dtdg_lab.training.knobs import check_changes
+
+    if not {"set", "pause", "stop"} & set(request):
+        raise ConfigError(f"a control request with {sorted(request)} says nothing to do: give set, pause or stop.")
+    check_changes(config, request.get("set", {}))
+
+
+def _announce(
+    directory: RunDirectory, writer: RecordWriter, task: Task, config: RunConfig, source: str, data_hash: str,
+    notes: list[str],
+) -> None:  # fmt: skip
+    directory.add_environment(data_hash=data_hash, data_source=source, energy_notes=notes)
+    facts = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": source}
+    writer.row("events", (0, 0, time.time_ns(), "started", facts))
+    directory.write_status("running", attempt=task.attempt)
+
+
+def _named(error: RuntimeError, beacon: Beacon, task: Task) -> RunFailedError:
+    """The same failure with the dead rank's name, where one is dead."""
+    dead = beacon.first_dead(1.0)
+    if dead is not None:
+        return RunFailedError(death_reason(dead))
+    return RunFailedError(f"rank {task.rank} failed: {type(error).__name__}: {error}")
+
+
+def death_reason(dead: int) -> str:
+    """What a run's status says when a rank's process died."""
+    return (
+        f"rank {dead} died (its process is gone). The last checkpoint and every record written before are kept: "
+        "session.repair(), then run.resume()."
+    )
+
+
+def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
+    """Mark a run failed because a rank died; the first to say so is believed."""
+    status = directory.status()
+    if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
+        return
+    directory.write_status("failed", reason=death_reason(dead), rank=dead, attempt=attempt)
+
+
+def _mark_failed(directory: RunDirectory, task: Task, error: BaseException) -> None:
+    status = directory.status()
+    if status["attempt"] > task.attempt or status["state"] in ENDED:
+        return
+    reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(error))
+    (directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt").write_text(text)
+    dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]
+    directory.write_status("failed", reason=reason, rank=dead[0] if dead else task.rank, attempt=task.attempt)

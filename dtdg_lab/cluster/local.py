@@ -1,0 +1,75 @@
+"""Training in this process, without a cluster: for debugging, tests and the command line."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.runs.writer import RecordWriter
+
+
+def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = True) -> StoredRun:
+    """Run all P parts of a plan in this process, one after another, and return the finished run.
+
+    This is the one place where torch is imported into the calling process; a Session trains on engines.
+
+    Args:
+        config: with ``ranks=1``; P may be larger.
+        runs_dir: folder that holds runs.
+        progress: show a progress bar.
+
+    Raises:
+        ConfigError: the config asks for more than one rank.
+        LabError: what ended the run; its folder keeps everything until then.
+    """
+    if config.ranks != 1:
+        raise ConfigError(
+            f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
+            "same plan, or Session(ranks=...).train(config)."
+        )
+    directory = RunDirectory.create(config, root=runs_dir)
+    try:
+        with ExitStack() as stack:
+            state = _train(config, directory, stack, progress)
+    except BaseException as error:
+        finish(directory, "failed", str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}", 0)
+        raise
+    finish(directory, state)
+    return open_run(directory.path)
+
+
+def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progress: bool) -> str:
+    import torch
+
+    from dtdg_lab.comm.group import SoloGroup, share_cores
+    from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.training.interfaces import LocalControl
+    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.vitals import Vitals
+
+    if config.threads:
+        before = torch.get_num_threads()
+        stack.callback(torch.set_num_threads, before)
+        torch.set_num_threads(share_cores(config.threads, 1))
+    device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
+    writer = RecordWriter(directory.record_file(0), 0, 1)
+    stack.callback(writer.close)
+    graph = load_for(config)
+    vitals = Vitals(config, device, 0, 1, writer)
+    stack.callback(vitals.close)
+    vitals.start()
+    directory.add_environment(data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes)
+    facts = {"ranks": 1, "attempt": 1, "dataset": config.dataset, "source": graph.source}
+    writer.row("events", (0, 0, time.time_ns(), "started", facts))
+    directory.write_status("running")
+    trainer = Trainer(
+        config, graph, SoloGroup(), recorder=writer, control=LocalControl(), checkpoint=directory.checkpoint_file,
+        vitals=vitals, device=device, show_progress=progress,
+    )  # fmt: skip
+    return trainer.run().state

@@ -1,0 +1,83 @@
+"""Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, never block."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from dtdg_lab.cluster.signing import sign, verify
+from dtdg_lab.core.errors import ControlError
+
+_QUEUE = 2000  # messages kept for a slow reader; sequence numbers tell it what it missed
+
+
+class Publisher:
+    """A rank's side. ``send`` never blocks: what a reader cannot take is dropped for it.
+
+    Args:
+        key: the session's key.
+        host: interface to listen on.
+    """
+
+    def __init__(self, key: str, *, host: str = "127.0.0.1") -> None:
+        self._key = key
+        self._socket = zmq.Context.instance().socket(zmq.PUB)
+        self._socket.sndhwm = _QUEUE
+        self._socket.linger = 200
+        self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+
+    def send(self, lines: bytes) -> None:
+        """Publish whole JSON lines."""
+        self._socket.send(sign(self._key, lines), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._socket.close()
+
+
+class Subscriber:
+    """A kernel's side: hands each line to ``take`` from a thread of its own.
+
+    Args:
+        key: the session's key; messages by others are counted in ``forged`` and ignored.
+        take: called with each parsed line.
+    """
+
+    def __init__(self, key: str, take: Callable[[dict[str, Any]], None]) -> None:
+        self._key, self._take = key, take
+        self.forged = 0
+        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket.linger = 0
+        self._socket.rcvhwm = 10 * _QUEUE
+        self._socket.subscribe(b"")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="telemetry", daemon=True)
+
+    def start(self, addresses: list[str]) -> None:
+        """Connect to the ranks and listen."""
+        for address in addresses:
+            self._socket.connect(address)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            if not self._socket.poll(100):
+                continue
+            try:
+                lines = verify(self._key, self._socket.recv())
+            except ControlError:
+                self.forged += 1
+                continue
+            for line in lines.splitlines():
+                self._take(json.loads(line))
+        self._socket.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()

@@ -1,0 +1,1 @@
+"""Processes talking to each other: the group, flat gradient exchange, model averaging."""

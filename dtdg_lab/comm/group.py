@@ -1,0 +1,199 @@
+"""The processes of one run: rank, size, collectives, and a clock they share."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dtdg_lab.core.errors import ClusterError
+
+COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
+
+
+class Group(Protocol):
+    """What the loop and the layouts need of the processes."""
+
+    rank: int
+    size: int
+    store: Any
+    bytes_sent: int
+    bytes_received: int
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """Sum over ranks, in place."""
+        ...
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
+        ...
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        ...
+
+    def clock_ns(self) -> int:
+        """Nanoseconds of a clock all ranks agree on."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group; a second call does nothing."""
+        ...
+
+
+class SoloGroup:
+    """One process by itself: every exchange is the identity and sends nothing."""
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.bytes_sent, self.bytes_received = 0, 1, 0, 0
+        self.store: Any = None
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """The sum over one rank is what it holds."""
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All rows are here."""
+        return rows
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
+
+    def clock_ns(self) -> int:
+        """This machine's monotonic clock."""
+        return time.monotonic_ns()
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass(slots=True)
+class ProcessGroup:
+    """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere.
+
+    Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
+    and receives as many; a gather of rows sends a rank's own rows to R - 1 others.
+    """
+
+    rank: int
+    size: int
+    store: Any
+    device: str = "cpu"
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    _offset_ns: int = 0
+
+    @classmethod
+    def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
+        """Form the group through a store that all ranks reach, leaving any group formed before.
+
+        Raises:
+            ClusterError: the processes did not meet; the message says what each should check.
+        """
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        try:
+            dist.init_process_group(
+                backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ClusterError(
+                f"rank {rank} of {size} could not join the {backend} group: {error}. Check that all ranks run on "
+                "machines that reach each other, and that GLOO_SOCKET_IFNAME names an interface they share."
+            ) from error
+        group = cls(rank, size, store, device)
+        group._agree_on_clock()
+        return group
+
+    def _agree_on_clock(self) -> None:
+        # one machine: the monotonic clock is common; else clocks are set to zero where all leave a barrier together
+        # gloo has no uneven gather, so the host is sent as a fixed number
+        host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
+        hosts = [torch.zeros_like(host) for _ in range(self.size)]
+        dist.all_gather(hosts, host)
+        if any(bool(other != host) for other in hosts):
+            dist.barrier()
+            self._offset_ns = time.monotonic_ns()
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """Sum over ranks, in place."""
+        dist.all_reduce(flat)
+        moved = 2 * flat.numel() * flat.element_size() * (self.size - 1) // self.size
+        self.bytes_sent += moved
+        self.bytes_received += moved
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All ranks' rows in rank order; padded to the largest share, because gloo refuses uneven gathers."""
+        width = max(counts)
+        padded = rows.new_zeros(width, rows.shape[1])
+        padded[: len(rows)] = rows
+        shares = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(shares, padded)
+        moved = padded.numel() * padded.element_size() * (self.size - 1)
+        self.bytes_sent += moved
+        self.bytes_received += moved
+        return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        dist.barrier()
+
+    def clock_ns(self) -> int:
+        """The machine's monotonic clock; between machines, time since the group formed (skew of a barrier's exit)."""
+        return time.monotonic_ns() - self._offset_ns
+
+    def close(self) -> None:
+        """Leave the group."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def hash_of_host() -> int:
+    """A number that names this machine and boot."""
+    from hashlib import sha256
+
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            name = file.read()
+    except OSError:
+        name = socket.gethostname()
+    return int.from_bytes(sha256(name.encode()).digest()[:4], "little")
+
+
+def open_store(size: int, *, host: str = "127.0.0.1") -> tuple[Any, str]:
+    """Serve a key-value store on ``host`` only, at a free port; returns it and its address ``host:port``."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((host, 0))  # torch would listen on every interface: the socket is bound here and handed over
+    listener.listen(128)
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(
+        host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
+    return store, f"{host}:{port}"
+
+
+def reach_store(address: str, size: int, *, timeout_s: float = 60.0) -> Any:
+    """Connect to a store another rank serves.
+
+    Raises:
+        ClusterError: nothing answers there.
+    """
+    host, port = address.rsplit(":", 1)
+    limit = datetime.timedelta(seconds=timeout_s)
+    try:
+        return dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
+    except (RuntimeError, ValueError) as error:
+        raise ClusterError(f"no store answers at {address}: {error}. The rank that serves it may have died.") from error
+
+
+def share_cores(threads: int, local_ranks: int) -> int:
+    """Threads a rank uses: as asked, else the machine's cores shared out, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads or max(1, cores // local_ranks)

@@ -1,0 +1,99 @@
+"""Signs of life through the run's store: who has gone silent, found without waiting for a time-out of the network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from dtdg_lab.core.errors import RunFailedError
+
+
+class Heartbeat:
+    """A thread that counts up this rank's beat and watches those of the others.
+
+    A rank that computes for long still beats; one that was killed does not. ``check()`` costs nothing and raises once
+    a rank has been silent for ``limit_s`` seconds, reported a failure, or the store itself is gone.
+
+    Args:
+        store: a torch store that all ranks reach.
+        rank: this process, 0 .. ranks - 1.
+        ranks: number of processes, R.
+        limit_s: seconds of silence after which a rank is taken for dead.
+        name: keeps the keys of several heartbeats on one store apart.
+    """
+
+    def __init__(self, store: Any, rank: int, ranks: int, *, limit_s: float, name: str = "heartbeat") -> None:
+        self._store, self._rank, self._ranks, self._limit_s, self._name = store, rank, ranks, limit_s, name
+        self._failure = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> str:
+        """What is known to have gone wrong on another rank or the store; empty while all is well."""
+        return self._failure
+
+    def check(self) -> None:
+        """Raise if the run cannot go on.
+
+        Raises:
+            RunFailedError: a rank is silent or has failed, or the store cannot be reached.
+        """
+        if self._failure:
+            self.close()
+            raise RunFailedError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
+
+    def fail(self, cause: str) -> None:
+        """Tell the others why the run fails, so that all name the cause and not a silence that follows from it."""
+        try:
+            if int(self._store.add(f"{self._name}/claims", 1)) == 1:
+                self._store.set(f"{self._name}/cause", cause)
+                self._store.add(f"{self._name}/failed", 1)
+        except RuntimeError as error:  # the store died with the rank we would report
+            self._failure = self._failure or f"The run's store cannot be reached ({error})."
+
+    def close(self) -> None:
+        """Stop beating. Call it when no other rank needs this one any more."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(self._limit_s)
+        try:
+            self._store.add(f"{self._name}/left/{self._rank}", 1)
+        except RuntimeError as error:
+            self._failure = self._failure or f"The run's store cannot be reached ({error})."
+
+    def _watch(self) -> None:
+        others = [rank for rank in range(self._ranks) if rank != self._rank]
+        now = time.monotonic()
+        beats = dict.fromkeys(others, -1)
+        heard = dict.fromkeys(others, now)
+        while not self._stop.wait(self._limit_s / 8):
+            try:
+                self._store.add(f"{self._name}/beat/{self._rank}", 1)
+                for rank in list(others):
+                    self._look(rank, beats, heard, others)
+                if int(self._store.add(f"{self._name}/failed", 0)):
+                    self._failure = self._store.get(f"{self._name}/cause").decode()
+            except RuntimeError as error:
+                self._failure = f"The run's store cannot be reached ({error})."
+            if self._failure:
+                self.fail(self._failure)
+                return
+
+    def _look(self, rank: int, beats: dict[int, int], heard: dict[int, float], others: list[int]) -> None:
+        asked = time.monotonic()
+        beat = self._store.add(f"{self._name}/beat/{rank}", 0)
+        if beat != beats[rank]:
+            beats[rank], heard[rank] = beat, asked
+            return
+        silent_s = asked - heard[rank]
+        # three quarters, and two beats of an eighth: all ranks know within the limit
+        if silent_s < 0.75 * self._limit_s:
+            return
+        if int(self._store.add(f"{self._name}/left/{rank}", 0)):
+            others.remove(rank)
+        else:
+            self._failure = f"Rank {rank} has given no sign of life for {silent_s:.1f} s."

@@ -1,0 +1,136 @@
+// Four live charts on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
+// starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py.
+
+const CHARTS = ["loss", "phases", "energy", "timeline"]
+const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
+const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws nothing
+
+// Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
+const STYLE = `
+.dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 410px), 1fr)); gap: 10px; width: 100%; }
+.dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; }
+.dl-chart { width: 100%; height: 318px; }
+.dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: #24292f; padding: 2px 6px 0; min-height: 2.7em; }
+.dl-problem { font: 14px sans-serif; color: #b3261e; padding: 12px; }
+.js-plotly-plot .plotly, .js-plotly-plot .plotly div { direction: ltr; font-family: Helvetica, Arial, sans-serif; margin: 0; padding: 0; }
+.js-plotly-plot .plotly svg { overflow: hidden; }
+.js-plotly-plot .plotly .main-svg { position: absolute; top: 0; left: 0; pointer-events: none; }
+.js-plotly-plot .plotly .main-svg .draglayer { pointer-events: all; }
+.js-plotly-plot .plotly .cursor-pointer { cursor: pointer; }
+.js-plotly-plot .plotly .cursor-crosshair { cursor: crosshair; }
+.js-plotly-plot .plotly .cursor-ew-resize { cursor: ew-resize; }
+.js-plotly-plot .plotly .cursor-ns-resize { cursor: ns-resize; }
+`
+
+export function render({model, el}) {
+  const style = document.createElement("style")
+  style.textContent = STYLE
+  const grid = document.createElement("div")
+  grid.className = "dl-grid"
+  el.append(style, grid)
+  const charts = {}, captions = {}
+  for (const name of CHARTS) {
+    const card = document.createElement("figure")
+    card.className = "dl-card"
+    charts[name] = document.createElement("div")
+    charts[name].className = "dl-chart"
+    charts[name].dataset.chart = name
+    captions[name] = document.createElement("figcaption")
+    captions[name].className = "dl-caption"
+    captions[name].dataset.chart = name
+    card.append(charts[name], captions[name])
+    grid.append(card)
+  }
+
+  let queue = [], frame = 0, number = -1, asked = 0, closed = false
+  const ask = () => { number = -1; queue = []; asked = Date.now(); model.send_msg(JSON.stringify({kind: "ready"})) }
+  const schedule = () => { if (!frame) frame = requestAnimationFrame(() => { frame = 0; flush() }) }
+
+  const onMessage = (event) => {
+    queue.push(JSON.parse(event.data ?? event))
+    if (queue.length > QUEUE_LIMIT) { queue = []; number = -1 } // hidden for long: start again when seen
+    if (!document.hidden) schedule()
+  }
+
+  // What several messages change, per chart, so that a page that fell behind draws once
+  const plan = () => Object.fromEntries(CHARTS.map((name) => [name, {figure: null, traces: new Map(), relayout: null}]))
+
+  function take(todo, message) {
+    for (const [name, figure] of Object.entries(message.react ?? {})) todo[name] = {figure, traces: new Map(), relayout: null}
+    for (const [name, trace, xs, ys, drop] of message.extend ?? []) {
+      const traces = todo[name].traces
+      if (!traces.has(trace)) traces.set(trace, {drop: 0, xs: [], ys: []})
+      const grown = traces.get(trace)
+      const undo = Math.min(drop, grown.xs.length)
+      grown.xs.length -= undo
+      grown.ys.length -= undo
+      grown.drop += drop - undo
+      grown.xs.push(...xs)
+      grown.ys.push(...ys)
+    }
+    for (const [name, layout] of Object.entries(message.relayout ?? {})) todo[name].relayout = layout
+    for (const [name, text] of Object.entries(message.captions ?? {})) captions[name].textContent = text
+  }
+
+  function flush() {
+    if (closed || !window.Plotly) return
+    const messages = queue
+    queue = []
+    let todo = plan(), points = 0
+    for (const message of messages) {
+      if (message.kind === "snapshot") todo = plan()
+      else if (number < 0) continue // a patch for somebody else: our snapshot is on its way
+      else if (message.number !== number + 1) { ask(); return }
+      number = message.number
+      points = message.points
+      take(todo, message)
+    }
+    if (number < 0) { if (messages.length && Date.now() - asked > 2000) ask(); return }
+    for (const name of CHARTS) draw(charts[name], todo[name], points)
+  }
+
+  function draw(div, {figure, traces, relayout}, points) {
+    if (figure) Plotly.react(div, figure.data, {...figure.layout, autosize: true}, CONFIG)
+    if (traces.size && div.data) {
+      const update = {x: [], y: []}
+      for (const [trace, {drop, xs, ys}] of traces) {
+        const {x, y} = div.data[trace]
+        x.length -= drop
+        y.length -= drop
+        update.x.push(xs)
+        update.y.push(ys)
+      }
+      Plotly.extendTraces(div, update, [...traces.keys()], points)
+    }
+    if (relayout && div.data) Plotly.relayout(div, relayout)
+    if (figure || traces.size) div.dataset.drawn = String(Number(div.dataset.drawn ?? 0) + 1)
+  }
+
+  const onVisible = () => { if (!document.hidden) { if (number < 0) ask(); else schedule() } }
+  const resized = new ResizeObserver(() => requestAnimationFrame(() => {
+    if (!closed && window.Plotly) for (const div of Object.values(charts)) if (div.data && div.offsetWidth) Plotly.Plots.resize(div)
+  }))
+
+  model.on("msg:custom", onMessage)
+  document.addEventListener("visibilitychange", onVisible)
+  model.on("remove", () => {
+    closed = true
+    resized.disconnect()
+    document.removeEventListener("visibilitychange", onVisible)
+    for (const div of Object.values(charts)) if (div.data && window.Plotly) Plotly.purge(div)
+  })
+
+  const begun = Date.now()
+  const begin = () => {
+    if (closed) return
+    if (window.Plotly && grid.isConnected) { resized.observe(grid); ask(); return }
+    if (Date.now() - begun > 15000 && !grid.querySelector(".dl-problem")) {
+      const problem = document.createElement("div")
+      problem.className = "dl-problem"
+      problem.textContent = "Plotly is not loaded in this page: run the cell that makes the Dashboard again."
+      grid.prepend(problem)
+    }
+    setTimeout(begin, 50)
+  }
+  begin()
+}

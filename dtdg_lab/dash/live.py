@@ -1,0 +1,86 @@
+"""LiveCharts: the four charts of one run in the browser, by ``live.js``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from panel.custom import JSComponent
+
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dash.feed import ChartFeed, Message
+from dtdg_lab.views import RunWindow
+from dtdg_lab.views.series import XAxis
+
+
+class Shown(Protocol):
+    """What is shown of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
+
+    window: RunWindow
+    lock: AbstractContextManager[Any]
+    version: int
+
+
+class LiveCharts(JSComponent):
+    """Loss, phases, energy and timeline of a run, updated by what is new since the last update.
+
+    No truth is kept here: a display that reports ready, be it the first or a late second one, gets the whole window.
+    """
+
+    _esm: ClassVar[Path] = Path(__file__).parent / "live.js"
+
+    def __init__(self, waiting: RunWindow, **params: Any) -> None:
+        super().__init__(**params)
+        self._waiting = waiting
+        self._shown: Shown | None = None
+        self._x: XAxis = "steps"
+        self._feed = ChartFeed()
+        self._ready = False
+        self._version = -1
+
+    def show(self, shown: Shown | None) -> None:
+        """Show another run, or with None empty charts."""
+        if shown is not self._shown:
+            self._shown = shown
+            self.refresh()
+
+    def over(self, x: XAxis) -> None:
+        """Draw the loss over ``steps`` or ``seconds``."""
+        if x != self._x:
+            self._x = x
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Send everything to every display."""
+        if self._ready:
+            self._send(self._look(snapshot=True))
+
+    def update(self) -> bool:
+        """Send what is new; whether there was anything."""
+        if not self._ready or self._shown is None or self._shown.version == self._version:
+            return False
+        message = self._look(snapshot=False)
+        if message is not None:
+            self._send(message)
+        return message is not None
+
+    def _look(self, *, snapshot: bool) -> Message | None:
+        """Read the window under its lock; encoding and sending are done without it."""
+        look = self._feed.snapshot if snapshot else self._feed.patch
+        if self._shown is None:
+            return look(self._waiting, self._x)
+        with self._shown.lock:
+            self._version = self._shown.version
+            return look(self._shown.window, self._x)
+
+    def _send(self, message: Message | None) -> None:
+        # as text: bokeh's own encoding of nested dicts costs ten times as much and arrives as JavaScript Maps
+        self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
+
+    def _handle_msg(self, data: Any) -> None:
+        if json.loads(data).get("kind") != "ready":
+            raise LabError(f"live.js sent {data!r}; only 'ready' is understood. Reload the page.")
+        self._ready = True
+        self.refresh()

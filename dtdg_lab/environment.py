@@ -1,0 +1,299 @@
+"""What this machine can run and measure, each missing thing with its remedy.
+
+Torch and DGL are asked in processes of their own, so that the caller stays free of them and a crash or a hang of an
+import is a finding like any other. Beside ``__main__``, above all rooms.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.core.options import option
+from dtdg_lab.datasets import datasets
+from dtdg_lab.energy import RaplReader, readers_for
+from dtdg_lab.energy.rapl import POWERCAP
+
+State = Literal["yes", "partly", "no"]
+
+_PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
+_INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
+_CAP_NET_ADMIN = 12  # bit of the capability set, linux/capability.h
+
+# Each prints lines of JSON, the last of which counts; what libraries print in between is passed over.
+_TORCH_PROBE = """
+import json, torch
+import torch.distributed as dist
+ready = dist.is_available()
+gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+print(json.dumps({"version": torch.__version__, "cuda_build": torch.version.cuda,
+    "gpus": [torch.cuda.get_device_name(i) for i in range(gpus)],
+    "gloo": ready and dist.is_gloo_available(), "nccl": ready and dist.is_nccl_available()}))
+"""
+_DGL_PROBE = """
+import json, warnings
+warnings.simplefilter("ignore")
+import dgl, torch
+graph = dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0]))
+cuda = False
+if torch.cuda.is_available():
+    try:
+        cuda = graph.to("cuda").in_degrees().sum().item() == 4
+    except dgl.DGLError:
+        cuda = False
+seen = {"version": dgl.__version__, "cuda": cuda, "metis": False}
+print(json.dumps(seen), flush=True)  # METIS may end the process
+seen["metis"] = len(dgl.metis_partition_assignment(graph, 2)) == 4
+print(json.dumps(seen), flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: whether it is there, what was found, and what to do where it is missing."""
+
+    name: str
+    state: State
+    value: str
+    remedy: str = ""
+
+
+def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWERCAP) -> list[Finding]:
+    """Look at this machine and installation; takes a few seconds, since torch and DGL are imported elsewhere.
+
+    Args:
+        timeout_s: longest each of torch and DGL may take to import.
+        rapl_root: the powercap folder.
+    """
+    torch_probe, dgl_probe = _start_probe(_TORCH_PROBE), _start_probe(_DGL_PROBE)
+    gpus = _gpu_names()
+    findings = [_python(), *_versions(), _gpus(gpus)]
+    torch_seen, dgl_seen = _finish_probe(torch_probe, timeout_s), _finish_probe(dgl_probe, timeout_s)
+    findings += [*_torch(torch_seen, gpus), *_dgl(dgl_seen, gpus), _solver()]
+    cuda = isinstance(gpus, list) and isinstance(torch_seen, dict) and bool(torch_seen["gpus"])
+    findings += [_nvml(gpus), _rapl(rapl_root), _energy(cuda, rapl_root)]
+    return [*findings, _ports(), _netem(), _browser(), *_data()]
+
+
+def format_report(findings: list[Finding]) -> str:
+    """The findings as aligned text, remedies on lines of their own."""
+    width = max(len(finding.name) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.name:<{width}}  {finding.state:<6}  {finding.value}".rstrip())
+        indent = " " * (width + 10)
+        lines += textwrap.wrap(finding.remedy, 110, initial_indent=indent + "-> ", subsequent_indent=indent + "   ")
+    return "\n".join(lines)
+
+
+def _python() -> Finding:
+    value = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    if sys.version_info >= (3, 12):
+        return Finding(
+            "python", "partly", value, "DGL has no build for this Python: use 3.11 (conda: environment.yml)."
+        )
+    return Finding("python", "yes", value)
+
+
+def _versions() -> list[Finding]:
+    findings = []
+    for name in _PACKAGES:
+        version = _version(name)
+        remedy = "" if version else f"install it with {_INSTALL}"
+        findings.append(Finding(f"package {name}", "yes" if version else "no", version or "not installed", remedy))
+    return findings
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gpu_names() -> list[str] | str:
+    """Names of the GPUs as NVML has them, or why NVML cannot say."""
+    try:
+        import pynvml
+    except ImportError:
+        return "pynvml is not installed"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return str(error)
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    except pynvml.NVMLError as error:
+        return str(error)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpus(gpus: list[str] | str) -> Finding:
+    if isinstance(gpus, list) and gpus:
+        return Finding("gpus", "yes", f"{len(gpus)}: {', '.join(gpus)}")
+    return Finding("gpus", "no", "none; ranks compute on the CPU", "a machine with an NVIDIA GPU and driver, if wanted")
+
+
+def _nvml(gpus: list[str] | str) -> Finding:
+    if isinstance(gpus, list):
+        return Finding("nvml", "yes", f"answers, {len(gpus)} GPUs")
+    missing = "not installed" in gpus
+    return Finding("nvml", "no", gpus, f"install it with {_INSTALL}" if missing else "install the NVIDIA driver")
+
+
+def _start_probe(code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DGLBACKEND": "pytorch"},
+    )
+
+
+def _finish_probe(probe: subprocess.Popen[str], timeout_s: float) -> dict[str, Any] | str:
+    """What the probe printed, or in words why it printed nothing."""
+    try:
+        out, err = probe.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        probe.kill()
+        probe.communicate()
+        return f"no answer in {timeout_s:g} s"
+    answers = [line for line in out.splitlines() if line.startswith("{")]
+    if answers:
+        answer: dict[str, Any] = json.loads(answers[-1])
+        return answer
+    said = [line for line in err.splitlines() if line.strip()]
+    return said[-1] if said else f"the import ended with exit code {probe.returncode}"
+
+
+def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
+    if isinstance(seen, str):
+        remedy = f"nothing trains without it: {_INSTALL}"
+        return [Finding(name, "no", seen, remedy) for name in ("torch", "gloo", "nccl")]
+    devices = ", ".join(seen["gpus"]) or "cpu"
+    build = f"CUDA {seen['cuda_build']}" if seen["cuda_build"] else "CPU build"
+    unused = isinstance(gpus, list) and bool(gpus) and not seen["gpus"]
+    remedy = "the GPUs stay unused: install a CUDA build of torch that the driver supports" if unused else ""
+    findings = [Finding("torch", "partly" if unused else "yes", f"{seen['version']} ({build}): {devices}", remedy)]
+    for name, meaning in (("gloo", "ranks on CPU"), ("nccl", "ranks on GPU")):
+        remedy = "" if seen[name] else f"only needed for {meaning}; install a torch build that has it"
+        findings.append(Finding(name, "yes" if seen[name] else "no", f"process groups of {meaning}", remedy))
+    return findings
+
+
+def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
+    pymetis = _version("pymetis")
+    if isinstance(seen, str):
+        lost = "optional: the lab trains on torch kernels without it. On Python 3.11, " + _INSTALL
+        metis_remedy = "" if pymetis else "`pip install pymetis`, or Python 3.11 with dgl"
+        metis = Finding("metis", "yes" if pymetis else "no", f"pymetis {pymetis}" if pymetis else "none", metis_remedy)
+        return [Finding("dgl", "no", seen, lost), metis]
+    without_cuda = isinstance(gpus, list) and bool(gpus) and not seen["cuda"]
+    remedy = "its GPU kernels are missing from PyPI's build; torch kernels serve on GPUs" if without_cuda else ""
+    devices = "cpu, cuda" if seen["cuda"] else "cpu"
+    return [
+        Finding("dgl", "partly" if without_cuda else "yes", f"{seen['version']}: {devices}", remedy),
+        Finding(
+            "metis", "yes" if seen["metis"] else "no", "inside dgl", "" if seen["metis"] else "pip install pymetis"
+        ),
+    ]
+
+
+def _solver() -> Finding:
+    version = _version("ortools")
+    if version:
+        return Finding("solver", "yes", f"OR-Tools CP-SAT {version}")
+    return Finding(
+        "solver", "no", "no OR-Tools", "`pip install -c constraints.txt ortools`, for schedules by integer programming"
+    )
+
+
+def _rapl(root: Path | str) -> Finding:
+    try:
+        reader = RaplReader(root)
+    except NotAvailableError as error:
+        return Finding("rapl", "no", "cannot be read", str(error))
+    return Finding("rapl", "yes", ", ".join(reader.domains))
+
+
+def _energy(cuda: bool, root: Path | str) -> Finding:
+    idle_w, max_w = option("power_idle_w").default, option("power_max_w").default
+    device: Literal["cpu", "cuda"] = "cuda" if cuda else "cpu"
+    readers, notes = readers_for(device, local_rank=0, local_ranks=1, idle_w=idle_w, max_w=max_w, rapl_root=root)
+    for reader in readers:
+        reader.close()
+    value = ", ".join(f"{reader.name} ({reader.source})" for reader in readers)
+    modelled = any(reader.source == "modelled" for reader in readers)
+    if not notes:
+        return Finding("energy of a run", "yes", value)
+    remedy = "rapl and nvml above say why the rest cannot be measured"
+    if modelled:
+        value += f" from {idle_w:g} W idle and {max_w:g} W busy"
+        remedy += "; set power_idle_w and power_max_w to this machine's"
+    return Finding("energy of a run", "no" if modelled and len(readers) == 1 else "partly", value, remedy)
+
+
+def _ports() -> Finding:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
+            bound.bind(("127.0.0.1", 0))
+            bound.listen(1)
+            with socket.create_connection(bound.getsockname(), timeout=5):
+                return Finding("loopback ports", "yes", "can be bound and reached")
+    except OSError as error:
+        return Finding("loopback ports", "no", str(error), "clusters and the dashboard need them: allow 127.0.0.1")
+
+
+def _netem() -> Finding:
+    tool = shutil.which("tc")
+    try:
+        status = Path("/proc/self/status").read_text()
+        held = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
+    except (OSError, StopIteration):
+        return Finding("netem", "no", "not Linux", "delays are made inside the program instead")
+    allowed = bool(held >> _CAP_NET_ADMIN & 1)
+    if tool and allowed:
+        return Finding("netem", "yes", "tc and NET_ADMIN (whether the kernel has sch_netem shows on use)")
+    missing = [
+        word for word, there in (("tc (package iproute2)", tool), ("capability NET_ADMIN", allowed)) if not there
+    ]
+    return Finding("netem", "no", f"without {' and '.join(missing)}", "optional: delays are made inside the program")
+
+
+def _browser() -> Finding:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if shutil.which(name):
+            state: State = "yes" if importlib.util.find_spec("playwright") else "partly"
+            remedy = "" if state == "yes" else "`pip install playwright`, for the browser test"
+            return Finding("chromium", state, name, remedy)
+    return Finding("chromium", "no", "not found", "`apt-get install chromium`, for the browser test")
+
+
+def _data() -> list[Finding]:
+    findings = []
+    for info in datasets():
+        remedy = (
+            ""
+            if info.on_this_machine
+            else "downloaded on first use, or put its file in a folder named by DTDG_LAB_DATA"
+        )
+        state: State = "yes" if info.on_this_machine else "no"
+        findings.append(
+            Finding(f"data {info.name}", state, str(info.where) if info.on_this_machine else "absent", remedy)
+        )
+    return findings

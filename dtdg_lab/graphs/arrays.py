@@ -1,0 +1,50 @@
+"""Arrays that nobody can change, and the checks every array of a graph passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dtdg_lab.core.errors import DataError
+
+
+def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> NDArray[Any]:
+    """The array, checked, contiguous and read-only.
+
+    A writable array is copied, so that its owner can go on changing it; a read-only one (a memory map, or an array
+    its maker has given up) is shared.
+
+    Args:
+        array: what the caller gave.
+        name: what the message calls it.
+        dtype: the type it must have; nothing is converted, so that no value is rounded unseen.
+        shape: the shape it must have; None fits any length.
+
+    Raises:
+        DataError: it is no array, or has another type or shape.
+    """
+    wanted = np.dtype(dtype)
+    if not isinstance(array, np.ndarray):
+        raise DataError(
+            f"{name} is a {type(array).__name__}; a numpy array of {wanted} is needed: use np.asarray(...)."
+        )
+    if array.dtype != wanted:
+        raise DataError(f"{name} has type {array.dtype}; {wanted} is needed: convert it with .astype(np.{wanted}).")
+    fits = array.ndim == len(shape) and all(want in (None, have) for have, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        words = ", ".join("any" if want is None else str(want) for want in shape)
+        raise DataError(f"{name} has shape {array.shape}; ({words}{',' if len(shape) == 1 else ''}) is needed.")
+    if array.flags.writeable:
+        array = np.array(array, order="C")
+        array.setflags(write=False)
+    # asarray turns a memory map into a plain array over the same pages
+    return np.asarray(np.ascontiguousarray(array))
+
+
+def give_up(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array made read-only, for one that its maker has just built and will not touch again."""
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,57 @@
+"""Which library multiplies: DGL or torch, and whether DGL can be imported at all."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from types import ModuleType
+
+from dtdg_lab.core.errors import NotAvailableError
+
+
+@functools.cache
+def import_dgl() -> ModuleType:
+    """DGL, imported on first use.
+
+    Raises:
+        NotAvailableError: it is not installed for this Python or does not import with this torch.
+    """
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a config file into the home folder
+    try:
+        import dgl
+    except (ImportError, OSError, FileNotFoundError) as error:
+        advice = (
+            "PyPI has no DGL for Python 3.12 and later; use Python 3.11, or kernel='torch', which needs none."
+            if sys.version_info >= (3, 12)
+            else "Install it with: pip install 'dgl==1.1.3' packaging; or set kernel='torch', which needs none."
+        )
+        raise NotAvailableError(f"DGL cannot be imported ({type(error).__name__}: {error}). {advice}") from error
+    return dgl
+
+
+def choose_backend(kernel: str, *, device: str, weighted: bool) -> str:
+    """``dgl`` or ``torch`` for an asked-for kernel.
+
+    ``auto`` takes DGL where it was measured faster (``benchmarks/kernels.py``): unweighted sums on the CPU; its PyPI
+    build has no CUDA kernels, and its weighted sum is slower than torch's CSR product.
+
+    Raises:
+        NotAvailableError: ``dgl`` was asked for by name and cannot be imported, or not for this device.
+    """
+    if kernel == "torch":
+        return "torch"
+    if kernel == "dgl":
+        import_dgl()
+        if device != "cpu":
+            raise NotAvailableError(
+                f"kernel='dgl' on device {device!r}: the PyPI build of DGL has CPU kernels only. Set kernel='auto'."
+            )
+        return "dgl"
+    if device != "cpu" or weighted:
+        return "torch"
+    try:
+        import_dgl()
+    except NotAvailableError:
+        return "torch"  # `python -m dtdg_lab env` says so; both are tested to give the same numbers
+    return "dgl"

@@ -1,0 +1,35 @@
+"""The whole training sequence as one batch in one process: the reference of all systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.grouped import GroupRunner
+from dtdg_lab.parallel.layout import Computed, Mark, Work
+
+
+class SingleLayout:
+    """One step an epoch: back-propagation through the whole training part, loss at every snapshot.
+
+    Args:
+        model: any model.
+        sequence: the graph on this device.
+        train: the labelled snapshots of the training part.
+    """
+
+    def __init__(self, model: DynamicModel, sequence: DeviceSequence, train: range) -> None:
+        groups = SnapshotGroups(np.array([train.start]), np.array([train.stop]))
+        self._runner = GroupRunner(model, sequence, groups, "all")
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """The one step, the same every epoch."""
+        return (Work(0, (0,), 1),)
+
+    def compute(self, work: Work, mark: Mark) -> Computed:
+        """Gradients of the whole sequence."""
+        return self._runner.compute(work, mark)

@@ -1,0 +1,74 @@
+"""A run's events as rows people read: changes once with the step they were applied at, checkpoints counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dtdg_lab.core.units import format_seconds
+
+# Told elsewhere on the page, or so many that they would hide the rest.
+_PASSED_OVER = ("epoch", "checkpoint")
+
+Row = tuple[str, str, str, str, str]
+
+
+def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
+    """Rows (time since the start, step, ranks, event, what) in order of time.
+
+    A knob change is told by every rank: it becomes one row with the step at which it was applied, or with every
+    rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them.
+    """
+    if not events:
+        return []
+    start_ns = min(event["time_ns"] for event in events)
+    rows: list[tuple[int, Row]] = []
+    for group in _groups(events):
+        first = group[0]
+        seconds = format_seconds((first["time_ns"] - start_ns) / 1e9)
+        ranks = sorted({int(event["rank"]) for event in group})
+        row = (seconds, _steps(group), ", ".join(map(str, ranks)), first["kind"], _words(first["kind"], first["data"]))
+        rows.append((first["time_ns"], row))
+    saved = [event for event in events if event["kind"] == "checkpoint"]
+    if saved:
+        last = saved[-1]
+        seconds = format_seconds((last["time_ns"] - start_ns) / 1e9)
+        what = f"{len(saved)} written; this is the last"
+        rows.append((last["time_ns"], (seconds, _step(last), str(last["rank"]), "checkpoint", what)))
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+
+
+def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Events that are one: a change of a version in an attempt; a kind told by several ranks for one step."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["kind"] in _PASSED_OVER:
+            continue
+        if event["kind"] == "knob":
+            key: tuple[Any, ...] = ("knob", event["attempt"], (event["data"] or {}).get("version"))
+        else:
+            key = (event["kind"], event["attempt"], _step(event), repr(event["data"]))
+        groups.setdefault(key, []).append(event)
+    return list(groups.values())
+
+
+def _step(event: dict[str, Any]) -> str:
+    step = event["step"]
+    return "" if step is None or math.isnan(step) else str(int(step))
+
+
+def _steps(group: list[dict[str, Any]]) -> str:
+    steps = {int(event["rank"]): _step(event) for event in group}
+    if len(set(steps.values())) == 1:
+        return next(iter(steps.values()))
+    return "NOT AT ONE STEP: " + ", ".join(f"rank {rank} at {step}" for rank, step in sorted(steps.items()))
+
+
+def _words(kind: str, data: Any) -> str:
+    if not isinstance(data, dict):
+        return "" if data is None else str(data)
+    if kind == "knob":
+        changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
+        return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
+    return ", ".join(f"{name}: {value}" for name, value in data.items())

@@ -1,0 +1,81 @@
+"""Record tables as pandas frames, from the merged tables where they are up to date, else from the ranks' lines."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs import merge
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.lines import read_lines, tail
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["read_lines", "tables", "tail"]
+
+# What a second attempt must repeat for the first one's row at the very step of resuming to be left out: such a row
+# describes the model before that step, so it is as true in both attempts.
+_SAME_FACT = {"evaluations": "split", "events": "kind"}
+
+
+def tables(run_dir: str | Path | RunDirectory, *, all_attempts: bool = False) -> dict[str, pd.DataFrame]:
+    """All record tables of a run, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
+
+    Columns and tables this version does not know are kept. A table nobody wrote has its columns and no rows.
+
+    A resumed run computes the steps after its checkpoint again. By default the rows they replace are left out: for
+    each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were really
+    spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
+
+    Args:
+        run_dir: the folder of the run.
+        all_attempts: keep the replaced rows.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: there is no run, or its files cannot be read.
+    """
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
+    stored = merge.load(run) if merge.is_current(run) else merge.collect(run)
+    frames = {table: merge.to_frame(stored[table]) for table in stored}
+    for table in TABLES.keys() - frames.keys():
+        frames[table] = _empty(table)
+    return frames if all_attempts else _without_replaced(frames)
+
+
+def _empty(table: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns=["rank", "attempt", *TABLES[table]]).astype({"rank": "int64", "attempt": "int64"})
+
+
+def _without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    steps = frames["steps"]
+    if steps["attempt"].nunique() < 2:
+        return frames
+    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
+    return {table: _kept(table, frame, first) for table, frame in frames.items()}
+
+
+def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` without rows that a later attempt replaced; ``first`` has ranks as rows and attempts as columns."""
+    if "step" not in frame or frame.empty:
+        return frame
+    limit = [_limit(first, rank, attempt) for rank, attempt in zip(frame["rank"], frame["attempt"], strict=True)]
+    if table not in _SAME_FACT:
+        return frame[~(frame["step"] >= limit)].reset_index(drop=True)
+    fact = ["rank", "step", _SAME_FACT[table]]
+    repeated = frame["attempt"] < frame.groupby(fact, dropna=False)["attempt"].transform("max")
+    return frame[~((frame["step"] > limit) | ((frame["step"] == limit) & repeated))].reset_index(drop=True)
+
+
+def _limit(first: pd.DataFrame, rank: int, attempt: int) -> float:
+    """First step of any later attempt of this rank, or of the others where this rank wrote none in it."""
+    limits = []
+    for later in first.columns[first.columns > attempt]:
+        own = float(first.at[rank, later]) if rank in first.index else math.nan
+        limits.append(float(first[later].min()) if math.isnan(own) else own)
+    return min(limits, default=math.inf)

@@ -1,0 +1,188 @@
+"""report.html: one file that shows a run without the lab, a server or the internet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.runs import page
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.event_list import event_rows
+from dtdg_lab.runs.json_files import dumps, write_text
+from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
+from dtdg_lab.runs.summary import MEANINGS
+
+_MOST_EVENTS = 400
+_DRAW = """
+const figures = JSON.parse(document.getElementById('figures').textContent);
+for (const [name, figure] of Object.entries(figures))
+  Plotly.newPlot('plot-' + name, figure.data, figure.layout,
+    {responsive: true, displaylogo: false, displayModeBar: false});
+window.addEventListener('beforeprint', () =>
+  Object.keys(figures).forEach(name => Plotly.Plots.resize('plot-' + name)));
+"""
+
+
+def write_report(run_dir: str | Path | RunDirectory) -> Path:
+    """Write ``report.html`` into a run's folder and return its path.
+
+    The file is self-contained: charts are drawn by plotly.js inside it, and its policy forbids any request. Where
+    plotly is not installed the charts are missing and the page says so; their sentences are there in any case.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: there is no run, or the file cannot be written.
+    """
+    run = StoredRun(run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir))
+    library = _plotly_js()
+    body = "".join(
+        (
+            _head(run),
+            page.section("What happened", _charts(run, drawn=library is not None)),
+            page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
+            page.section("Events", _events(run)),
+            page.section("Settings", _settings(run)),
+            page.section("Environment", page.table(("what", "value"), _environment(run), value=1)),
+            page.section("Do it again", _repeat(run)),
+        )
+    )
+    scripts = () if library is None else (library, _DRAW)
+    return write_text(run.directory.report_file, page.document(f"Run {run.id}", body, scripts=scripts))
+
+
+def _plotly_js() -> str | None:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        return None
+    return get_plotlyjs()
+
+
+def _head(run: StoredRun) -> str:
+    config, status = run.config, run.directory.status()
+    said = (
+        f"{config.system} · {config.model} on {config.dataset} · {config.ranks} rank{'s' if config.ranks > 1 else ''}"
+    )
+    reason = f": {status['reason']}" if status["reason"] else ""
+    state = f"<span class='state {page.text(status['state'])}'>{page.text(status['state'])}</span>{page.text(reason)}"
+    cards = "".join(
+        f"<div class='number'><b>{page.text(value)}</b><span>{page.text(name)}</span></div>"
+        for name, value in _headline(run.summary, run)
+    )
+    return (
+        f"<h1>Run {page.text(run.id)}</h1><p class='soft'>{page.text(said)} · protocol {page.text(config.protocol)}</p>"
+        f"<p>{state}</p><div class='numbers'>{cards}</div>"
+    )
+
+
+def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
+    energy = summary.get("energy_j") or {}
+    loss, part = summary.get("test_loss"), "test"
+    if loss is None:
+        loss, part = summary.get("validation_loss"), "validation"
+    skill, wait, imbalance = summary.get("skill"), summary.get("wait_share"), summary.get("imbalance")
+    return [
+        (f"{part} loss", _number(loss)),
+        (f"skill against persistence ({_number(summary.get('persistence_loss'))})", _share(skill)),
+        (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
+        ("steps", str(summary.get("steps", "unknown"))),
+        ("per epoch, slowest rank", format_seconds(summary.get("epoch_time_s"))),
+        ("imbalance: most over least loaded rank", _number(imbalance)),
+        ("of the ranks' time waiting", _share(wait)),
+        ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
+        ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
+        (f"energy, {' and '.join(energy)}" if energy else "energy",
+         " / ".join(format_joules(value) for value in energy.values()) or format_joules(None)),
+    ]  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{100 * value:.1f} %"
+
+
+def _charts(run: StoredRun, *, drawn: bool) -> str:
+    figures, sentences = run.figures(), run.sentences()
+    boxes = "".join(
+        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(sentences[name])}</p></div>" for name in figures
+    )
+    note = (
+        ""
+        if drawn
+        else "<p>Charts need plotly: pip install 'dtdg-lab[lab]', then dtdg_lab.open_run(path).report().</p>"
+    )
+    data = dumps(figures).replace("<", "\\u003c")
+    return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
+
+
+def _plot(name: str, *, drawn: bool) -> str:
+    return f"<div class='plot' id='plot-{page.text(name)}'></div>" if drawn else f"<b>{page.text(name)}</b>"
+
+
+def _numbers_table(summary: dict[str, Any]) -> str:
+    rows = [(name, _shown(name, summary[name]), meaning) for name, meaning in MEANINGS.items() if name in summary]
+    return page.table(("number", "value", "meaning"), rows, value=1)
+
+
+def _shown(name: str, value: Any) -> str | None:
+    """A number of the summary with its unit, by the suffix of its name."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(name, item) or 'unknown'}" for key, item in value.items())
+    if name.endswith("_s"):
+        return format_seconds(value)
+    if name.startswith("bytes_") or name.endswith("_bytes"):
+        return format_bytes(value)
+    if name.endswith("_j"):
+        return format_joules(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _events(run: StoredRun) -> str:
+    rows = event_rows(run.events)
+    left_out = len(rows) - _MOST_EVENTS
+    note = f"<p class='soft'>The first {_MOST_EVENTS} of {len(rows)}; all are in records/.</p>" if left_out > 0 else ""
+    return note + page.table(("time", "step", "rank", "event", "what"), rows[:_MOST_EVENTS]) if rows else "<p>None.</p>"
+
+
+def _settings(run: StoredRun) -> str:
+    settings = explained(run.config)
+    changed = frozenset(number for number, row in enumerate(settings) if row[0] in changed_settings(run.config))
+    note = "<p class='soft'>Marked rows are the ones that were chosen; the others have their defaults.</p>"
+    return note + page.table(("setting", "value", "unit", "meaning"), settings, value=1, changed=changed)
+
+
+def _environment(run: StoredRun) -> list[tuple[str, Any]]:
+    facts = run.environment
+    cpu, git, data = facts.get("cpu") or {}, facts.get("git"), facts.get("data") or {}
+    gpus = ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in facts.get("gpus") or ())
+    started = next((event["data"] or {} for event in run.events if event["kind"] == "started"), {})
+    versions = [f"{name} {version}" for name, version in (facts.get("versions") or {}).items() if version]
+    return [
+        ("data", f"{data.get('dataset')} · {data.get('source') or started.get('source') or 'source not told'}"),
+        ("data SHA-256", data.get("sha256")),
+        ("processor", f"{cpu.get('model')} · {cpu.get('cores')} cores, {cpu.get('usable')} usable threads"),
+        ("memory", format_bytes(facts.get("memory_bytes"))),
+        ("GPUs", gpus or f"none: {facts.get('gpus_note')}"),
+        ("system", facts.get("system")),
+        ("Python", facts.get("python")),
+        ("packages", ", ".join(versions)),
+        ("commit", f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" if git else None),
+    ]
+
+
+def _repeat(run: StoredRun) -> str:
+    note = ""
+    if run.config.dataset.startswith("graph:"):
+        note = "<p>The data set is a graph of your own: store it on that machine first with graph.store().</p>"
+    return (
+        f"{note}<p>In a notebook cell:</p><pre>{page.text(python_cell(run.config))}</pre>"
+        f"<p>In a terminal, with the config.json beside this report:</p><pre>{page.text(shell_command())}</pre>"
+        f"<p>config.json:</p><pre>{page.text(run.config.to_json())}</pre>"
+    )

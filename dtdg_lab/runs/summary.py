@@ -1,0 +1,151 @@
+"""The numbers of a whole run, from its record tables. What is not known is None, never 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.records import PHASES
+from dtdg_lab.views.phases import OWN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 1
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "train_loss": "last evaluation of the training part",
+        "validation_loss": "last evaluation of the validation part",
+        "test_loss": "the one evaluation of the test part, after the end",
+        "persistence_loss": "loss on skill_split of predicting that tomorrow is as today",
+        "mean_loss": "loss on skill_split of predicting the mean target",
+        "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
+        "skill_split": "part that skill, persistence_loss and mean_loss are of: test, else validation",
+        "epochs": "epochs finished",
+        "steps": "different steps recorded; a step computed again after a resume counts once",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, evaluation excluded; median of finished epochs",
+        "phase_time_s": "seconds a step by phase, mean over steps and ranks",
+        "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch; median of epochs",
+        "wait_share": "share of all ranks' step time spent waiting for others",
+        "bytes_sent": "bytes sent in steps, summed over ranks",
+        "bytes_received": "bytes received in steps, summed over ranks",
+        "peak_bytes": "largest peak of tensor memory of any rank",
+        "peak_rss_bytes": "largest resident memory of any rank's process",
+        "energy_j": "joules by source, of all attempts: of the ranks, or of the nodes where no rank's are known",
+        "cut_edges": "edges between parts, where the layout cuts the graph",
+        "halo_share": "halo rows over own rows, where the layout has halos",
+    }
+)
+
+
+def summarize(
+    config: RunConfig, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]
+) -> dict[str, Any]:
+    """Losses, times, bytes, memory and energy of a run; see ``MEANINGS``.
+
+    Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
+
+    Args:
+        config: the run's settings.
+        tables: record tables without the rows that a resume replaced.
+        everything: record tables of all attempts; joules spent twice were spent.
+    """
+    steps = tables["steps"]
+    finished = _finished_epochs(tables, config)
+    return {
+        **_losses(tables["evaluations"]),
+        "protocol": config.protocol,
+        "epochs": len(finished),
+        "steps": int(steps["step"].nunique()),
+        **_times(steps, finished),
+        "bytes_sent": _whole(steps["bytes_sent"].sum(min_count=1)),
+        "bytes_received": _whole(steps["bytes_received"].sum(min_count=1)),
+        "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
+        "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
+        "energy_j": _joules(everything["energy"], everything["steps"]),
+        "cut_edges": None,
+        "halo_share": None,
+    }
+
+
+def _number(value: Any) -> float | None:
+    """A finite float, or None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
+    last = {
+        split: rows.sort_values(["attempt", "step"], kind="stable").iloc[-1]
+        for split, rows in evaluations.groupby("split")
+    }
+    found: dict[str, Any] = {
+        f"{split}_loss": _number(last[split]["loss"]) if split in last else None
+        for split in ("train", "validation", "test")
+    }
+    split = next((name for name in ("test", "validation") if name in last), None)
+    persistence = _number(last[split]["persistence_loss"]) if split else None
+    loss = found[f"{split}_loss"] if split else None
+    return {
+        **found,
+        "persistence_loss": persistence,
+        "mean_loss": _number(last[split]["mean_loss"]) if split else None,
+        "skill": 1 - loss / persistence if loss is not None and persistence else None,
+        "skill_split": split,
+    }
+
+
+def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
+    """Epochs that ended: those with an event ``epoch``; without such events, those that a later epoch followed."""
+    events = tables["events"]
+    told = events.loc[events["kind"] == "epoch", "epoch"].dropna()
+    if len(told):
+        return sorted({int(epoch) for epoch in told})
+    started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
+    over = bool((events["kind"] == "finished").any())
+    return started if over else started[:-1]
+
+
+def _times(steps: pd.DataFrame, finished: list[int]) -> dict[str, Any]:
+    whole = steps[steps["epoch"].isin(finished)]
+    by_epoch = whole.groupby(["epoch", "rank"])[["time_s"]].sum(min_count=1)["time_s"].groupby("epoch").max()
+    phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
+    total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
+    return {
+        "epoch_time_s": _number(by_epoch.median()),
+        "phase_time_s": phases,
+        "imbalance": _imbalance(whole),
+        "wait_share": _number(waited / total) if _number(total) else None,
+    }
+
+
+def _imbalance(steps: pd.DataFrame) -> float | None:
+    own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
+    by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
+    least = by_rank.min()
+    return _number((by_rank.max() / least.where(least > 0)).median())
+
+
+def _joules(energy: pd.DataFrame, steps: pd.DataFrame) -> dict[str, float] | None:
+    """Joules by source: a rank's own readings, else those of its steps; of the nodes where no rank's are known."""
+    import pandas as pd
+
+    of_ranks = energy[(energy["scope"] == "rank") & energy["joules"].notna()]
+    in_steps = steps[steps["energy_j"].notna() & ~steps["rank"].isin(of_ranks["rank"])]
+    parts = [
+        of_ranks[["source", "joules"]],
+        in_steps[["energy_source", "energy_j"]].set_axis(["source", "joules"], axis=1),
+    ]
+    known = [part for part in parts if len(part)]
+    if not known:
+        known = [energy.loc[(energy["scope"] == "node") & energy["joules"].notna(), ["source", "joules"]]]
+    found = pd.concat(known).groupby("source")["joules"].sum()
+    return {str(source): float(joules) for source, joules in found.items()} or None

@@ -1,0 +1,265 @@
+"""RecordWriter: a rank's records, appended to its file by a background thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.runs.json_files import finite, store_error
+
+Row = tuple[Any, ...]
+_BLOCK = 1 << 16
+
+
+class RecordWriter:
+    """Appends rows of the record tables to one rank's file, off the training thread.
+
+    ``row`` only queues. Every ``flush_s`` seconds a daemon thread writes one JSON line per table (format in
+    ``core/records.py``) with a single append to the operating system: what was flushed survives ``kill -9``. Line
+    numbers (``seq``) go on where the file ended, and a line torn by a kill is cut off first. JSON has no NaN: such
+    a value is written as null, and an event ``not_finite`` keeps the fact.
+
+    Args:
+        path: the file, made when missing.
+        rank: the rank that writes.
+        attempt: how many times the run was started, from 1.
+        flush_s: seconds between two writes.
+        sink: is handed the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
+            it is called no more and an event ``sink_lost`` keeps the reason; the file goes on.
+        tables: columns of each table; more may be added to those of ``core/records.py``.
+
+    Raises:
+        RunStoreError: the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        rank: int,
+        attempt: int,
+        *,
+        flush_s: float = 0.1,
+        sink: Callable[[bytes], Any] | None = None,
+        tables: Mapping[str, tuple[str, ...]] = TABLES,
+    ) -> None:
+        self.path = Path(path)
+        self.rank = rank
+        self.attempt = attempt
+        self._tables = dict(tables)
+        self._widths = {table: len(columns) for table, columns in self._tables.items()}
+        self._queue: deque[tuple[str, Row]] = deque()
+        self._sink = sink
+        self._failure: RunStoreError | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._closed = False
+        try:
+            self._file, self._seq = _open_at_end(self.path)
+        except OSError as error:
+            raise store_error("record to", self.path, error) from error
+        except (ValueError, KeyError) as error:
+            raise RunStoreError(f"{self.path} ends with a damaged line ({error!r}). Move it away to go on.") from error
+        self._thread = threading.Thread(target=self._run, args=(flush_s,), name=f"records-rank{rank}", daemon=True)
+        self._thread.start()
+
+    def row(self, table: str, values: Row) -> None:
+        """Queue one row; about a tenth of a microsecond, never blocks.
+
+        Raises:
+            UnknownNameError: there is no such table.
+            ConfigError: the row does not have one value per column.
+        """
+        if self._widths.get(table) != len(values):
+            self._refuse(table, values)
+        self._queue.append((table, values))
+
+    def check(self) -> None:
+        """Raise what went wrong in the background; the training loop calls it every step.
+
+        Raises:
+            RunStoreError: rows could not be written, so going on would train unrecorded.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def flush(self) -> None:
+        """Write all rows queued so far before returning.
+
+        Raises:
+            RunStoreError: they could not be written.
+        """
+        self._write_queued()
+        self.check()
+
+    def close(self) -> None:
+        """Write what is queued, stop the thread and close the file; a second call does nothing more.
+
+        Raises:
+            RunStoreError: rows could not be written.
+        """
+        if not self._closed:
+            self._closed = True
+            self._stop.set()
+            self._thread.join()
+            self._write_queued()
+            os.close(self._file)
+        self.check()
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refuse(self, table: str, values: Row) -> None:
+        if table not in self._tables:
+            raise UnknownNameError("record table", table, self._tables)
+        columns = self._tables[table]
+        raise ConfigError(f"a row of {table!r} needs {len(columns)} values, not {len(values)}: {', '.join(columns)}.")
+
+    def _run(self, flush_s: float) -> None:
+        while not self._stop.wait(flush_s) and self._failure is None:
+            self._write_queued()
+
+    def _write_queued(self) -> None:
+        with self._lock:
+            if self._failure is not None or not self._queue:
+                return
+            try:
+                block = self._lines(self._take())
+                _append(self._file, block)
+            except OSError as error:
+                self._failure = store_error("record to", self.path, error)
+                self._failure.__cause__ = error
+                return
+            except Exception as error:  # kept for check(): a dead thread would leave the run unrecorded
+                self._failure = RunStoreError(f"cannot record to {self.path}: {error!r}. Rows hold only JSON values.")
+                self._failure.__cause__ = error
+                return
+            self._hand_on(block)
+
+    def _take(self) -> dict[str, list[Row]]:
+        """Rows queued so far by table; deque operations are atomic, so the training thread may go on appending."""
+        rows: dict[str, list[Row]] = {}
+        for _ in range(len(self._queue)):
+            table, values = self._queue.popleft()
+            rows.setdefault(table, []).append(values)
+        return rows
+
+    def _lines(self, rows: dict[str, list[Row]]) -> bytes:
+        """One line per table, and one of events for values JSON cannot hold."""
+        lines, lost = [], {}
+        for table, values in rows.items():
+            try:
+                text = _encode(values)
+            except ValueError:  # a NaN or an infinity; looked for only then, since it is rare
+                lost.update(_not_finite(table, self._tables[table], values))
+                text = _encode(finite(values))
+            lines.append(self._line(table, text))
+        if lost:
+            lines.append(self._line("events", _encode([self._event("not_finite", fact) for fact in lost.values()])))
+        return b"".join(lines)
+
+    def _line(self, table: str, rows: str) -> bytes:
+        head = {"v": SCHEMA, "rank": self.rank, "attempt": self.attempt, "seq": self._seq, "table": table,
+                "columns": self._tables[table]}  # fmt: skip
+        self._seq += 1
+        return f'{json.dumps(head)[:-1]}, "rows": {rows}}}\n'.encode()
+
+    def _event(self, kind: str, data: dict[str, Any]) -> Row:
+        known = {"step": data.get("step"), "epoch": data.get("epoch"), "time_ns": time.time_ns(), "kind": kind}
+        return tuple(known.get(column, data) for column in TABLES["events"])
+
+    def _hand_on(self, block: bytes) -> None:
+        if self._sink is None:
+            return
+        try:
+            self._sink(block)
+        except Exception as error:  # the live view is lossy by design; the file keeps that and why it ended
+            self._sink = None
+            self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
+
+
+def _encode(rows: Any) -> str:
+    return json.dumps(rows, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Scalars and arrays of numpy as Python's; anything else is refused, as json does."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} cannot be recorded")
+
+
+def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[tuple[str, str], dict[str, Any]]:
+    """(table, column) -> what the first value JSON cannot hold was, at which step, and how many there are."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        place = dict(zip(columns, row, strict=True))
+        for column, value in place.items():
+            try:
+                _encode(value)
+            except ValueError:
+                first = {"table": table, "column": column, "value": str(value)[:200], "step": place.get("step"),
+                         "epoch": place.get("epoch"), "rows": 0}  # fmt: skip
+                found.setdefault((table, column), first)["rows"] += 1
+    return found
+
+
+def _append(file: int, block: bytes) -> None:
+    """Write all of ``block``; the operating system may take a part at a time."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _open_at_end(path: Path) -> tuple[int, int]:
+    """Open for appending; returns the descriptor and the number of the next line."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return file, 0
+        size = os.fstat(file).st_size
+        whole = _last_newline(file, size) + 1
+        if whole < size and not _is_line(os.pread(file, size - whole, whole)):
+            os.ftruncate(file, whole)  # a line torn by a kill: its rows are lost in any case
+        elif whole < size:
+            os.write(file, b"\n")
+            whole = size + 1
+        if not whole:
+            return file, 0
+        begin = _last_newline(file, whole - 1) + 1
+        return file, int(json.loads(os.pread(file, whole - begin, begin))["seq"]) + 1
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def _last_newline(file: int, end: int) -> int:
+    """Offset of the last newline before ``end``, or -1."""
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        found = os.pread(file, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found
+        end = begin
+    return -1
+
+
+def _is_line(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False

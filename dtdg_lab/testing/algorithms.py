@@ -1,0 +1,81 @@
+"""ALGORITHMS.md, written from the catalogue: ``python -m dtdg_lab.testing.algorithms [FILE]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from dtdg_lab.core import catalogue
+
+_ROOMS = {
+    "datasets": "Data sets",
+    "models": "Models",
+    "parallel": "Layouts: how a sequence is laid over parts",
+    "scheduling": "Schedulers: which groups each part computes when",
+}
+_HEAD = """# Algorithms
+
+Written by `make algorithms` from `dtdg_lab/core/catalogue.py`; a test fails when it is stale, so edit the catalogue.
+Each algorithm is one file. CONTRIBUTING.md shows how to add one.
+"""
+
+
+def render() -> str:
+    """The text of ALGORITHMS.md for the catalogue as it is."""
+    sections = [_HEAD, "## Systems\n\nA system is a choice of one algorithm per room.\n", _systems()]
+    rooms = [*_ROOMS, *sorted({entry.room for entry in catalogue.ENTRIES} - set(_ROOMS))]
+    for room in rooms:
+        sections += [f"## {_ROOMS.get(room, room.capitalize())}\n", _room(room)]
+    sections += [f"## Which layout carries which model\n\n{_memory_note()}\n", _memory()]
+    return "\n".join(sections).rstrip() + "\n"
+
+
+def main() -> int:
+    """Write the file named on the command line, ``ALGORITHMS.md`` by default."""
+    Path(sys.argv[1] if len(sys.argv) > 1 else "ALGORITHMS.md").write_text(render())
+    return 0
+
+
+def _systems() -> str:
+    rows = [
+        (
+            f"`{system.name}`",
+            system.summary,
+            ", ".join(f"{room}: `{name}`" for room, name in system.parts.items()),
+            system.differs_by,
+            system.source,
+        )
+        for system in catalogue.SYSTEMS
+    ]
+    return _table(("system", "what it does", "made of", "differs by", "source"), rows)
+
+
+def _room(room: str) -> str:
+    rows = []
+    for entry in catalogue.ENTRIES:
+        if entry.room == room:
+            file = entry.target.partition(":")[0].replace(".", "/") + ".py"
+            options = ", ".join(f"`{name}`" for name in entry.options) or "none"
+            rows.append((f"`{entry.name}`", entry.summary, options, f"[{Path(file).name}]({file})", entry.source))
+    return _table(("name", "what it does", "options", "file", "source"), rows)
+
+
+def _memory_note() -> str:
+    kinds = {entry.memory: entry.name for entry in catalogue.ENTRIES if entry.memory}
+    named = "; ".join(f"`{kind}` (such as {model})" for kind, model in kinds.items())
+    return f"A model declares what it remembers between snapshots: {named}. What is not listed is refused."
+
+
+def _memory() -> str:
+    rows = [(f"`{memory}`", f"`{layout}`", kept) for (memory, layout), kept in catalogue.MEMORY_ON_LAYOUT.items()]
+    return _table(("memory", "layout", "kept"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

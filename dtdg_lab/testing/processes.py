@@ -1,0 +1,177 @@
+"""Run a function on several processes, as a training job does, and get all results or a full account of the failure."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import LabError
+
+if TYPE_CHECKING:
+    from dtdg_lab.comm.group import ProcessGroup
+
+_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_GRACE_S = 3.0  # after the first failure the others may still report theirs
+
+
+class RanksError(LabError):
+    """Raised when ranks fail, die or run out of time; ``failures`` maps each such rank to what is known of it."""
+
+    def __init__(self, failures: dict[int, str]) -> None:
+        told = "\n".join(f"rank {rank} {what}" for rank, what in sorted(failures.items()))
+        super().__init__(f"{len(failures)} rank(s) did not return a result:\n{told}")
+        self.failures = failures
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The result of a rank that was expected to die: ``exit_code`` is minus the signal, as -9 for kill -9."""
+
+    exit_code: int
+
+
+@dataclass(slots=True)
+class _Rank:
+    process: multiprocessing.process.BaseProcess
+    connection: Connection
+    result: Any = None
+    error: BaseException | None = None
+    failure: str = ""
+    reported: bool = field(default=False)
+
+
+def run_ranks(
+    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 60.0, may_die: tuple[int, ...] = ()
+) -> list[Any]:
+    """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
+
+    ``address`` is where this process serves a store on loopback while the ranks run (see :func:`join_group`);
+    it is bound before they start, so tests cannot race for it, and it outlives any rank. Each rank has one thread and
+    treats warnings as errors.
+
+    Args:
+        function: importable by its module and name.
+        ranks: number of processes, R.
+        args: passed on; must be picklable, as must results.
+        timeout_s: wall-clock seconds for everything, process start included.
+        may_die: ranks whose death is part of the test; their result is a :class:`Death`.
+
+    Raises:
+        RanksError: a rank raised (traceback in the message, the exception as ``__cause__``), died without being
+            allowed to (exit code), or was alive at the time-out. No process is left behind.
+    """
+    from dtdg_lab.comm.group import open_store
+
+    store, address = open_store(ranks)
+    task = pickle.dumps((function, args))
+    started = [_start(rank, ranks, address, task) for rank in range(ranks)]
+    try:
+        _collect(started, timeout_s, may_die)
+    finally:
+        for rank in started:
+            if rank.process.is_alive():
+                rank.process.kill()
+            rank.process.join()
+            rank.connection.close()
+        del store  # served until here
+    failures = {number: rank.failure for number, rank in enumerate(started) if rank.failure}
+    if failures:
+        raise RanksError(failures) from next((rank.error for rank in started if rank.error is not None), None)
+    return [rank.result for rank in started]
+
+
+def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
+    """Connect to the store of :func:`run_ranks` and form the default gloo group there; one thread a rank."""
+    import torch
+
+    from dtdg_lab.comm.group import ProcessGroup, reach_store
+
+    torch.set_num_threads(1)
+    return ProcessGroup.join(reach_store(address, ranks), rank, ranks)
+
+
+def _start(rank: int, ranks: int, address: str, task: bytes) -> _Rank:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(theirs, rank, ranks, address, task), name=f"rank {rank}", daemon=True)
+    process.start()
+    theirs.close()
+    return _Rank(process, ours)
+
+
+def _work(connection: Connection, rank: int, ranks: int, address: str, task: bytes) -> None:
+    os.environ.update(_ENVIRONMENT)  # before the task's module imports torch
+    error: BaseException | None = None
+    text = ""
+    result = b""
+    try:
+        function, args = pickle.loads(task)
+        warnings.simplefilter("error")
+        result = pickle.dumps(function(rank, ranks, address, *args))
+    except BaseException as raised:
+        error, text = raised, traceback.format_exc()
+    connection.send((result, _portable(error), text))
+    connection.close()
+
+
+def _portable(error: BaseException | None) -> BaseException | None:
+    """The exception if it survives pickling (some need more arguments than they keep), else none."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return None
+    return error
+
+
+def _collect(started: list[_Rank], timeout_s: float, may_die: tuple[int, ...]) -> None:
+    end = time.monotonic() + timeout_s
+    while waiting := [rank for rank in started if not _done(rank)]:
+        if any(rank.failure for rank in started):
+            end = min(end, time.monotonic() + _GRACE_S)
+        ready = wait([_source(rank) for rank in waiting], timeout=max(0.0, end - time.monotonic()))
+        for rank in waiting:
+            if _source(rank) in ready:
+                _receive(rank, started.index(rank) in may_die)
+        if not ready and time.monotonic() >= end:
+            for rank in waiting:
+                rank.failure = "was still alive when the time was up, and was killed"
+            return
+
+
+def _done(rank: _Rank) -> bool:
+    return bool(rank.failure) or (rank.reported and rank.process.exitcode is not None)
+
+
+def _source(rank: _Rank) -> Any:
+    """What to wait for: the report, then the end of the process."""
+    return rank.process.sentinel if rank.reported else rank.connection
+
+
+def _receive(rank: _Rank, may_die: bool) -> None:
+    if rank.reported:
+        rank.process.join()
+        if rank.process.exitcode:
+            rank.failure = f"returned, then ended with exit code {rank.process.exitcode}"
+        return
+    try:
+        result, rank.error, text = rank.connection.recv()
+    except EOFError:
+        rank.process.join()
+        if may_die:
+            rank.reported, rank.result = True, Death(rank.process.exitcode or 0)
+        else:
+            rank.failure = f"died with exit code {rank.process.exitcode}"
+        return
+    rank.reported = True
+    if text:
+        rank.failure = f"raised:\n{text}"
+    else:
+        rank.result = pickle.loads(result)

@@ -1,0 +1,76 @@
+"""Checkpoints: everything a run needs to go on, written so that a half-written file is never seen."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dtdg_lab.core.errors import NotFiniteError, RunStoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run is: the next step to make is iteration ``iteration`` of epoch ``epoch``."""
+
+    epoch: int = 0
+    iteration: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Model, optimiser, position and settings, taken between two steps. No random state: streams are counters."""
+
+    model: dict[str, Any]
+    optimizer: dict[str, Any]
+    position: Position
+    config_json: str
+    waiting: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Write atomically: the file at ``path`` is always a whole checkpoint.
+
+        Raises:
+            NotFiniteError: a parameter is NaN or infinite; the checkpoint before stays.
+            RunStoreError: the file cannot be written; the checkpoint before stays.
+        """
+        for name, tensor in self.model.items():
+            if not torch.isfinite(tensor).all():
+                raise NotFiniteError(f"parameter {name} is not finite at step {self.position.step}: nothing was saved.")
+        part = path.with_suffix(".part")
+        try:
+            with open(part, "wb") as file:
+                torch.save({**vars_of(self), "position": asdict(self.position)}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except (OSError, RuntimeError) as error:
+            part.unlink(missing_ok=True)
+            raise RunStoreError(
+                f"the checkpoint {path} cannot be written: {error}. Free space or permissions there, then run.resume(); "
+                "the checkpoint before is untouched."
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path, *, device: str = "cpu") -> Checkpoint:
+        """Read a checkpoint (tensors and plain values only; no code is run).
+
+        Raises:
+            RunStoreError: there is none, or it is not one of ours.
+        """
+        try:
+            data = torch.load(path, map_location=device, weights_only=True)
+            return cls(**{**data, "position": Position(**data["position"])})
+        except FileNotFoundError as error:
+            raise RunStoreError(f"there is no checkpoint at {path}: the run ended before its first. Start it anew.") from error
+        except (RuntimeError, KeyError, TypeError, EOFError, OSError) as error:
+            raise RunStoreError(f"{path} is not a readable checkpoint: {error}.") from error
+
+
+def vars_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Fields by name, without copying tensors (``dataclasses.asdict`` would)."""
+    return {name: getattr(checkpoint, name) for name in Checkpoint.__slots__}

@@ -1,0 +1,70 @@
+"""What the loop is handed: somewhere to write records, and somewhere control requests come from."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from dtdg_lab.core.errors import ControlError
+
+
+class Recorder(Protocol):
+    """Takes rows of the tables in ``core.records``; rank and attempt are its own."""
+
+    def row(self, table: str, values: tuple[Any, ...]) -> None:
+        """Keep one row; costs about a microsecond."""
+        ...
+
+    def check(self) -> None:
+        """Raise what went wrong while writing earlier rows, if anything did."""
+        ...
+
+
+class Control(Protocol):
+    """Versioned requests. Rank 0 hears of them first; which version is applied is agreed in an exchange."""
+
+    def latest(self) -> int:
+        """The newest version asked for; only rank 0's answer counts."""
+        ...
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version that the ranks have agreed on."""
+        ...
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
+        ...
+
+
+class LocalControl:
+    """Requests made in the same process; thread-safe."""
+
+    def __init__(self) -> None:
+        self._payloads: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+
+    def request(self, payload: dict[str, Any]) -> int:
+        """Queue a request; returns its version."""
+        with self._changed:
+            self._payloads.append(payload)
+            self._changed.notify_all()
+            return len(self._payloads)
+
+    def latest(self) -> int:
+        """The newest version asked for."""
+        return len(self._payloads)
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version.
+
+        Raises:
+            ControlError: there is no such version.
+        """
+        if not 1 <= version <= len(self._payloads):
+            raise ControlError(f"no control request has version {version}; versions are 1 to {len(self._payloads)}.")
+        return self._payloads[version - 1]
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return when a version above ``seen`` exists, or after the time-out."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._payloads) > seen, timeout_s)

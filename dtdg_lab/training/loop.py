@@ -1,0 +1,301 @@
+"""The one loop: compute, exchange, update, agree on control, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError, NotFiniteError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.layout import Computed, Work
+from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.checkpoint import Checkpoint, Position
+from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.interfaces import Control, Recorder
+from dtdg_lab.training.knobs import Knobs, check_changes
+from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.vitals import Vitals
+
+CONTROL_ROUND_S = 0.5  # a paused job meets this often
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How training ended: ``finished`` or ``stopped``, and where."""
+
+    state: str
+    position: Position
+
+
+class Trainer:
+    """Trains one rank of one run from where it is to its end.
+
+    Args:
+        config: the run's settings.
+        graph: the data, the same on all ranks.
+        group: the processes.
+        recorder: takes this rank's records.
+        control: requests; only rank 0's ``latest`` counts.
+        checkpoint: file of the run's last checkpoint, written by rank 0.
+        vitals: memory and energy of this rank.
+        device: where this rank computes.
+        resume: go on from the checkpoint.
+        changes: live settings that differ from the checkpoint's from here on.
+        show_progress: a progress bar over epochs, in cells and terminals.
+
+    Raises:
+        LabError: the config cannot be built on this graph and machine.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        graph: DynamicGraph,
+        group: Group,
+        *,
+        recorder: Recorder,
+        control: Control,
+        checkpoint: Path,
+        vitals: Vitals,
+        device: str = "cpu",
+        resume: bool = False,
+        changes: Mapping[str, Any] = MappingProxyType({}),
+        show_progress: bool = False,
+    ) -> None:
+        self._graph, self._group, self._device = graph, group, device
+        self._recorder, self._control, self._checkpoint, self._vitals = recorder, control, checkpoint, vitals
+        self._show_progress = show_progress
+        self._clock = PhaseClock(device)
+        self._position = Position()
+        waiting: dict[str, Any] = {}
+        stored = Checkpoint.load(checkpoint, device=device) if resume else None
+        if stored is not None:
+            config = check_changes(RunConfig.from_json(stored.config_json), dict(changes))
+            self._position, waiting = stored.position, stored.waiting
+        self.knobs = Knobs(config, waiting=dict(waiting))
+        self._built = build(config, graph, group, device=device)
+        if stored is not None:
+            self._restore(stored)
+            self._set_learning_rate()
+        self._last_checkpoint_s = time.monotonic()
+
+    def run(self) -> Outcome:
+        """Train until the last epoch or a stop request.
+
+        Raises:
+            NotFiniteError: a loss was NaN or infinite; every rank stops at the same step.
+            RunStoreError: records or checkpoints can no longer be written.
+        """
+        if self._position.step == 0:
+            self._probe_memory()
+        self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
+        from tqdm.auto import tqdm
+
+        with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
+            while self._position.epoch < self.knobs.config.epochs and not self.knobs.stopping:
+                self._rebuild_if_asked()
+                if self._position.epoch < self.knobs.config.epochs:
+                    self._epoch()
+                bar.update(self._position.epoch - bar.n)
+        self._save(force=True)
+        if not self.knobs.stopping:
+            self._evaluate(("train", "validation", "test"), final=True)
+        return Outcome("stopped" if self.knobs.stopping else "finished", self._position)
+
+    # one epoch and one step
+
+    def _epoch(self) -> None:
+        epoch, started_s = self._position.epoch, time.perf_counter()
+        works = self._built.layout.epoch(epoch)
+        for work in works[self._position.iteration :]:
+            self._step(work)
+            self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
+            self._meet_while_paused()
+            self._save(force=self.knobs.stopping)
+            if self.knobs.stopping:
+                break
+        if self._position.iteration == len(works):
+            self._position = Position(epoch + 1, 0, self._position.step)
+            self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
+            if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
+                self._evaluate(("train", "validation"))
+
+    def _is_last(self) -> bool:
+        return self._position.epoch >= self.knobs.config.epochs
+
+    def _step(self, work: Work) -> None:
+        clock, built, cpu_s = self._clock, self._built, time.process_time()
+        sent, received = self._group.bytes_sent, self._group.bytes_received
+        clock.start()
+        built.gradients.zero()
+        computed = built.layout.compute(work, clock.mark)
+        self._slow_down()
+        clock.mark("compute")
+        asked = self._control.latest() if self._group.rank == 0 else 0
+        agreed = built.gradients.exchange(version=asked, loss_sum=computed.loss_sum, groups=computed.groups)
+        clock.mark_exchange(agreed.wait_s)
+        loss = agreed.loss_sum / max(agreed.groups, 1)
+        if not abs(loss) < float("inf"):
+            self._refuse_to_go_on(loss)
+        built.optimizer.step()
+        clock.mark("update")
+        self._apply_up_to(agreed.version, self._position.step + 1)
+        self._recorder.check()
+        clock.mark("control")
+        moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
+        self._record(work, computed, loss, time.process_time() - cpu_s, moved)
+
+    def _slow_down(self) -> None:
+        if self.knobs.config["slow_rank"] == self._group.rank and self.knobs.config["slow_ms"] > 0:
+            time.sleep(self.knobs.config["slow_ms"] * 1e-3)
+
+    def _refuse_to_go_on(self, loss: float) -> None:
+        position, rate = self._position, self.knobs.config.learning_rate
+        raise NotFiniteError(
+            f"the loss is {loss} at step {position.step} (epoch {position.epoch}): training stopped before the update. "
+            f"The last good checkpoint is kept; resume from it with a smaller learning_rate (now {rate:g})."
+        )
+
+    def _record(
+        self, work: Work, computed: Computed, loss: float, cpu_s: float, moved: tuple[int, int]
+    ) -> None:
+        intervals = self._clock.intervals
+        spent = self._clock.seconds()
+        step, epoch = self._position.step, self._position.epoch
+        energy_j, energy_source = self._vitals.step_energy(step)
+        own = computed.loss_sum / computed.groups if computed.groups else None
+        start_ns, end_ns = intervals[0][1], intervals[-1][2]
+        self._recorder.row(
+            "steps",
+            (step, epoch, work.iteration, end_ns, (end_ns - start_ns) * 1e-9, own, loss, computed.groups,
+             computed.vertex_snapshots, spent["batch"], spent["transfer"], spent["compute"], spent["wait"],
+             spent["communicate"], spent["update"], spent["control"], cpu_s, *moved, energy_j, energy_source,
+             self.knobs.version),
+        )  # fmt: skip
+        for phase, begin_ns, finish_ns in intervals:
+            self._recorder.row("phases", (step, epoch, phase, begin_ns, finish_ns))
+
+    # control
+
+    def _apply_up_to(self, version: int, next_step: int) -> None:
+        while self.knobs.version < version:
+            self.knobs.version += 1
+            payload = self._control.payload(self.knobs.version)
+            was_paused = self.knobs.paused
+            changed = self.knobs.apply(payload)
+            if "learning_rate" in changed:
+                self._set_learning_rate()
+            if changed:
+                self._knob_event(changed, "step", next_step)
+            if self.knobs.paused != was_paused:
+                self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version})
+            if payload.get("stop"):
+                self._event("stopping", {"version": self.knobs.version})
+
+    def _set_learning_rate(self) -> None:
+        for options in self._built.optimizer.param_groups:
+            options["lr"] = self.knobs.config.learning_rate
+
+    def _meet_while_paused(self) -> None:
+        while self.knobs.paused and not self.knobs.stopping:
+            if self._group.rank == 0:
+                self._control.wait(self.knobs.version, CONTROL_ROUND_S)
+            asked = self._control.latest() if self._group.rank == 0 else 0
+            self._apply_up_to(self._built.gradients.agree(asked), self._position.step)
+            self._recorder.check()
+
+    def _rebuild_if_asked(self) -> None:
+        """Apply epoch knobs: in-memory checkpoint, build, restore. A config that fails leaves the run as it was."""
+        if not self.knobs.waiting:
+            return
+        changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
+        self.knobs.waiting = {}
+        memory = self._snapshot()
+        failure = ""
+        try:
+            config = self.knobs.config.replace(**changes)
+            self._built = build(config, self._graph, self._group, device=self._device)
+            self._restore(memory)
+        except LabError as error:
+            failure = str(error)
+        if self._group_failed(bool(failure)):
+            self._built = before
+            self._event("refused", {"changes": changes, "reason": failure or "another rank could not build it"})
+            return
+        self.knobs.config = config
+        self._set_learning_rate()
+        self._recorder.row("phases", (self._position.step, self._position.epoch, "rebuild", started_ns, time.time_ns()))
+        self._knob_event(changes, "epoch", self._position.step)
+
+    def _group_failed(self, failed: bool) -> bool:
+        word = torch.tensor([float(failed)], device=self._device)
+        self._group.all_reduce(word)
+        return bool(word.item() > 0)
+
+    # state
+
+    def _snapshot(self) -> Checkpoint:
+        return Checkpoint(
+            self._built.model.state_dict(),
+            self._built.optimizer.state_dict(),
+            self._position,
+            self.knobs.config.to_json(),
+            self.knobs.waiting,
+        )
+
+    def _restore(self, stored: Checkpoint) -> None:
+        self._built.model.load_state_dict(stored.model)
+        self._built.optimizer.load_state_dict(stored.optimizer)
+
+    def _save(self, *, force: bool) -> None:
+        now_s = time.monotonic()
+        due = now_s - self._last_checkpoint_s >= self.knobs.config["checkpoint_every_s"]
+        if self._group.rank != 0 or not (force or due):
+            return
+        started_ns = time.time_ns()
+        self._snapshot().save(self._checkpoint)
+        self._last_checkpoint_s = time.monotonic()
+        step, epoch = self._position.step, self._position.epoch
+        self._recorder.row("phases", (step, epoch, "checkpoint", started_ns, time.time_ns()))
+        self._event("checkpoint", {"step": step, "epoch": epoch})
+
+    def _evaluate(self, splits: tuple[str, ...], *, final: bool = False) -> None:
+        started_ns = time.time_ns()
+        step, epoch = self._position.step, self._position.epoch
+        for result in self._built.evaluator.evaluate(self._built.model, splits, final=final):
+            if self._group.rank == 0:
+                self._recorder.row(
+                    "evaluations",
+                    (step, epoch, time.time_ns(), result.split, result.loss, result.persistence_loss, result.mean_loss,
+                     result.snapshots),
+                )  # fmt: skip
+        self._recorder.row("phases", (step, epoch, "evaluate", started_ns, time.time_ns()))
+
+    def _probe_memory(self) -> None:
+        works = self._built.layout.epoch(0)
+        largest = max(works, key=lambda work: len(work.groups))
+
+        def probe() -> None:
+            self._built.layout.compute(largest, lambda phase: None)
+
+        measured = peak_bytes(probe, device=self._device)
+        self._built.gradients.zero()
+        self._recorder.row("memory", (0, time.time_ns(), None, None, measured))
+
+    def _knob_event(self, changes: dict[str, Any], when: str, step: int) -> None:
+        """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
+        data = {"version": self.knobs.version, "changes": changes, "when": when}
+        self._recorder.row("events", (step, self._position.epoch, time.time_ns(), "knob", data))
+
+    def _event(self, kind: str, data: dict[str, Any]) -> None:
+        if self._group.rank == 0:
+            row = (self._position.step, self._position.epoch, time.time_ns(), kind, data)
+            self._recorder.row("events", row)

@@ -1,0 +1,8 @@
+"""What a run looks like: record lines in, plain plotly figure dicts and sentences out. Imports no plotly, no torch."""
+
+from __future__ import annotations
+
+from dtdg_lab.views.compare import compare_figure
+from dtdg_lab.views.window import CHARTS, Progress, RunWindow
+
+__all__ = ["CHARTS", "Progress", "RunWindow", "compare_figure"]

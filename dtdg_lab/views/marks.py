@@ -1,0 +1,115 @@
+"""Vertical marks: knob changes and resumes, at the step they were applied, checked over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtdg_lab.views.palette import MARK_COLOUR, WARNING_COLOUR
+from dtdg_lab.views.series import XAxis
+
+KEPT = 200
+LINES = 30
+LABELS = 6
+
+
+@dataclass(slots=True)
+class Mark:
+    """One change: its words, and the step at which each rank applied it."""
+
+    label: str
+    seconds: float
+    attempt: int
+    steps: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        """The step the change was applied at; the first where ranks differ."""
+        return min(self.steps.values())
+
+    @property
+    def together(self) -> bool:
+        """Whether all ranks that reported applied the change at one step."""
+        return len(set(self.steps.values())) == 1
+
+    @property
+    def text(self) -> str:
+        """The label, with the steps by rank where they differ."""
+        if self.together:
+            return self.label
+        where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(self.steps.items()))
+        return f"{self.label} NOT AT ONE STEP: {where}"
+
+
+class Marks:
+    """The changes of a run, by attempt and version; the newest ``KEPT`` of them."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[int, Any], Mark] = {}
+
+    def __iter__(self) -> Iterator[Mark]:
+        return iter(sorted(self._marks.values(), key=lambda mark: (mark.step, mark.seconds)))
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def knob(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
+        """Note that ``rank`` applied the change ``data`` before ``step``."""
+        words = ", ".join(f"{name} {_short(value)}" for name, value in data.get("changes", {}).items())
+        self._note((attempt, data.get("version")), Mark(words, seconds, attempt), rank, step)
+
+    def resumed(self, rank: int, step: int, seconds: float, attempt: int) -> None:
+        """Note that the run was resumed at ``step``."""
+        self._note((attempt, "resumed"), Mark("resumed", seconds, attempt), rank, step)
+
+    def _note(self, key: tuple[int, Any], new: Mark, rank: int, step: int) -> None:
+        self._marks.setdefault(key, new).steps[rank] = step
+        while len(self._marks) > KEPT:
+            self._marks.pop(next(iter(self._marks)))
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Drop what earlier attempts changed at ``step`` or later: it is done again, or not."""
+        self._marks = {key: mark for key, mark in self._marks.items() if mark.step < step or mark.attempt >= attempt}
+
+    def layout(self, x: XAxis) -> dict[str, list[dict[str, Any]]]:
+        """Shapes and annotations: a line for each of the newest marks, a label for the newest few."""
+        marks = list(self)[-LINES:]
+        return {
+            "shapes": [_line(mark, x) for mark in marks],
+            "annotations": [_label(mark, x) for mark in marks[-LABELS:]],
+        }
+
+
+def _at(mark: Mark, x: XAxis) -> float:
+    return mark.step if x == "steps" else mark.seconds
+
+
+def _colour(mark: Mark) -> str:
+    return MARK_COLOUR if mark.together else WARNING_COLOUR
+
+
+def _line(mark: Mark, x: XAxis) -> dict[str, Any]:
+    line = {"color": _colour(mark), "width": 1.2, "dash": "dot"}
+    at = _at(mark, x)
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+def _label(mark: Mark, x: XAxis) -> dict[str, Any]:
+    return {
+        "text": mark.text,
+        "x": _at(mark, x),
+        "xref": "x",
+        "y": 1,
+        "yref": "paper",
+        "xanchor": "right",
+        "yanchor": "top",
+        "textangle": -90,
+        "showarrow": False,
+        "font": {"size": 10, "color": _colour(mark)},
+        "bgcolor": "rgba(255,255,255,0.7)",
+    }
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,187 @@
+"""RunWindow: what is shown of one run, in bounded memory, fed line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.views.energy import EnergyView
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.loss import LossView
+from dtdg_lab.views.marks import Marks
+from dtdg_lab.views.phases import PhasesView
+from dtdg_lab.views.series import Line, XAxis
+from dtdg_lab.views.timeline import TimelineView
+
+CHARTS = ("loss", "phases", "energy", "timeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: steps done, the epoch it is in (from 1), seconds so far, and left where that can be told."""
+
+    step: int
+    epoch: int
+    epochs: int
+    seconds: float
+    seconds_left: float | None
+
+
+class RunWindow:
+    """The views of one run, fed with record lines in any order of ranks, live or from a file.
+
+    Series longer than ``points`` are thinned by halving, so that memory does not grow with the run. When a run is
+    resumed at step s, what earlier attempts wrote at step s or later is replaced. Feeding a line twice changes
+    nothing. Not locked: whoever feeds and reads it from different threads holds a lock of theirs.
+    """
+
+    def __init__(self, config: RunConfig, *, points: int = 1500) -> None:
+        self.config = config
+        self.points = points
+        self.marks = Marks()
+        self.loss = LossView(points, self.marks)
+        self.phases = PhasesView()
+        self.energy = EnergyView(points, self.marks)
+        self.timeline = TimelineView()
+        self._clock = _Clock()
+        self._starts: dict[int, int] = {}
+        self._gaps = _Gaps()
+        self._step = 0
+        self._position: tuple[int, int] | None = None  # epoch, steps of it done
+        self._steps_per_epoch = 0  # of the last whole epoch
+        self._newest_attempt: int | None = None
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Take in one record line (``core.records``): rows of one table of one rank. Unknown tables are passed over."""
+        rank, attempt = int(line.get("rank", 0)), int(line.get("attempt", 0))
+        self._gaps.seen(rank, line.get("seq"))
+        columns, table = line["columns"], line["table"]
+        for values in line["rows"]:
+            row = dict(zip(columns, values, strict=True))
+            if table == "steps":
+                self._add_step(rank, attempt, row)
+            elif table == "phases" and self._current(attempt, row["step"]):
+                self.timeline.interval(rank, row, attempt)
+            elif table == "evaluations" and self._current(attempt, row["step"] - 1):  # made of the steps before it
+                self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
+            elif table == "events":
+                self._add_event(rank, attempt, row)
+            elif table == "energy":
+                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
+
+    def _add_step(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
+        step = row["step"]
+        self._note_attempt(attempt, step, rank, row["time_ns"])
+        seconds = self._clock.seconds(attempt, row["time_ns"])
+        self.energy.rank_seen(rank)
+        self.energy.step(rank, row, seconds)
+        if not self._current(attempt, step):
+            return
+        self.loss.step(step, seconds, row.get("global_loss"), attempt)
+        self.phases.step(rank, row, attempt)
+        if step >= self._step:
+            self._step = step + 1
+            self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
+
+    def _advance(self, epoch: int, done: int) -> None:
+        if self._position is not None and epoch > self._position[0]:
+            self._steps_per_epoch = self._position[1]
+        self._position = (epoch, done)
+
+    def _note_attempt(self, attempt: int, step: int, rank: int, time_ns: int) -> None:
+        """Where a later attempt begins, replace what earlier ones wrote from ``step`` on."""
+        if self._newest_attempt is None:
+            self._newest_attempt = attempt
+        first_of_attempt = attempt > self._newest_attempt
+        earlier_step = attempt in self._starts and step < self._starts[attempt]  # of another rank
+        if not first_of_attempt and not earlier_step:
+            return
+        self._newest_attempt = max(attempt, self._newest_attempt)
+        self._starts[attempt] = step
+        for view in (self.loss, self.phases, self.marks):
+            view.truncate(step, attempt)
+        if first_of_attempt:
+            self._step = step
+        self.marks.resumed(rank, step, self._clock.seconds(attempt, time_ns), attempt)
+
+    def _current(self, attempt: int, step: int) -> bool:
+        """Whether no later attempt has computed ``step`` again."""
+        return all(attempt >= later or step < start for later, start in self._starts.items())
+
+    def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
+        seconds = self._clock.seconds(attempt, row["time_ns"])
+        if row["kind"] == "knob" and self._current(attempt, row["step"]):
+            self.marks.knob(row["data"] or {}, rank, row["step"], seconds, attempt)
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were sent and never arrived here, by their sequence numbers; the files on disk have them."""
+        return self._gaps.missing
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run is; seconds left follow from the pace so far, unknown before the first epoch ends."""
+        seconds, epochs = self._clock.newest_s, self.config.epochs
+        if self._position is None:
+            return Progress(0, 0, epochs, seconds, None)
+        epoch, done = self._position
+        if not self._steps_per_epoch:
+            return Progress(self._step, epoch + 1, epochs, seconds, None)
+        share = min(1.0, (epoch + min(1.0, done / self._steps_per_epoch)) / epochs)
+        return Progress(self._step, epoch + 1, epochs, seconds, seconds * (1 - share) / share)
+
+    def lines(self, x: XAxis = "steps") -> dict[str, list[Line]]:
+        """The growing lines of the charts that are made of lines: for displays that send only what is new."""
+        return {"loss": self.loss.lines(x), "energy": self.energy.lines()}
+
+    def layouts(self, x: XAxis = "steps") -> dict[str, dict[str, Any]]:
+        """The layouts of the charts that are made of lines."""
+        return {"loss": self.loss.layout(x), "energy": self.energy.layout()}
+
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """The four charts as plotly figure dicts; ``x`` is the axis of the loss."""
+        return {
+            "loss": self.loss.figure(x),
+            "phases": self.phases.figure(),
+            "energy": self.energy.figure(),
+            "timeline": self.timeline.figure(),
+        }
+
+    def sentences(self) -> dict[str, str]:
+        """What each chart shows, in one sentence."""
+        return {name: view.sentence() for name, view in self._views()}
+
+    def _views(self) -> Iterator[tuple[str, LossView | PhasesView | EnergyView | TimelineView]]:
+        yield from zip(CHARTS, (self.loss, self.phases, self.energy, self.timeline), strict=True)
+
+
+class _Clock:
+    """Seconds of training since the start: time between two attempts does not count."""
+
+    def __init__(self) -> None:
+        self.newest_s = 0.0
+        self._origins: dict[int, tuple[int, float]] = {}
+
+    def seconds(self, attempt: int, time_ns: int) -> float:
+        origin_ns, before_s = self._origins.setdefault(attempt, (time_ns, self.newest_s))
+        seconds = before_s + max(0.0, (time_ns - origin_ns) / 1e9)
+        self.newest_s = max(self.newest_s, seconds)
+        return seconds
+
+
+class _Gaps:
+    """Counts missing sequence numbers by rank; they go on over attempts."""
+
+    def __init__(self) -> None:
+        self.missing = 0
+        self._last: dict[int, int] = {}
+
+    def seen(self, rank: int, seq: int | None) -> None:
+        if seq is None:
+            return
+        last = self._last.get(rank, seq - 1)
+        if seq > last:
+            self.missing += seq - last - 1
+            self._last[rank] = seq

@@ -1,0 +1,26 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real temporal graphs beside the project, or a skip that says so."""
+    folder = ROOT.parent / "shared" / "data" / "real"
+    if not (folder / "index.json").is_file():
+        pytest.skip("no ../shared/data/real beside the project: real data sets are not on this machine")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests share one cache of their own and never touch the user's."""
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    cache.mkdir(exist_ok=True)
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(cache))

@@ -1,0 +1,154 @@
+"""The control word: one slot of the gradient exchange brings every change to all ranks at one step."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dtdg_lab.comm.gradients import MAX_VERSION, FlatGradients
+from dtdg_lab.core.errors import ControlError
+from dtdg_lab.testing.processes import join_group, run_ranks
+
+CHANGES = 1000
+MEETING_S = 0.05  # between two control rounds of a paused job; half a second in a real one
+
+
+class _Asker(threading.Thread):
+    """On rank 0: puts payloads into the store at random moments, then raises the version."""
+
+    def __init__(self, store: Any, changes: list[dict[str, Any]], pause_s: float) -> None:
+        super().__init__(daemon=True)
+        self.version = 0
+        self._store, self._changes, self._pause_s = store, changes, pause_s
+
+    def run(self) -> None:
+        moments = random.Random(5)
+        for number, change in enumerate(self._changes, start=1):
+            time.sleep(moments.expovariate(1 / self._pause_s))
+            self._store.set(f"control/{number}", json.dumps(change))
+            self.version = number  # after the payload: a rank that reads the version finds it
+
+
+def _apply(store: Any, settings: dict[str, Any], applied: int, version: int) -> int:
+    for number in range(applied + 1, version + 1):
+        settings.update(json.loads(store.get(f"control/{number}")))
+    return version
+
+
+def _train_under_changes(rank: int, ranks: int, address: str, changes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Steps with a new version applied before each next one; ends when ``stop`` is applied."""
+    group = join_group(rank, ranks, address)
+    parameter = nn.Parameter(torch.zeros(50))
+    gradients = FlatGradients([parameter], group)
+    asker = _Asker(group.store, changes, 0.002)
+    settings: dict[str, Any] = {"learning_rate": 0.0, "paused": False, "stop": False}
+    applied, step, history, meetings = 0, 0, [], []
+    group.barrier()
+    if rank == 0:
+        asker.start()
+    while not settings["stop"]:
+        gradients.zero()
+        gradients.gradients.fill_(float(rank + 1))
+        agreed = gradients.exchange(version=asker.version, loss_sum=0.0, groups=1)
+        with torch.no_grad():
+            parameter.sub_(settings["learning_rate"] * gradients.gradients)
+        history.append((step, applied, settings["learning_rate"]))
+        step += 1
+        applied = _apply(group.store, settings, applied, agreed.version)
+        while settings["paused"] and not settings["stop"]:
+            time.sleep(MEETING_S)
+            applied = _apply(group.store, settings, applied, gradients.agree(asker.version))
+            meetings.append((step, applied, time.monotonic()))
+    group.close()
+    return {"history": history, "meetings": meetings, "parameter": parameter.detach(), "applied": applied}
+
+
+@pytest.fixture(scope="module")
+def thousand() -> list[dict[str, Any]]:
+    """Four ranks, a thousand changes of the learning rate, then stop."""
+    changes: list[dict[str, Any]] = [{"learning_rate": number * 1e-6} for number in range(1, CHANGES)]
+    return run_ranks(_train_under_changes, 4, [*changes, {"stop": True}])
+
+
+def test_a_thousand_changes_and_no_step_of_disagreement(thousand: list[dict[str, Any]]) -> None:
+    history = thousand[0]["history"]
+    assert all(seen["history"] == history for seen in thousand)
+    versions = [applied for _, applied, _ in history]
+    assert versions == sorted(versions)
+    assert len(set(versions)) > 100  # they came while it trained, not all at once
+    assert all(seen["applied"] == CHANGES for seen in thousand)
+    assert all(rate == applied * 1e-6 for _, applied, rate in history)
+
+
+def test_stop_takes_effect_at_one_step(thousand: list[dict[str, Any]]) -> None:
+    assert len({len(seen["history"]) for seen in thousand}) == 1
+
+
+def test_changes_at_one_step_leave_the_same_bits(thousand: list[dict[str, Any]]) -> None:
+    for seen in thousand[1:]:
+        assert torch.equal(seen["parameter"], thousand[0]["parameter"])
+
+
+def test_paused_ranks_meet_and_leave_together() -> None:
+    asked: list[dict[str, Any]] = []
+    for number in range(40):
+        asked += [{"paused": True}, {"learning_rate": number * 1e-3}, {"paused": False}, {"learning_rate": 0.5}]
+    # the pauses come 2 ms after each other: some are over before a meeting, so a long one follows
+    asked += [{"paused": True}, *[{"learning_rate": float(number)} for number in range(250)], {"paused": False}]
+    results = run_ranks(_train_under_changes, 4, [*asked, {"stop": True}])
+    rounds = [[(step, applied) for step, applied, _ in seen["meetings"]] for seen in results]
+    assert len(rounds[0]) >= 3
+    assert all(own == rounds[0] for own in rounds)
+    assert all(seen["history"] == results[0]["history"] for seen in results)
+    for seen in results:
+        moments = [(step, moment) for step, _, moment in seen["meetings"]]
+        apart_s = [after[1] - before[1] for before, after in itertools.pairwise(moments) if before[0] == after[0]]
+        assert apart_s
+        assert max(apart_s) < 0.5
+    for met in zip(*(seen["meetings"] for seen in results), strict=True):
+        left_s = [moment for _, _, moment in met]
+        assert max(left_s) - min(left_s) < 0.5
+
+
+def _stop_while_paused(rank: int, ranks: int, address: str) -> dict[str, Any]:
+    return _train_under_changes(rank, ranks, address, [{"paused": True}, {"stop": True}])
+
+
+def test_a_paused_job_can_be_stopped() -> None:
+    results = run_ranks(_stop_while_paused, 2)
+    assert results[0]["history"] == results[1]["history"]
+    assert [seen["applied"] for seen in results] == [2, 2]
+
+
+def _send_versions(rank: int, ranks: int, address: str, dtype: torch.dtype) -> tuple[list[int], str]:
+    group = join_group(rank, ranks, address)
+    gradients = FlatGradients([nn.Parameter(torch.zeros(10, dtype=dtype))], group)
+    received = []
+    for version in (0, 1, 2**20 + 1, 2**23 + 1, 2**24 - 3, 2**24 - 2, 2**24 - 1):
+        gradients.zero()
+        gradients.gradients.fill_(1e30)  # neighbours in the buffer do not disturb the slot
+        received.append(gradients.exchange(version=version, loss_sum=0.5, groups=1).version)
+    refusal = ""
+    try:
+        gradients.exchange(version=2**24, loss_sum=0.0, groups=1)
+    except ControlError as error:
+        refusal = str(error)
+    group.close()
+    return received, refusal
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next(dtype: torch.dtype) -> None:
+    assert MAX_VERSION == 2**24 - 1
+    for received, refusal in run_ranks(_send_versions, 2, dtype):
+        assert received == [0, 1, 2**20 + 1, 2**23 + 1, 2**24 - 3, 2**24 - 2, 2**24 - 1]
+        assert "16777216" in refusal
+        assert "16777215" in refusal

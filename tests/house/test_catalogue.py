@@ -1,0 +1,95 @@
+"""The catalogue is true: targets load, options have owners that use them, and ALGORITHMS.md says the same."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.testing.algorithms import render
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS, DATASETS, SYSTEMS = catalogue.names("models"), catalogue.names("datasets"), catalogue.names("systems")
+
+
+@pytest.mark.parametrize("entry", catalogue.ENTRIES, ids=lambda entry: f"{entry.room}-{entry.name}")
+def test_every_target_loads_and_names_a_file_of_its_room(entry: catalogue.Entry) -> None:
+    assert entry.target.startswith(f"dtdg_lab.{entry.room}.")
+    assert entry.load() is not None
+    assert entry.summary.endswith(".")
+    assert entry.source
+
+
+def test_names_are_unique_within_a_room() -> None:
+    keys = [(entry.room, entry.name) for entry in catalogue.ENTRIES]
+    assert len(set(keys)) == len(keys)
+    assert len(set(SYSTEMS)) == len(SYSTEMS)
+
+
+def test_every_option_named_by_an_entry_is_in_the_glossary() -> None:
+    named = {name for entry in catalogue.ENTRIES for name in entry.options}
+    assert named | {*catalogue.TRAINING_OPTIONS, *catalogue.ENERGY_OPTIONS} <= set(OPTIONS)
+
+
+def test_every_option_has_an_owner_that_uses_it() -> None:
+    used: dict[str, set[str]] = {}
+    for system, dataset, model in product(SYSTEMS, DATASETS, MODELS):
+        for room, names in catalogue.option_owners(system, dataset, model).items():
+            for name in names:
+                used.setdefault(name, set()).add(room)
+    for name, option in OPTIONS.items():
+        if option.owner == "run":
+            assert name in RunConfig.model_fields, f"{name} belongs to the run, which has no such field"
+        else:
+            assert used.get(name) == {option.owner}, f"{name} is {option.owner}'s, used by {used.get(name)}"
+
+
+@pytest.mark.parametrize(("system", "dataset", "model"), list(product(SYSTEMS, DATASETS, MODELS)))
+def test_within_a_system_an_option_has_one_owner(system: str, dataset: str, model: str) -> None:
+    names = [name for room in catalogue.option_owners(system, dataset, model).values() for name in room]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("system", catalogue.SYSTEMS, ids=lambda system: system.name)
+def test_systems_are_made_of_entries_and_make_a_config(system: catalogue.System) -> None:
+    for room, name in system.parts.items():
+        assert catalogue.entry(room, name).name == name
+    assert set(system.defaults) <= set(OPTIONS)
+    assert "parallel" in system.parts
+    assert system.differs_by
+    config = RunConfig(system=system.name)
+    assert RunConfig.from_json(config.to_json()) == config
+
+
+def test_no_system_is_an_alias_of_another() -> None:
+    made_of = [
+        (tuple(sorted(system.parts.items())), tuple(sorted(system.defaults.items()))) for system in catalogue.SYSTEMS
+    ]
+    assert len(set(made_of)) == len(made_of)
+
+
+def test_memory_table_speaks_of_models_and_layouts_there_are() -> None:
+    memories = {catalogue.entry("models", name).memory for name in MODELS}
+    for memory, layout in catalogue.MEMORY_ON_LAYOUT:
+        assert memory in memories
+        assert layout in catalogue.names("parallel")
+    assert "" not in memories
+
+
+def test_scheduler_choices_are_the_catalogue_s() -> None:
+    assert OPTIONS["scheduler"].choices == catalogue.names("scheduling")
+
+
+def test_algorithms_md_is_up_to_date() -> None:
+    assert (ROOT / "ALGORITHMS.md").read_text() == render(), "stale: run `make algorithms`"
+
+
+def test_algorithms_md_links_to_files_there_are() -> None:
+    for entry in catalogue.ENTRIES:
+        file = entry.target.partition(":")[0].replace(".", "/") + ".py"
+        assert f"]({file})" in render()
+        assert (ROOT / file).is_file()

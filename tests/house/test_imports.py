@@ -1,0 +1,102 @@
+"""Importing is light and starts nothing, and the rooms the dashboard uses work where torch cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
+NO_TORCH = ("core", "graphs", "datasets", "views", "runs", "cluster", "dash", "scheduling", "energy")
+HEAVY = ("torch", "dgl", "panel", "plotly", "pandas", "pyarrow", "ipyparallel", "zmq")
+
+# An import hook rather than sys.modules[name] = None, so that importlib.util.find_spec refuses too.
+BLOCK = """
+import json, sys, time
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "dgl"):
+            raise ModuleNotFoundError(f"{name} is blocked in this test", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def _fresh(code: str) -> Any:
+    """What a fresh interpreter prints last, read as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _modules(rooms: tuple[str, ...]) -> list[str]:
+    files = sorted(file for room in rooms for file in (PACKAGE / room).rglob("*.py"))
+    names = [".".join(("dtdg_lab", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def test_every_room_without_torch_exists() -> None:
+    assert [room for room in NO_TORCH if not (PACKAGE / room / "__init__.py").is_file()] == []
+
+
+def test_modules_the_dashboard_uses_import_without_torch_and_dgl() -> None:
+    names = ["dtdg_lab", *_modules(NO_TORCH), "dtdg_lab.__main__", "dtdg_lab.environment"]
+    code = f"{BLOCK}\nimport importlib\nfor name in {names!r}: importlib.import_module(name)\n"
+    assert _fresh(code + "print(json.dumps(sorted({'torch', 'dgl'} & set(sys.modules))))") == []
+
+
+def test_the_block_does_block() -> None:
+    code = f"{BLOCK}\ntry:\n    import torch\nexcept ModuleNotFoundError as error:\n    print(json.dumps(error.name))"
+    assert _fresh(code) == "torch"
+
+
+def test_options_and_catalogue_work_without_torch_and_dgl() -> None:
+    code = f"""{BLOCK}
+import dtdg_lab as lab
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.options import OPTIONS
+config = lab.RunConfig(system="psg", dataset="growing", model="evolvegcn-o", ranks=2, group_window=8)
+assert lab.RunConfig.from_json(config.to_json()) == config
+for name in catalogue.names("systems"):
+    assert lab.describe(name)
+    assert lab.RunConfig(system=name).flat
+print(json.dumps([config["group_window"], config.replace(learning_rate=0.5).learning_rate, len(OPTIONS) > 20]))"""
+    assert _fresh(code) == [8, 0.5, True]
+
+
+def test_data_is_made_without_torch_and_dgl() -> None:
+    code = f"""{BLOCK}
+import dtdg_lab as lab
+graph = lab.load_dataset("growing", generated_nodes=40, generated_edges=200, generated_snapshots=6)
+print(json.dumps([graph.num_nodes, graph.num_snapshots > 0]))"""
+    assert _fresh(code) == [40, True]
+
+
+def test_import_is_fast_and_light() -> None:
+    code = f"""
+import json, sys, time
+start = time.perf_counter()
+import dtdg_lab
+took_s = time.perf_counter() - start
+print(json.dumps([took_s, sorted(set({HEAVY!r}) & set(sys.modules))]))"""
+    tries = [_fresh(code) for _ in range(3)]
+    assert [heavy for _, heavy in tries] == [[], [], []]
+    assert min(took_s for took_s, _ in tries) < 0.5
+
+
+@pytest.mark.parametrize("module", ["dtdg_lab.core.config", "dtdg_lab.__main__"])
+def test_config_and_command_line_are_light(module: str) -> None:
+    code = f"import json, sys\nimport {module}\nprint(json.dumps(sorted(set({HEAVY!r}) & set(sys.modules))))"
+    assert _fresh(code) == []
+
+
+def test_importing_starts_nothing() -> None:
+    code = """
+import json, threading
+import dtdg_lab
+import psutil
+print(json.dumps([threading.active_count(), len(psutil.Process().children())]))"""
+    assert _fresh(code) == [1, 0]

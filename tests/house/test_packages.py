@@ -1,0 +1,114 @@
+"""The eight packages of the lab import without a warning, and the files that name them agree."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+# import name -> distribution
+EIGHT = {
+    "jupyterlab": "jupyterlab",
+    "ipywidgets": "ipywidgets",
+    "torch": "torch",
+    "dgl": "dgl",
+    "plotly": "plotly",
+    "panel": "panel",
+    "pynvml": "nvidia-ml-py",
+    "ipyparallel": "ipyparallel",
+}
+
+
+def _project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def _requirements(extra: str | None) -> dict[str, Requirement]:
+    project = _project()
+    lines = project["dependencies"] if extra is None else project["optional-dependencies"][extra]  # type: ignore[index]
+    parsed = [Requirement(line) for line in lines]  # type: ignore[attr-defined]
+    return {canonicalize_name(requirement.name): requirement for requirement in parsed}
+
+
+def _pins() -> dict[str, str]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pairs = [line.split("==") for line in lines if line]
+    assert all(len(pair) == 2 for pair in pairs), "every line of constraints.txt pins one version with =="
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def test_all_eight_import_with_warnings_as_errors() -> None:
+    names = [name for name in EIGHT if name != "dgl" or sys.version_info < (3, 12)]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import {', '.join(names)}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_extras_name_all_eight() -> None:
+    named = set(_requirements(None)) | set(_requirements("lab"))
+    assert set(EIGHT.values()) - named == set()
+
+
+@pytest.mark.parametrize("extra", [None, "lab", "test", "bench"])
+def test_every_dependency_is_pinned_and_the_pin_is_allowed(extra: str | None) -> None:
+    pins = _pins()
+    for name, requirement in _requirements(extra).items():
+        if name == "dtdg-lab":
+            continue
+        assert name in pins, f"constraints.txt lacks {name}"
+        assert requirement.specifier.contains(pins[name]), f"{requirement} does not allow {pins[name]}"
+
+
+def test_everything_the_dependencies_need_is_pinned() -> None:
+    """Follow what is installed from our requirements down: what pip would add must be in constraints.txt."""
+    pins, seen = _pins(), set[str]()
+    waiting = [("dtdg-lab", frozenset({"lab", "test"}))]
+    while waiting:
+        name, extras = waiting.pop()
+        for line in importlib.metadata.requires(name) or []:
+            requirement = Requirement(line)
+            environments = [{**default_environment(), "extra": extra} for extra in extras or {""}]
+            needed = canonicalize_name(requirement.name)
+            # builds of torch for CPU and for CUDA need different things, and none of CUDA's are pinned here
+            if name == "torch" or (requirement.marker and not any(map(requirement.marker.evaluate, environments))):
+                continue
+            if needed not in seen and needed != "dtdg-lab":
+                seen.add(needed)
+                waiting.append((needed, frozenset(requirement.extras)))
+    assert len(seen) > 50
+    assert sorted(seen - set(pins) - {"setuptools"}) == []
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    """The tests speak about the pinned versions, so they must run on them."""
+    pins = _pins()
+    installed = {
+        name: importlib.metadata.version(name) for name in EIGHT.values() if name != "dgl" or sys.version_info < (3, 12)
+    }
+    differing = {name: version for name, version in installed.items() if version.partition("+")[0] != pins[name]}
+    assert differing == {}
+
+
+def test_environment_yml_makes_the_lab_extra_with_constraints() -> None:
+    text = (ROOT / "environment.yml").read_text()
+    entries = [
+        line.strip().removeprefix("- ").strip('"') for line in text.splitlines() if line.strip().startswith("- ")
+    ]
+    assert {"python=3.11", "pip", "-c constraints.txt", "-e .[lab]"} <= set(entries)
+    assert re.search(r"^name: dtdg-lab$", text, re.M)
+
+
+def test_python_of_all_files_agrees() -> None:
+    assert _project()["requires-python"] == ">=3.11"
+    assert "sys.version_info[:2] == (3, 11)" in (ROOT / "Makefile").read_text()

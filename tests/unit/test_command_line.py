@@ -1,0 +1,136 @@
+"""The command line: help, argument errors, and errors of the lab as one message with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from dtdg_lab.__main__ import main
+from dtdg_lab.core.errors import ClusterError
+
+
+def test_module_runs_and_shows_its_commands() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dtdg_lab", "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert all(command in done.stdout for command in ("env", "run", "demo", "dash", "datasets", "sessions"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["run"], "required: CONFIG.json"),
+        (["dash", "--port", "http"], "is not a port"),
+        (["dash", "--port", "70000"], "is not a port"),
+        (["dash", "--ranks", "0"], "is not a count"),
+        (["sessions", "--end", "a", "--end-all"], "not allowed with"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot read the config"),
+        ("{", "not valid JSON"),
+        ("[1]", "an object with settings is needed"),
+        ('{"schema": 99}', "Update dtdg_lab"),
+        ('{"sytem": "psg"}', "Did you mean 'system'?"),
+        ('{"system": "pgs"}', "Did you mean 'psg'?"),
+        ('{"epochs": 0}', "epochs=0 is out of range"),
+    ],
+)
+def test_a_wrong_config_is_one_message_and_exit_code_2(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.json"
+    if text is not None:
+        file.write_text(text)
+    assert main(["run", str(file), "--runs", str(tmp_path / "runs")]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("dtdg_lab run: ")
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_no_traceback_reaches_the_terminal(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dtdg_lab", "run", str(tmp_path / "none.json")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Give the path of a JSON file." in done.stderr
+
+
+def test_datasets_are_listed_with_their_licences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["name", "here", "rows"]
+    assert {line.split()[0] for line in lines[1:]} >= {"collegemsg", "email-eu", "mathoverflow", "growing"}
+
+
+def test_a_data_folder_that_is_none_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path / "absent"))
+    assert main(["datasets"]) == 2
+    assert "absent" in capsys.readouterr().err
+
+
+@pytest.fixture
+def session_list(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two sessions, kept by a double of the module that lists and ends them."""
+    alive = ["first", "second"]
+
+    def end_session(name: str) -> None:
+        if name not in alive:
+            raise ClusterError(f"no session {name!r}. Alive: {', '.join(alive)}.")
+        alive.remove(name)
+
+    double = types.ModuleType("dtdg_lab.cluster.sessions")
+    double.list_sessions = lambda: [types.SimpleNamespace(id=name) for name in alive]  # type: ignore[attr-defined]
+    double.end_session = end_session  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dtdg_lab.cluster.sessions", double)
+    return alive
+
+
+def test_sessions_are_listed_and_ended(session_list: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions"]) == 0
+    assert "first" in capsys.readouterr().out
+    assert main(["sessions", "--end", "first"]) == 0
+    assert session_list == ["second"]
+    assert main(["sessions", "--end", "third"]) == 2
+    assert "no session 'third'" in capsys.readouterr().err
+    assert main(["sessions", "--end-all"]) == 0
+    assert session_list == []
+    assert main(["sessions"]) == 0
+    assert capsys.readouterr().out.endswith("no sessions\n")
+
+
+def test_run_trains_one_rank_and_prints_its_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {
+        "system": "psg", "dataset": "growing", "epochs": 1, "hidden": 4, "generated_nodes": 30,
+        "generated_edges": 120, "generated_snapshots": 24, "threads": 1, "device": "cpu",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert main(["run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]) == 0
+    out = capsys.readouterr().out
+    summary, _, report = out.partition("report: ")
+    assert json.loads(summary)["status"] == "finished"
+    assert Path(report.strip()).is_file()
+    assert Path(report.strip()).parent.parent == tmp_path / "runs"

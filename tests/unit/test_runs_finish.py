@@ -1,0 +1,284 @@
+"""The end of a run: summary values by hand, merged tables, killed ranks, the report and comparisons."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.runs import repeat
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.event_list import event_rows
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.open import TRAIN_STEP, compare, open_run
+from dtdg_lab.runs.progress import progress
+from dtdg_lab.runs.summary import MEANINGS
+from dtdg_lab.runs.writer import RecordWriter
+
+CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
+
+
+def test_summary_values_by_hand(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    summary = finish(run.path, "finished")
+    assert json.loads(run.summary_file.read_text(), parse_constant=pytest.fail) == summary
+    assert (summary["status"], summary["protocol"], summary["epochs"], summary["steps"]) == ("finished", "warm", 3, 15)
+    assert (summary["train_loss"], summary["validation_loss"], summary["test_loss"]) == (0.5, pytest.approx(0.6), 0.75)
+    assert (summary["persistence_loss"], summary["mean_loss"], summary["skill_split"]) == (1.25, 4.0, "test")
+    assert summary["skill"] == pytest.approx(1 - 0.75 / 1.25)
+    assert summary["epoch_time_s"] == pytest.approx(5 * 0.02)
+    assert summary["phase_time_s"] == pytest.approx(
+        {phase: (PHASE_MS[0][phase] + PHASE_MS[1][phase]) / 2e3 for phase in PHASE_MS[0]}
+    )
+    assert summary["imbalance"] == pytest.approx(15 / 10)
+    assert summary["wait_share"] == pytest.approx(5 / 40)
+    assert (summary["bytes_sent"], summary["bytes_received"]) == (30_000, 30_000)
+    assert (summary["peak_bytes"], summary["peak_rss_bytes"]) == (5_001, 20_001)
+    assert summary["energy_j"] == {"modelled": pytest.approx(30 * 0.4)}
+    assert (summary["cut_edges"], summary["halo_share"]) == (None, None)
+    assert summary["records"] == {"energy": 30, "evaluations": 7, "events": 10, "memory": 2, "phases": 210, "steps": 30}
+    assert MEANINGS.keys() <= summary.keys()
+    assert run.status()["state"] == "finished"
+
+
+def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    finish(run, "failed", "rank 1 was killed", rank=1)
+    files = [run.summary_file, run.report_file, run.status_file, run.table_file("steps")]
+    before = [path.stat().st_mtime_ns for path in files]
+    finish(run, "failed", "rank 1 was killed", rank=1)
+    assert [path.stat().st_mtime_ns for path in files] == before
+    assert run.status() | {"time_ns": 0} == {
+        "state": "failed", "reason": "rank 1 was killed", "rank": 1, "attempt": 1, "time_ns": 0}  # fmt: skip
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        write_steps(writer, 15, 20)
+    summary = finish(run, "stopped")
+    assert (summary["steps"], summary["attempts"], summary["records"]["steps"], summary["status"]) == (20, 2, 35, "stopped")
+
+
+def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    with RecordWriter(run.record_file(0), 0, 0) as writer:
+        write_steps(writer, 0, 7)
+        evaluate(writer, 5, "validation", 0.5, 1.0)
+    with run.record_file(0).open("ab") as file:
+        file.write(b'{"v": 1, "rank": 0, "att')
+    summary = finish(run, "failed", "rank 1 died", rank=1)
+    assert (summary["steps"], summary["epochs"], summary["rank"]) == (7, 1, 1)
+    assert (summary["test_loss"], summary["train_loss"], summary["peak_bytes"]) == (None, None, None)
+    assert (summary["skill"], summary["skill_split"]) == (0.5, "validation")
+    assert summary["energy_j"] == {"modelled": 3.5}
+    assert "rank 1 died" in run.report_file.read_text()
+
+
+def test_a_run_that_never_made_a_step_has_no_zeros(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    summary = finish(run, "failed", "no engine")
+    measured = {name: value for name, value in summary.items() if name in MEANINGS and name not in ("epochs", "steps")}
+    assert measured.pop("phase_time_s") == dict.fromkeys(PHASE_MS[0])
+    assert set(measured.values()) == {None}
+    assert (summary["epochs"], summary["steps"]) == (0, 0)
+    assert "unknown" in run.report_file.read_text()
+
+
+def test_energy_is_of_nodes_only_where_no_rank_is_known(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    with RecordWriter(run.record_file(0), 0, 0) as writer:
+        writer.row("energy", (1, 1.0, 50.0, 50.0, None, "rapl", "counter", "node"))
+        writer.row("energy", (2, 1.0, None, None, None, "rapl", "counter", "node"))
+    assert finish(run, "stopped")["energy_j"] == {"counter": 50.0}
+    with RecordWriter(run.record_file(0), 0, 0) as writer:
+        writer.row("energy", (3, 1.0, 8.0, 8.0, None, "rapl", "counter", "rank"))
+    assert finish(run, "stopped")["energy_j"] == {"counter": 8.0}
+
+
+def test_finish_refuses_what_is_no_end_and_damaged_records(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    with pytest.raises(ConfigError, match="does not end a run"):
+        finish(run, "running")
+    whole = run.record_file(1).read_text()
+    run.record_file(1).write_text(whole[:40] + "\n" + whole)
+    with pytest.raises(DataError, match="line 1"):
+        finish(run, "finished")
+    assert run.status()["state"] == "starting"
+
+
+class _Page(html.parser.HTMLParser):
+    """Outside references, text of scripts by id, and visible text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.tags: list[str] = []
+        self.scripts: dict[str, str] = {}
+        self.words = ""
+        self._script: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.outside += [value or "" for name, value in attrs if name in ("src", "href")]
+        self._script = dict(attrs).get("id") or "code" if tag == "script" else self._script
+
+    def handle_endtag(self, tag: str) -> None:
+        self._script = None if tag == "script" else self._script
+
+    def handle_data(self, data: str) -> None:
+        if self._script is None:
+            self.words += data
+        else:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + data
+
+
+def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    finish(run, "finished")
+    page = _Page(run.report_file.read_text())
+    assert page.outside == []
+    assert not {"link", "img", "iframe"} & set(page.tags)
+    assert "default-src 'none'" in run.report_file.read_text()
+    figures = json.loads(page.scripts["figures"], parse_constant=pytest.fail)
+    assert set(figures) == {"loss", "phases", "energy", "timeline"}
+    step_losses = next(trace for trace in figures["loss"]["data"] if trace["name"] == "each step")
+    assert len(step_losses["x"]) == 15
+    assert "Plotly.newPlot" in page.scripts["code"]
+    stored = open_run(run.path)
+    for sentence in stored.sentences().values():
+        assert sentence in page.words
+    for words in ("learning_rate = 0.003 (version 1", "40.0 %", run.id, "made by the generator", "group_window",
+                  "Consecutive snapshots in a group", "python -m dtdg_lab run config.json", "lab.RunConfig("):  # fmt: skip
+        assert words in page.words
+
+
+def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    evil = "</script><script>alert('x')</script><img src=http://evil>"
+    with RecordWriter(run.record_file(0), 0, 0) as writer:
+        writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", {"reason": evil}))
+        writer.row("events", (4, 0, 1_700_000_000_080_000_000, "knob", {"version": 2, "changes": {evil: 1}}))
+    finish(run, "failed", evil)
+    page = _Page(run.report_file.read_text())
+    assert page.outside == []
+    assert "img" not in page.tags
+    assert page.words.count(evil) == 3
+    assert evil in json.dumps(json.loads(page.scripts["figures"]))
+
+
+def test_without_plotly_the_report_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    finish(run, "finished")
+    page = _Page(run.report_file.read_text())
+    assert "pip install 'dtdg-lab[lab]'" in page.words
+    assert "code" not in page.scripts
+    assert open_run(run.path).sentences()["loss"] in page.words
+
+
+def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    stored = open_run(str(run.path))
+    assert (stored.id, stored.status, stored.summary) == (run.id, "starting", {})
+    finish(run, "finished", "all done")
+    assert (stored.status, stored.reason, stored.config) == ("finished", "all done", run.config())
+    frame = stored.to_pandas()
+    wanted = ("rank epoch step split loss time_s batch_s transfer_s compute_s communicate_s wait_s update_s control_s "
+              "bytes_sent bytes_received energy_j energy_source").split()  # fmt: skip
+    assert set(wanted) <= set(frame.columns)
+    assert frame["split"].value_counts().to_dict() == {TRAIN_STEP: 30, "train": 3, "validation": 3, "test": 1}
+    assert frame.query("split == 'test'")["time_s"].isna().all()
+    assert [event["kind"] for event in stored.events].count("knob") == 2
+    assert stored.events[0]["kind"] == "started"
+    assert stored.environment["python"]
+    assert len(stored.table("phases")) == 210
+    with pytest.raises(UnknownNameError, match="Did you mean 'phases'"):
+        stored.table("phase")
+    assert stored.report() == run.report_file
+
+
+def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path) -> None:
+    runs = [finished_run(tmp_path, epochs=epochs, learning_rate=rate) for epochs, rate in ((2, 0.01), (3, 0.02))]
+    for run in runs:
+        finish(run, "finished")
+    found = compare([runs[0].path, open_run(runs[1].path)])
+    assert found.differing == ("epochs", "learning_rate")
+    assert found.table.index.tolist() == [run.id for run in runs]
+    assert found.table["learning_rate"].tolist() == [0.01, 0.02]
+    assert found.table["steps"].tolist() == [10, 15]
+    assert not {"seed", "hidden", "system"} & set(found.table.columns)
+    names = [trace["name"] for trace in found.figure["data"]]
+    assert names[:2] == ["epochs 2, learning_rate 0.01", "epochs 3, learning_rate 0.02"]
+    assert "differ in: epochs, learning_rate" in found._repr_html_()
+
+
+def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
+    runs = [finished_run(tmp_path) for _ in range(2)]
+    found = compare([run.path for run in runs])
+    assert found.differing == ()
+    assert found.table["test_loss"].isna().all()
+    assert [trace["name"] for trace in found.figure["data"]][:2] == [run.id for run in runs]
+    with pytest.raises(ConfigError, match="got no run"):
+        compare([])
+    with pytest.raises(RunStoreError, match="is not a run"):
+        compare([tmp_path])
+
+
+def test_settings_to_do_it_again_make_the_same_config() -> None:
+    config = RunConfig(dataset="growing", ranks=2, parts=4, group_window=8, learning_rate=0.5)
+    changed = repeat.changed_settings(config)
+    assert changed == {"system": "psg", "dataset": "growing", "model": "tgcn", "ranks": 2, "parts": 4,
+                       "group_window": 8, "learning_rate": 0.5}  # fmt: skip
+    assert RunConfig(**changed) == config
+    cell = repeat.python_cell(config)
+    built = re.search(r"lab\.RunConfig\((.*?)\n\)", cell, re.DOTALL)
+    assert built is not None
+    compile(cell, "cell", "exec")
+    assert eval(f"RunConfig({built[1]})") == config
+    assert len(repeat.explained(config)) == len(config.flat)
+    assert all(meaning for *_, meaning in repeat.explained(config))
+
+
+def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
+    def event(rank: int, step: int, kind: str = "knob", data: object = None) -> dict[str, object]:
+        return {"rank": rank, "attempt": 0, "step": step, "epoch": 0, "time_ns": 1000 * step, "kind": kind, "data": data}
+
+    knob = {"version": 1, "changes": {"slow_ms": 5}, "when": "step"}
+    rows = event_rows([event(0, 0, "started", {"ranks": 2}), event(0, 7, data=knob), event(1, 8, data=knob),
+                       event(0, 8, "epoch"), event(0, 8, "checkpoint"), event(0, 9, "checkpoint")])  # fmt: skip
+    assert [row[1:] for row in rows] == [
+        ("0", "0", "started", "ranks: 2"),
+        ("NOT AT ONE STEP: rank 0 at 7, rank 1 at 8", "0, 1", "knob", "slow_ms = 5 (version 1, before the next step)"),
+        ("9", "0", "checkpoint", "2 written; this is the last"),
+    ]
+
+
+def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
+    stored = open_run(finished_run(tmp_path).path)
+    handle = SimpleNamespace(status="running", reason="", window=stored.window, lock=threading.Lock())
+
+    def end() -> None:
+        time.sleep(0.1)
+        handle.reason, handle.status = "stopped by hand", "stopped"
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    screen = io.StringIO()
+    assert progress(handle, every_s=0.02, file=screen, mininterval=0) == "stopped"
+    ending.join()
+    assert "running" in screen.getvalue()
+    last = screen.getvalue().split("\r")[-1]
+    assert "3/3" in last
+    assert "stopped: stopped by hand" in last
+    assert "step=15" in last
+    assert "loss=0.1667" in last
+    assert "imbalance=1.20" in last

@@ -14,7 +14,10 @@ from dtdg_lab.core.errors import DataError, LabError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, or 2 where it could not be done (one message on stderr)."""
+    """Run one command and return its exit code.
+
+    0 where it was done, 1 where a run failed, 2 where it could not be done at all (one message on stderr).
+    """
     parsed = _parser().parse_args(arguments)
     try:
         return int(parsed.command(parsed))
@@ -118,10 +121,10 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _report(run: Any) -> int:
-    """Print what a run came to, and where its report lies."""
+    """Print what a run came to, and where its report lies; the exit code is 1 where it failed."""
     print(json.dumps(run.summary, indent=2, default=str))
     print(f"report: {Path(run.path) / 'report.html'}")
-    return 0
+    return 0 if run.summary["status"] in ("finished", "stopped") else 1
 
 
 def _dash(parsed: argparse.Namespace) -> int:
@@ -139,26 +142,35 @@ def _datasets(parsed: argparse.Namespace) -> int:
     rows = [("name", "here", "rows", "nodes", "licence", "where")]
     for info in datasets():
         here = "yes" if info.on_this_machine else "no"
-        rows.append((info.name, here, str(info.rows), str(info.nodes), str(info.licence), str(info.where)))
+        rows.append((info.name, here, _count(info.rows), _count(info.nodes), info.licence, info.where))
     _print_table(rows)
     return 0
 
 
 def _sessions(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.sessions import end_session, list_sessions
+    from dtdg_lab.core.units import format_seconds
 
     if parsed.end:
-        end_session(parsed.end)
-        print(f"ended {parsed.end}")
+        print(f"ended {parsed.end}: {end_session(parsed.end)} processes")
         return 0
     found = list_sessions()
-    for session in found:
-        if parsed.end_all:
-            end_session(session.id)
-        print(f"ended {session.id}" if parsed.end_all else str(session))
+    if parsed.end_all:
+        for session in found:
+            print(f"ended {session.id}: {end_session(session.id)} processes")
+    elif found:
+        rows = [("id", "name", "ranks", "processes", "idle", "last run")]
+        for session in found:
+            last, idle = str(session.last_run or "none"), format_seconds(session.idle_s)
+            rows.append((session.id, session.name, str(session.ranks), str(session.processes), idle, last))
+        _print_table(rows)
     if not found:
         print("no sessions")
     return 0
+
+
+def _count(number: int | None) -> str:
+    return "as set" if number is None else str(number)
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:

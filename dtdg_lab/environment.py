@@ -287,13 +287,6 @@ def _browser() -> Finding:
 def _data() -> list[Finding]:
     findings = []
     for info in datasets():
-        remedy = (
-            ""
-            if info.on_this_machine
-            else "downloaded on first use, or put its file in a folder named by DTDG_LAB_DATA"
-        )
-        state: State = "yes" if info.on_this_machine else "no"
-        findings.append(
-            Finding(f"data {info.name}", state, str(info.where) if info.on_this_machine else "absent", remedy)
-        )
+        remedy = "" if info.on_this_machine else "loaded on first use, or name a folder that holds it in DTDG_LAB_DATA"
+        findings.append(Finding(f"data {info.name}", "yes" if info.on_this_machine else "no", info.where, remedy))
     return findings

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 from dtdg_lab.cluster.beacon import Beacon
 from dtdg_lab.cluster.control import ControlServer, StoredControl
-from dtdg_lab.cluster.liveness import own_note, remove_note, wait_for_note, write_note
+from dtdg_lab.cluster.liveness import host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.telemetry import Publisher
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
@@ -30,6 +32,8 @@ class Task:
     size: int
     attempt: int
     key: str
+    local_rank: int = 0
+    local_size: int = 1
     resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
@@ -40,22 +44,16 @@ def warm_up(threads_env: dict[str, str]) -> dict[str, Any]:
     """Import what training needs, once, so that a click on Run starts training and not importing.
 
     Returns:
-        The engine's process number and how many CUDA devices it sees.
+        The engine's process number, its machine, and how many CUDA devices it sees.
     """
     os.environ.update(threads_env)
     import torch
 
     import dtdg_lab.training.loop  # noqa: F401
-    from dtdg_lab.core.errors import NotAvailableError
-    from dtdg_lab.kernels.backend import import_dgl
+    from dtdg_lab.training.rehearsal import rehearse
 
-    try:
-        import_dgl()
-    except NotAvailableError as error:
-        note = str(error)
-    else:
-        note = ""
-    return {"pid": os.getpid(), "gpus": torch.cuda.device_count(), "note": note}
+    rehearse()
+    return {"pid": os.getpid(), "host": host_id(), "gpus": torch.cuda.device_count()}
 
 
 def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
@@ -94,75 +92,106 @@ def run_rank(task: Task) -> str:
 def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
-    from dtdg_lab.comm.group import ProcessGroup, open_store, reach_store, share_cores
-    from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.training.knobs import check_changes
-    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.comm.group import ProcessGroup, share_cores
     from dtdg_lab.training.vitals import Vitals
 
     config = directory.config()
-    torch.set_num_threads(share_cores(config.threads, task.size))
-    device = choose_device(config.device, task.rank, torch.cuda.device_count(), task.size)
+    torch.set_num_threads(share_cores(config.threads, task.local_size))
+    device = choose_device(config.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)
-    publisher = Publisher(task.key, host=task.host)
+    host = task.host or socket.gethostbyname(socket.gethostname())
+    publisher = Publisher(task.key, host=host)
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
+    meeting = _meet(task, directory, config, publisher.address, host, stack)
+    beacon = _light_beacon(task, directory, meeting, writer, stack)
+    try:
+        group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
+        stack.callback(group.close)
+        vitals = Vitals(config, device, task.local_rank, task.local_size, writer)
+        stack.callback(vitals.close)
+        vitals.start()
+        state = _run_trainer(task, directory, config, group, meeting, writer, vitals, device)
+        vitals.close()
+        writer.flush()
+        group.barrier()  # all is written: rank 0, which serves the store, leaves last and merges
+    except RuntimeError as error:
+        raise _named(error, beacon, task) from error
+    return state
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """How the ranks of an attempt found each other."""
+
+    store: Any
+    store_address: str
     control: ControlServer | StoredControl
-    if task.rank == 0:
-        store, store_address = open_store(task.size, host=task.host)
-        knobs_of: dict[str, Any] = {}
+    current_config: Callable[[], RunConfig]
 
-        def check(request: dict[str, Any]) -> None:
-            current = knobs_of["trainer"].knobs.config if "trainer" in knobs_of else config
-            check_request(current, request)
 
-        control = ControlServer(task.key, store, check, host=task.host)
-        stack.callback(control.close)
-        write_note(
-            directory.live,
-            own_note(0, task.attempt, publisher.address, control=control.address, store=store_address),
-        )
-    else:
-        store_address = wait_for_note(directory.live, 0, task.attempt).store
-        store = reach_store(store_address, task.size)
-        control = StoredControl(task.key, store)
-        write_note(directory.live, own_note(task.rank, task.attempt, publisher.address))
+def _meet(
+    task: Task, directory: RunDirectory, config: RunConfig, telemetry: str, host: str, stack: ExitStack
+) -> _Meeting:
+    """Rank 0 serves the store and the control port and says where; the others find it by its note."""
+    from dtdg_lab.comm.group import open_store, reach_store
+
+    if task.rank != 0:
+        address = wait_for_note(directory.live, 0, task.attempt).store
+        store = reach_store(address, task.size)
+        write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
+        return _Meeting(store, address, StoredControl(task.key, store), lambda: config)
+    store, address = open_store(task.size, host=host)
+    meeting = _Meeting(store, address, StoredControl(task.key, store), lambda: config)
+    control = ControlServer(
+        task.key, store, lambda request: check_request(meeting.current_config(), request), host=host
+    )
+    stack.callback(control.close)
+    meeting.control = control
+    write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
+    return meeting
+
+
+def _light_beacon(
+    task: Task, directory: RunDirectory, meeting: _Meeting, writer: RecordWriter, stack: ExitStack
+) -> Beacon:
+    from dtdg_lab.comm.group import reach_store
 
     def on_death(dead: int) -> None:
         mark_death(directory, task.attempt, dead)
         writer.flush()
 
-    beacon = Beacon(
-        directory.live, task.attempt, task.rank, task.size, reach_store(store_address, task.size),
-        on_death, Path(task.busy_file) if task.busy_file else None,
-    )  # fmt: skip
+    own_store = reach_store(meeting.store_address, task.size)  # a store's connection serves one thread at a time
+    busy = Path(task.busy_file) if task.busy_file else None
+    beacon = Beacon(directory.live, task.attempt, task.rank, task.size, own_store, on_death, busy)
     stack.callback(beacon.close)
     beacon.start()
-    group = ProcessGroup.join(store, task.rank, task.size, device=device)
-    stack.callback(group.close)
+    return beacon
+
+
+def _run_trainer(
+    task: Task, directory: RunDirectory, config: RunConfig, group: Any, meeting: _Meeting, writer: RecordWriter,
+    vitals: Any, device: str,
+) -> str:  # fmt: skip
+    from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.training.loop import Trainer
+
     graph = load_for(config)
-    vitals = Vitals(config, device, task.rank, task.size, writer)
-    stack.callback(vitals.close)
-    vitals.start()
     if task.rank == 0:
-        _announce(directory, writer, task, config, graph.source, graph.data_hash, vitals.notes)
-    try:
-        trainer = Trainer(
-            config, graph, group, recorder=writer, control=control, checkpoint=directory.checkpoint_file,
-            vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes),
-        )  # fmt: skip
-        if task.rank == 0:
-            knobs_of["trainer"] = trainer
-        outcome = trainer.run()
-        vitals_done = outcome.state
-        group.barrier()  # rank 0 serves the store: it leaves last
-    except RuntimeError as error:
-        if isinstance(error, LabError):
-            raise
-        raise _named(error, beacon, task) from error
-    return vitals_done
+        directory.add_environment(
+            data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes
+        )
+        facts = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
+        writer.row("events", (0, 0, time.time_ns(), "started", facts))
+        directory.write_status("running", attempt=task.attempt)
+    trainer = Trainer(
+        config, graph, group, recorder=writer, control=meeting.control, checkpoint=directory.checkpoint_file,
+        vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes),
+    )  # fmt: skip
+    meeting.current_config = lambda: trainer.knobs.config
+    return trainer.run().state
 
 
 def check_request(config: RunConfig, request: dict[str, Any]) -> None:
@@ -176,16 +205,6 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
     if not {"set", "pause", "stop"} & set(request):
         raise ConfigError(f"a control request with {sorted(request)} says nothing to do: give set, pause or stop.")
     check_changes(config, request.get("set", {}))
-
-
-def _announce(
-    directory: RunDirectory, writer: RecordWriter, task: Task, config: RunConfig, source: str, data_hash: str,
-    notes: list[str],
-) -> None:  # fmt: skip
-    directory.add_environment(data_hash=data_hash, data_source=source, energy_notes=notes)
-    facts = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": source}
-    writer.row("events", (0, 0, time.time_ns(), "started", facts))
-    directory.write_status("running", attempt=task.attempt)
 
 
 def _named(error: RuntimeError, beacon: Beacon, task: Task) -> RunFailedError:

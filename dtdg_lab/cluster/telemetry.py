@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -55,17 +56,25 @@ class Subscriber:
         self._socket.rcvhwm = 10 * _QUEUE
         self._socket.subscribe(b"")
         self._stop = threading.Event()
+        self._known: set[str] = set()
+        self._new: deque[str] = deque()  # a socket belongs to one thread: addresses are passed to it
         self._thread = threading.Thread(target=self._listen, name="telemetry", daemon=True)
 
-    def start(self, addresses: list[str]) -> None:
-        """Connect to the ranks and listen."""
-        for address in addresses:
-            self._socket.connect(address)
+    def start(self) -> None:
+        """Start listening."""
         self._thread.start()
+
+    def connect(self, address: str) -> None:
+        """Listen to a rank as well; again is nothing."""
+        if address not in self._known:
+            self._known.add(address)
+            self._new.append(address)
 
     def _listen(self) -> None:
         while not self._stop.is_set():
-            if not self._socket.poll(100):
+            while self._new:
+                self._socket.connect(self._new.popleft())
+            if not self._socket.poll(50):
                 continue
             try:
                 lines = verify(self._key, self._socket.recv())
@@ -79,5 +88,7 @@ class Subscriber:
     def close(self) -> None:
         """Stop listening."""
         self._stop.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread.ident is None:
+            self._socket.close()
+        elif self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()

@@ -173,9 +173,7 @@ def open_store(size: int, *, host: str = "127.0.0.1") -> tuple[Any, str]:
     listener.bind((host, 0))  # torch would listen on every interface: the socket is bound here and handed over
     listener.listen(128)
     port = listener.getsockname()[1]
-    store = dist.TCPStore(
-        host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
-    )
+    store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
     return store, f"{host}:{port}"
 
 

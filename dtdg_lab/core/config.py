@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,18 @@ from dtdg_lab.core.protocols import PROTOCOLS
 SCHEMA = 1
 _FIELDS = ("system", "dataset", "model", "ranks", "epochs", "seed", "parts", "hidden", "layers", "learning_rate",
            "protocol", "device", "threads")  # fmt: skip
+
+
+class _Frozen(dict[str, Any]):
+    """A dict that cannot change; equal to, printed, dumped and pickled like one."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise ConfigError("the settings of a RunConfig cannot change. Make another one: config.replace(name=value).")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (dict(self),))
 
 
 class RunConfig(BaseModel):
@@ -48,9 +60,14 @@ class RunConfig(BaseModel):
     threads: int = 0
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, /, **data: Any) -> None:
         # pydantic wraps only ValueErrors; ours are raised before it, so that the message arrives unwrapped
         super().__init__(**_validated(data))
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the options read-only, as the fields are."""
+        rooms = {room: _Frozen(settings) for room, settings in self.options.items()}
+        object.__setattr__(self, "options", _Frozen(rooms))
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **_: Any) -> RunConfig:
@@ -92,22 +109,26 @@ class RunConfig(BaseModel):
         """
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"the config is not valid JSON: {error}. Write one with RunConfig(...).to_json().") from error
+        except ValueError as error:  # not JSON, or not even text
+            raise ConfigError(
+                f"the config is not valid JSON: {error}. Write one with RunConfig(...).to_json()."
+            ) from error
         if not isinstance(data, dict):
             raise ConfigError(f"the config is a JSON {type(data).__name__}; an object with settings is needed.")
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
-            raise ConfigError(f"the config has schema {schema}; this version reads {SCHEMA}. Update dtdg_lab.")
+            raise ConfigError(f"the config has schema {schema!r}; this version reads {SCHEMA}. Update dtdg_lab.")
         return cls(**data)
 
     @classmethod
     def load(cls, path: str | Path) -> RunConfig:
         """Read a config file (see :meth:`from_json`)."""
         try:
-            return cls.from_json(Path(path).read_text())
+            return cls.from_json(Path(path).read_bytes())
         except OSError as error:
-            raise ConfigError(f"cannot read the config {path}: {error.strerror}. Give the path of a JSON file.") from error
+            raise ConfigError(
+                f"cannot read the config {path}: {error.strerror}. Give the path of a JSON file."
+            ) from error
 
     @property
     def short_hash(self) -> str:
@@ -120,6 +141,7 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     nested = data.pop("options", {})
     if not isinstance(nested, dict) or not all(isinstance(room, dict) for room in nested.values()):
         raise ConfigError(f"options={nested!r}: a mapping room -> settings is needed, or give the settings flat.")
+    _check_rooms(nested)
     given = {name: value for room in nested.values() for name, value in room.items()} | data
     common = {name: given.pop(name) for name in _FIELDS if name in given}
     _check_names(common)
@@ -130,15 +152,27 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     return common
 
 
+def _check_rooms(nested: dict[str, dict[str, Any]]) -> None:
+    rooms = {known.owner for known in OPTIONS.values()}
+    for room, settings in nested.items():
+        if room not in rooms:
+            raise UnknownNameError("room in options", room, rooms)
+        for name in settings:
+            if name in OPTIONS and OPTIONS[name].owner != room:
+                raise ConfigError(
+                    f"options[{room!r}] holds {name!r}, which belongs to {OPTIONS[name].owner}. Move it there."
+                )
+
+
 def _check_names(common: dict[str, Any]) -> None:
     """Fill in and check system, data set, model and protocol; a graph of the user's is stored under its hash."""
     for name in ("system", "dataset", "model", "protocol"):
         common.setdefault(name, RunConfig.model_fields[name].default)
+        if name != "dataset" and not isinstance(common[name], str):
+            raise ConfigError(f"{name}={common[name]!r} has type {type(common[name]).__name__}: a name is needed.")
     if not isinstance(common["dataset"], str):
         if not hasattr(common["dataset"], "store"):
-            raise ConfigError(
-                f"dataset={common['dataset']!r}: a name from lab.datasets() or a DynamicGraph is needed."
-            )
+            raise ConfigError(f"dataset={common['dataset']!r}: a name from lab.datasets() or a DynamicGraph is needed.")
         common["dataset"] = common["dataset"].store()
     if not common["dataset"].startswith("graph:"):
         catalogue.entry("datasets", common["dataset"])
@@ -172,7 +206,10 @@ def _check_together(common: dict[str, Any]) -> None:
     ranks = common.get("ranks", 1)
     common["parts"] = common.get("parts") or ranks
     if common["parts"] % ranks:
-        raise ConfigError(f"ranks={ranks} does not divide parts={common['parts']}: each rank runs parts / ranks parts.")
+        raise ConfigError(
+            f"ranks={ranks} does not divide parts={common['parts']}: each rank runs parts / ranks parts. "
+            f"Set parts to a multiple of ranks, such as parts={ranks}."
+        )
     layout = catalogue.system(common["system"]).parts["parallel"]
     if layout == "single" and (ranks, common["parts"]) != (1, 1):
         raise UnsupportedError(

@@ -17,11 +17,13 @@ class ConfigError(LabError, ValueError):
 class UnknownNameError(ConfigError):
     """Raised when a name (system, model, data set, option) is not in the catalogue."""
 
-    def __init__(self, what: str, given: str, known: Iterable[str], advice: str = "") -> None:
+    def __init__(self, what: str, given: object, known: Iterable[str], advice: str = "") -> None:
         names = sorted(known)
-        close = difflib.get_close_matches(given, names, n=1)
+        close = difflib.get_close_matches(str(given), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {what} {given!r}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}")
+        super().__init__(
+            f"unknown {what} {given!r}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}"
+        )
         self.given = given
         self.close = close[0] if close else None
 

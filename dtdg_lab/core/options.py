@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -48,13 +49,12 @@ class Option:
         return value
 
     def _typed(self, value: Any) -> Any:
-        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if self.kind is int and isinstance(value, float) and value.is_integer():
-            value = int(value)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # numpy's too, which sweeps give
+        if number and (self.kind is float or (self.kind is int and value % 1 == 0)):
+            value = self.kind(value)
         if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
             raise ConfigError(f"{self.name}={value!r} has type {type(value).__name__}: allowed {self.allowed}.")
-        if self.kind is float and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{self.name}={value!r} is not a finite number: allowed {self.allowed}.")
         return value
 
@@ -65,10 +65,14 @@ class Option:
             return "one of " + ", ".join(self.choices)
         words = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
         if self.low is not None and self.high is not None:
-            words += f" from {self.low:g} to {self.high:g}"
+            words += f" from {_plain(self.low)} to {_plain(self.high)}"
         elif self.low is not None:
-            words += f" of at least {self.low:g}"
+            words += f" of at least {_plain(self.low)}"
         return words + (f" ({self.unit})" if self.unit else "")
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if float(bound).is_integer() else f"{bound:g}"
 
 
 GLOSSARY: tuple[Option, ...] = (

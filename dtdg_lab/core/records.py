@@ -2,7 +2,7 @@
 
 A rank writes lines of JSON, each ``{"v", "rank", "attempt", "seq", "table", "columns", "rows"}``: rows of one table
 with the names of their columns, so that readers keep columns they do not know. Rank and attempt (how many times the
-run was resumed) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
+run was started, from 1) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
 """
 
 from __future__ import annotations

@@ -6,12 +6,23 @@ No generator state is ever saved: a run resumed at epoch 7 draws what an uninter
 from __future__ import annotations
 
 import hashlib
+import re
 
 import numpy as np
 
+from dtdg_lab.core.errors import ConfigError
+
 
 def key(seed: int, name: str, *counters: int) -> int:
-    """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, vertex, ...), the same on every machine."""
+    """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, vertex, ...), the same on every machine.
+
+    Raises:
+        ConfigError: the name ends in a number, which would make two streams one (``"a/2"`` and ``"a", 2``).
+    """
+    if re.fullmatch(r"(.*/)?-?\d*", name, re.DOTALL):
+        raise ConfigError(
+            f"stream name {name!r} ends in a number or nothing: end it in a word, pass numbers as counters."
+        )
     text = "/".join([str(int(seed)), name, *(str(int(counter)) for counter in counters)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 

@@ -18,9 +18,17 @@ from dtdg_lab.views.series import XAxis
 class Shown(Protocol):
     """What is shown of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
 
-    window: RunWindow
-    lock: AbstractContextManager[Any]
-    version: int
+    @property
+    def window(self) -> RunWindow:
+        """What the charts are drawn from."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while ``window`` is read or changed."""
+
+    @property
+    def version(self) -> int:
+        """How many changes there were."""
 
 
 class LiveCharts(JSComponent):
@@ -40,7 +48,7 @@ class LiveCharts(JSComponent):
         self._ready = False
         self._version = -1
 
-    def show(self, shown: Shown | None) -> None:
+    def follow(self, shown: Shown | None) -> None:
         """Show another run, or with None empty charts."""
         if shown is not self._shown:
             self._shown = shown
@@ -76,7 +84,7 @@ class LiveCharts(JSComponent):
             return look(self._shown.window, self._x)
 
     def _send(self, message: Message | None) -> None:
-        # as text: bokeh's own encoding of nested dicts costs ten times as much and arrives as JavaScript Maps
+        # as text: by bokeh's own encoding dicts may arrive as JavaScript Maps
         self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
 
     def _handle_msg(self, data: Any) -> None:

@@ -43,7 +43,7 @@ def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
         needed = num_snapshots
         while not all(_parts(needed, gap, protocol)):
             needed += 1
-            if needed > num_snapshots + 1_000_000:
+            if needed > num_snapshots + 100_000:
                 raise DataError(f"protocol {protocol.name!r} leaves a part empty whatever the number of snapshots.")
         raise DataError(
             f"{num_snapshots} labelled snapshots with edge_life={edge_life} leave a part of protocol "

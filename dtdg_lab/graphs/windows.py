@@ -37,6 +37,9 @@ class IntervalEdges:
         num_nodes: N.
         weight: shape (E,), or None.
         node_ids: shape (N,): ids in the source, or None.
+
+    Raises:
+        DataError: vectors of different lengths, or numbers outside their range.
     """
 
     src: NDArray[Any]
@@ -46,6 +49,19 @@ class IntervalEdges:
     num_nodes: int
     weight: NDArray[Any] | None = None
     node_ids: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        limits = (("src", self.num_nodes), ("dst", self.num_nodes), ("interval", self.num_intervals))
+        for name, limit in limits:
+            array = getattr(self, name)
+            if array.shape != self.src.shape or array.ndim != 1:
+                raise DataError(f"{name} has shape {array.shape} and src {self.src.shape}; equal vectors are needed.")
+            if len(array) and not (array.min() >= 0 and array.max() < limit):
+                raise DataError(f"{name} runs from {array.min()} to {array.max()}; 0 to {limit - 1} is allowed.")
+        if self.weight is not None and self.weight.shape != self.src.shape:
+            raise DataError(
+                f"weight has shape {self.weight.shape}; one weight for each of {len(self.src)} edges is needed."
+            )
 
 
 def cut_edges(
@@ -70,12 +86,13 @@ def cut_edges(
     Raises:
         DataError: no edges, vectors of different lengths, or values that are no ids, times or weights.
     """
-    sources, targets, times = _ids(src, "src"), _ids(dst, "dst"), _times(time)
-    if not len(sources) or not (len(sources) == len(targets) == len(times)):
+    lengths = [np.size(values) for values in (src, dst, time)]
+    if not lengths[0] or len(set(lengths)) > 1:
         raise DataError(
-            f"src, dst and time have {len(sources)}, {len(targets)} and {len(times)} entries; "
+            f"src, dst and time have {lengths[0]}, {lengths[1]} and {lengths[2]} entries; "
             "the same number, at least 1, is needed."
         )
+    sources, targets, times = _ids(src, "src"), _ids(dst, "dst"), _times(time)
     if sources.dtype.kind != targets.dtype.kind:
         raise DataError("src and dst must both be whole numbers or both be text, because they name the same vertices.")
     interval, count = _intervals(times, cut=cut, window=window)

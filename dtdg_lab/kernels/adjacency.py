@@ -57,7 +57,9 @@ class Adjacency:
         self.dtype, self.device = dtype, device
         self.indptr = torch.tensor(np.asarray(indptr[rows.start : rows.stop + 1]) - first, device=device)
         self.indices = torch.tensor(np.asarray(indices[first:last]), device=device)
-        self.weights = None if weights is None else torch.tensor(np.asarray(weights[first:last]), device=device).to(dtype)
+        self.weights: Tensor | None = None
+        if weights is not None:
+            self.weights = torch.tensor(np.asarray(weights[first:last]), device=device).to(dtype)
         self._backend = backend
         self._block: Any = None
         self._matrix: Tensor | None = None
@@ -68,7 +70,7 @@ class Adjacency:
         if self._backend == "dgl":
             dgl = import_dgl()
             if self._block is None:
-                csc = ("csc", (self.indptr, self.indices.long(), []))
+                csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices.long(), []))
                 self._block = dgl.create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])
             if self.weights is None:
                 return dgl.ops.copy_u_sum(self._block, x)

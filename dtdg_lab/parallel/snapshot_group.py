@@ -77,5 +77,3 @@ class SnapshotGroupLayout:
     def compute(self, work: Work, mark: Mark) -> Computed:
         """Gradients of this rank's groups of one step."""
         return self._runner.compute(work, mark)
-
-

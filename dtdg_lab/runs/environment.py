@@ -65,6 +65,11 @@ def _cpu() -> dict[str, Any]:
     return {"model": model, "cores": psutil.cpu_count(logical=False), "threads": os.cpu_count(), "usable": usable}
 
 
+def gpu_count() -> int:
+    """GPUs that NVML sees; 0 without a driver."""
+    return len(_gpus()["gpus"] or [])
+
+
 def _gpus() -> dict[str, Any]:
     """Names and memory of the GPUs through NVML, or why there are none to tell."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.runs.directory import RunDirectory
@@ -51,8 +52,8 @@ def is_current(run: RunDirectory) -> bool:
     return run.merged_file.is_file() and read_json(run.merged_file)["sizes"] == _sizes(run)
 
 
-def load(run: RunDirectory) -> dict[str, pa.Table]:
-    """The merged tables as they were written.
+def load(run: RunDirectory, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+    """The merged tables as they were written; only those ``wanted`` if given.
 
     Raises:
         RunStoreError: one is missing or cannot be read.
@@ -60,15 +61,14 @@ def load(run: RunDirectory) -> dict[str, pa.Table]:
     import pyarrow.parquet
 
     try:
-        return {
-            table: pyarrow.parquet.read_table(run.table_file(table)) for table in read_json(run.merged_file)["rows"]
-        }
+        names = [table for table in read_json(run.merged_file)["rows"] if wanted is None or table in wanted]
+        return {table: pyarrow.parquet.read_table(run.table_file(table)) for table in names}
     except OSError as error:
         raise store_error("read", run.records, error) from error
 
 
-def collect(run: RunDirectory) -> dict[str, pa.Table]:
-    """The tables of all ranks' lines; ``rank`` and ``attempt`` are columns.
+def collect(run: RunDirectory, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+    """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
 
     Raises:
         DataError: a record line is damaged.
@@ -76,7 +76,8 @@ def collect(run: RunDirectory) -> dict[str, pa.Table]:
     tables: dict[str, _Columns] = {}
     for path in run.record_files().values():
         for line in read_lines(path):
-            tables.setdefault(line["table"], _Columns()).add(line)
+            if wanted is None or line["table"] in wanted:
+                tables.setdefault(line["table"], _Columns()).add(line)
     return {table: columns.finish() for table, columns in sorted(tables.items())}
 
 

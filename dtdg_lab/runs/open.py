@@ -71,7 +71,9 @@ class StoredRun:
         Raises:
             UnknownNameError: the run has no such table.
         """
-        found = tables(self.directory, all_attempts=all_attempts)
+        found = tables(self.directory, all_attempts=all_attempts, only=(name,))
+        if name not in found:
+            found = tables(self.directory, all_attempts=all_attempts)
         if name not in found:
             raise UnknownNameError("record table", name, found)
         return found[name]
@@ -85,7 +87,7 @@ class StoredRun:
         """
         import pandas as pd
 
-        found = tables(self.directory)
+        found = tables(self.directory, only=("steps", "evaluations"))
         steps = found["steps"].assign(split=TRAIN_STEP)
         frames = [frame for frame in (steps, found["evaluations"]) if len(frame)] or [steps]
         joined = pd.concat(frames, ignore_index=True).sort_values(["step", "time_ns"], kind="stable", ignore_index=True)

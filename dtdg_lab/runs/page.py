@@ -32,7 +32,7 @@ p { margin: 0 0 8px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; font-weight: bold; color: var(--soft); }
 th, td { padding: 3px 14px 3px 0; border-bottom: 1px solid #eceff2; vertical-align: top; overflow-wrap: anywhere; }
-td.value { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12.5px; }
+td.value { max-width: 330px; font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12.5px; }
 td.tight, th.tight { white-space: nowrap; overflow-wrap: normal; }
 tr { break-inside: avoid; }
 tr.changed td { background: #fff8e1; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ __all__ = ["read_lines", "tables", "tail"]
 _SAME_FACT = {"evaluations": "split", "events": "kind"}
 
 
-def tables(run_dir: str | Path | RunDirectory, *, all_attempts: bool = False) -> dict[str, pd.DataFrame]:
+def tables(
+    run_dir: str | Path | RunDirectory, *, all_attempts: bool = False, only: Collection[str] = ()
+) -> dict[str, pd.DataFrame]:
     """All record tables of a run, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
 
     Columns and tables this version does not know are kept. A table nobody wrote has its columns and no rows.
@@ -33,16 +36,19 @@ def tables(run_dir: str | Path | RunDirectory, *, all_attempts: bool = False) ->
     Args:
         run_dir: the folder of the run.
         all_attempts: keep the replaced rows.
+        only: names of the tables wanted; all when empty.
 
     Raises:
         DataError: a record line is damaged.
         RunStoreError: there is no run, or its files cannot be read.
     """
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
-    stored = merge.load(run) if merge.is_current(run) else merge.collect(run)
+    wanted = {*only, "steps"} if only else None  # steps say where attempts begin
+    stored = merge.load(run, wanted) if merge.is_current(run) else merge.collect(run, wanted)
     frames = {table: merge.to_frame(stored[table]) for table in stored}
     for table in TABLES.keys() - frames.keys():
-        frames[table] = _empty(table)
+        if wanted is None or table in wanted:
+            frames[table] = _empty(table)
     return frames if all_attempts else _without_replaced(frames)
 
 
@@ -64,7 +70,9 @@ def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
     """``frame`` without rows that a later attempt replaced; ``first`` has ranks as rows and attempts as columns."""
     if "step" not in frame or frame.empty:
         return frame
-    limit = [_limit(first, rank, attempt) for rank, attempt in zip(frame["rank"], frame["attempt"], strict=True)]
+    pairs = list(zip(frame["rank"], frame["attempt"], strict=True))
+    limits = {pair: _limit(first, *pair) for pair in set(pairs)}
+    limit = [limits[pair] for pair in pairs]
     if table not in _SAME_FACT:
         return frame[~(frame["step"] >= limit)].reset_index(drop=True)
     fact = ["rank", "step", _SAME_FACT[table]]

@@ -25,11 +25,15 @@ window.addEventListener('beforeprint', () =>
 """
 
 
-def write_report(run_dir: str | Path | RunDirectory) -> Path:
+def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] | None = None) -> Path:
     """Write ``report.html`` into a run's folder and return its path.
 
     The file is self-contained: charts are drawn by plotly.js inside it, and its policy forbids any request. Where
     plotly is not installed the charts are missing and the page says so; their sentences are there in any case.
+
+    Args:
+        run_dir: the folder of the run.
+        status: ``state`` and ``reason`` to show; what status.json says when not given.
 
     Raises:
         DataError: a record line is damaged.
@@ -39,7 +43,7 @@ def write_report(run_dir: str | Path | RunDirectory) -> Path:
     library = _plotly_js()
     body = "".join(
         (
-            _head(run),
+            _head(run, status or run.directory.status()),
             page.section("What happened", _charts(run, drawn=library is not None)),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
@@ -60,8 +64,8 @@ def _plotly_js() -> str | None:
     return get_plotlyjs()
 
 
-def _head(run: StoredRun) -> str:
-    config, status = run.config, run.directory.status()
+def _head(run: StoredRun, status: dict[str, Any]) -> str:
+    config = run.config
     said = (
         f"{config.system} · {config.model} on {config.dataset} · {config.ranks} rank{'s' if config.ranks > 1 else ''}"
     )
@@ -89,7 +93,7 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
         ("per epoch, slowest rank", format_seconds(summary.get("epoch_time_s"))),
-        ("imbalance: most over least loaded rank", _number(imbalance)),
+        ("imbalance, most over least loaded rank", _number(imbalance)),
         ("of the ranks' time waiting", _share(wait)),
         ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
         ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),

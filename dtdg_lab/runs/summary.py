@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
+READ = ("steps", "evaluations", "events", "memory", "energy")  # phases, the largest table, is not needed
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,9 +28,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "skill_split": "part that skill, persistence_loss and mean_loss are of: test, else validation",
         "epochs": "epochs finished",
         "steps": "different steps recorded; a step computed again after a resume counts once",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, evaluation excluded; median of finished epochs",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, without evaluation; median over epochs",
         "phase_time_s": "seconds a step by phase, mean over steps and ranks",
-        "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch; median of epochs",
+        "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch, median "
+        "(the chart's is most over mean, of the last steps)",
         "wait_share": "share of all ranks' step time spent waiting for others",
         "bytes_sent": "bytes sent in steps, summed over ranks",
         "bytes_received": "bytes received in steps, summed over ranks",

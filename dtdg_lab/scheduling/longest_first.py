@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.plans import Schedule
 
 
-def schedule(
-    times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, allreduce_s: float = 0.0
-) -> Schedule:
+def schedule(times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
     """Sort groups by time, cut into iterations of P per_rank, and give each to the least loaded part.
 
     Args:

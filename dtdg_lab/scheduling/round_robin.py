@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.plans import Schedule
 
 
-def schedule(
-    times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, allreduce_s: float = 0.0
-) -> Schedule:
+def schedule(times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
     """Deal groups 0, 1, 2, ... to parts in turn, ``per_rank`` rounds an iteration.
 
     Args:

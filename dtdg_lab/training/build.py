@@ -13,7 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.split import Split, split
+from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Layout
@@ -60,7 +60,7 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
     model = _model(config, graph).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
     sequence = DeviceSequence(graph, device=device, dtype=dtype, kernel=config["kernel"])
-    layout = _layout(config, graph, model, sequence, parts_of_sequence, group)
+    layout = _layout(config, model, sequence, parts_of_sequence.train, group)
     evaluated = sequence
     if group.size > 1:
         counts = [len(rank_rows(graph.num_nodes, rank, group.size)) for rank in range(group.size)]
@@ -84,18 +84,11 @@ def _model(config: RunConfig, graph: DynamicGraph) -> DynamicModel:
     return model
 
 
-def _layout(
-    config: RunConfig,
-    graph: DynamicGraph,
-    model: DynamicModel,
-    sequence: DeviceSequence,
-    parts_of_sequence: Split,
-    group: Group,
-) -> Layout:
+def _layout(config: RunConfig, model: DynamicModel, sequence: DeviceSequence, train: range, group: Group) -> Layout:
     if catalogue.system(config.system).parts["parallel"] == "single":
-        return SingleLayout(model, sequence, parts_of_sequence.train)
-    groups = snapshot_groups(parts_of_sequence.train, window=config["group_window"], stride=config["group_stride"])
+        return SingleLayout(model, sequence, train)
+    groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
     schedule = catalogue.entry("scheduling", config["scheduler"]).load()
-    plan = schedule(predicted_times_s(graph, groups), config.parts, per_rank=config["groups_per_rank"])
+    plan = schedule(predicted_times_s(sequence.graph, groups), config.parts, per_rank=config["groups_per_rank"])
     parts = rank_parts(config.parts, group.rank, group.size)
     return SnapshotGroupLayout(model, sequence, groups, plan, parts=parts, loss_at=config["loss_at"])

@@ -51,8 +51,8 @@ class Checkpoint:
         except (OSError, RuntimeError) as error:
             part.unlink(missing_ok=True)
             raise RunStoreError(
-                f"the checkpoint {path} cannot be written: {error}. Free space or permissions there, then run.resume(); "
-                "the checkpoint before is untouched."
+                f"the checkpoint {path} cannot be written: {error}. Free space or permissions there, then "
+                "run.resume(); the checkpoint before is untouched."
             ) from error
 
     @classmethod
@@ -66,7 +66,9 @@ class Checkpoint:
             data = torch.load(path, map_location=device, weights_only=True)
             return cls(**{**data, "position": Position(**data["position"])})
         except FileNotFoundError as error:
-            raise RunStoreError(f"there is no checkpoint at {path}: the run ended before its first. Start it anew.") from error
+            raise RunStoreError(
+                f"there is no checkpoint at {path}: the run ended before its first. Start it anew."
+            ) from error
         except (RuntimeError, KeyError, TypeError, EOFError, OSError) as error:
             raise RunStoreError(f"{path} is not a readable checkpoint: {error}.") from error
 

@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Computed, Work
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
@@ -75,13 +75,9 @@ class Trainer:
         self._show_progress = show_progress
         self._clock = PhaseClock(device)
         self._position = Position()
-        waiting: dict[str, Any] = {}
         stored = Checkpoint.load(checkpoint, device=device) if resume else None
-        if stored is not None:
-            config = check_changes(RunConfig.from_json(stored.config_json), dict(changes))
-            self._position, waiting = stored.position, stored.waiting
-        self.knobs = Knobs(config, waiting=dict(waiting))
-        self._built = build(config, graph, group, device=device)
+        self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
+        self._built = build(self.knobs.config, graph, group, device=device)
         if stored is not None:
             self._restore(stored)
             self._set_learning_rate()
@@ -100,10 +96,11 @@ class Trainer:
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
-            while self._position.epoch < self.knobs.config.epochs and not self.knobs.stopping:
-                self._rebuild_if_asked()
-                if self._position.epoch < self.knobs.config.epochs:
-                    self._epoch()
+            while not self.knobs.stopping:
+                self._rebuild_if_asked()  # before the end is looked for: it may move the end
+                if self._position.epoch >= self.knobs.config.epochs:
+                    break
+                self._epoch()
                 bar.update(self._position.epoch - bar.n)
         self._save(force=True)
         if not self.knobs.stopping:
@@ -129,7 +126,7 @@ class Trainer:
                 self._evaluate(("train", "validation"))
 
     def _is_last(self) -> bool:
-        return self._position.epoch >= self.knobs.config.epochs
+        return self._position.epoch >= self.knobs.waiting.get("epochs", self.knobs.config.epochs)
 
     def _step(self, work: Work) -> None:
         clock, built, cpu_s = self._clock, self._built, time.process_time()
@@ -164,9 +161,7 @@ class Trainer:
             f"The last good checkpoint is kept; resume from it with a smaller learning_rate (now {rate:g})."
         )
 
-    def _record(
-        self, work: Work, computed: Computed, loss: float, cpu_s: float, moved: tuple[int, int]
-    ) -> None:
+    def _record(self, work: Work, computed: Computed, loss: float, cpu_s: float, moved: tuple[int, int]) -> None:
         intervals = self._clock.intervals
         spent = self._clock.seconds()
         step, epoch = self._position.step, self._position.epoch
@@ -214,7 +209,7 @@ class Trainer:
 
     def _rebuild_if_asked(self) -> None:
         """Apply epoch knobs: in-memory checkpoint, build, restore. A config that fails leaves the run as it was."""
-        if not self.knobs.waiting:
+        if not self.knobs.waiting or self._position.iteration:  # a run resumed within an epoch ends it by its old plan
             return
         changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
         self.knobs.waiting = {}
@@ -250,6 +245,18 @@ class Trainer:
             self.knobs.config.to_json(),
             self.knobs.waiting,
         )
+
+    def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
+        """Position and settings to go on with; within an epoch, changes of its plan wait until it is over."""
+        config = RunConfig.from_json(stored.config_json)
+        changed = check_changes(config, changes)
+        self._position = stored.position
+        waiting = {name: value for name, value in stored.waiting.items() if name not in changes}
+        if self._position.iteration == 0:
+            return Knobs(changed, waiting=waiting)
+        knobs = Knobs(config, waiting=waiting)
+        knobs.apply({"set": changes})
+        return knobs
 
     def _restore(self, stored: Checkpoint) -> None:
         self._built.model.load_state_dict(stored.model)

@@ -85,7 +85,9 @@ class Vitals:
         self._last_cpu_s = cpu_s
 
     def close(self) -> None:
-        """Stop, with a last sample so that no joule is left out."""
+        """Stop, with a last sample so that no joule is left out; a second call does nothing."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

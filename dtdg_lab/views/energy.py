@@ -107,6 +107,10 @@ class EnergyView:
             lines.append(meter.series.line(name, "seconds", style))
         return lines
 
+    def _end(self) -> float:
+        newest = [meter.series.last for meter in self._shown().values()]
+        return max((point.seconds for point in newest if point is not None), default=0.0)
+
     def layout(self) -> dict[str, Any]:
         """Title with how the energy is known, axes and marks."""
         sources = {source for _, _, source in self._shown()}
@@ -118,7 +122,7 @@ class EnergyView:
             "energy since the start (J)",
             yaxis={"rangemode": "tozero"},
             showlegend=True,
-            **self._marks.layout("seconds"),
+            **self._marks.layout("seconds", self._end()),
         )
         if sources:
             return layout

@@ -23,8 +23,11 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "font": {"family": "Helvetica, Arial, sans-serif", "size": 11, "color": TEXT_COLOUR},
         "xaxis": x_axis,
         "yaxis": y_axis,
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top", "font": {"size": 10}},
-        "margin": {"l": 56, "r": 14, "t": 34, "b": 44},
+        "legend": {
+            "orientation": "h", "x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom",
+            "yref": "container", "font": {"size": 10}, "traceorder": "normal", "bgcolor": "rgba(0,0,0,0)",
+        },
+        "margin": {"l": 56, "r": 14, "t": 34, "b": 78},  # two rows of legend under the axis title
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "hovermode": "closest",
@@ -32,7 +35,7 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "shapes": [],
         "annotations": [],
         **changes,
-    }
+    }  # fmt: skip
 
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
@@ -46,7 +49,9 @@ def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
         "showarrow": False,
         "font": {"size": 13, "color": "#6B7280"},
     }
-    return {**layout, "annotations": [*layout["annotations"], text]}
+    bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
+    axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
+    return {**layout, **axes, "annotations": [*layout["annotations"], text]}
 
 
 def join_words(words: Sequence[str]) -> str:

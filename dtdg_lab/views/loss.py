@@ -50,7 +50,7 @@ class LossView:
         return self._baselines.get(split, {}).get(name)
 
     def lines(self, x: XAxis) -> list[Line]:
-        """The lines of the chart, in drawing order."""
+        """The lines of the chart, in drawing order; the baselines are those of validation."""
         faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
         lines = [self.steps.line("each step", x, faint)]
         for split in SPLITS[: 3 if len(self.splits["test"]) else 2]:
@@ -62,20 +62,22 @@ class LossView:
             lines.append(self.splits[split].line(split, x, style))
         return lines + self._baseline_lines(x)
 
-    def _baseline_lines(self, x: XAxis) -> list[Line]:
+    def _end(self, x: XAxis) -> float:
         newest = [series.last for series in (self.steps, *self.splits.values()) if series.last is not None]
-        end = max((point.step if x == "steps" else point.seconds for point in newest), default=0.0)
-        lines = []
+        return max((point.step if x == "steps" else point.seconds for point in newest), default=0.0)
+
+    def _baseline_lines(self, x: XAxis) -> list[Line]:
+        end, lines = self._end(x), []
         for name, _, dash in _BASELINES:
             value = self.baseline(name)
             if value is not None:
                 style = {"mode": "lines", "line": {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}}
-                lines.append(Line(f"{name}/{value!r}", f"{name} (validation)", [0.0, end], [value, value], 1, style))
+                lines.append(Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, style))
         return lines
 
     def layout(self, x: XAxis) -> dict[str, Any]:
         """Title, axes and marks."""
-        layout = frame("Loss", X_TITLES[x], "mean squared error", **self._marks.layout(x))
+        layout = frame("Loss", X_TITLES[x], "mean squared error", **self._marks.layout(x, self._end(x)))
         return layout if self.steps.last or any(map(len, self.splits.values())) else with_note(layout)
 
     def figure(self, x: XAxis = "steps") -> Figure:

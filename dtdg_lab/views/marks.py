@@ -11,7 +11,8 @@ from dtdg_lab.views.series import XAxis
 
 KEPT = 200
 LINES = 30
-LABELS = 6
+LABELS = 8
+ROOM = 0.05  # of the chart, for a label
 
 
 @dataclass(slots=True)
@@ -68,16 +69,29 @@ class Marks:
         while len(self._marks) > KEPT:
             self._marks.pop(next(iter(self._marks)))
 
+    def applied(self, version: int) -> Mark | None:
+        """The change that was asked for as ``version``, once a rank has applied it; of the newest attempt."""
+        found = [attempt for attempt, its_version in self._marks if its_version == version]
+        return self._marks[max(found), version] if found else None
+
     def truncate(self, step: int, attempt: int) -> None:
         """Drop what earlier attempts changed at ``step`` or later: it is done again, or not."""
         self._marks = {key: mark for key, mark in self._marks.items() if mark.step < step or mark.attempt >= attempt}
 
-    def layout(self, x: XAxis) -> dict[str, list[dict[str, Any]]]:
-        """Shapes and annotations: a line for each of the newest marks, a label for the newest few."""
+    def layout(self, x: XAxis, end: float) -> dict[str, list[dict[str, Any]]]:
+        """Shapes and annotations: a line for each of the newest marks, a label for those with room for one.
+
+        Of changes close together, as a slider makes them, the last is labelled; ``end`` is where the chart ends.
+        """
         marks = list(self)[-LINES:]
+        labelled: list[Mark] = []
+        for mark in reversed(marks):
+            near = bool(labelled) and _at(labelled[-1], x) - _at(mark, x) < ROOM * end
+            if not mark.together or (not near and len(labelled) < LABELS):
+                labelled.append(mark)
         return {
             "shapes": [_line(mark, x) for mark in marks],
-            "annotations": [_label(mark, x) for mark in marks[-LABELS:]],
+            "annotations": [_label(mark, x) for mark in reversed(labelled)],
         }
 
 

@@ -89,7 +89,7 @@ class PhasesView:
             barmode="stack",
             bargap=0.35,
             xaxis={"rangemode": "tozero"},
-            yaxis={"autorange": "reversed", "type": "category", "showgrid": False},
+            yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "},
         )
         names = [f"rank {rank}" for rank in means]
         data = [
@@ -98,8 +98,9 @@ class PhasesView:
                 "orientation": "h",
                 "name": phase,
                 "y": names,
-                "x": [means[rank][phase] * 1e3 for rank in means],
+                "x": [round(means[rank][phase] * 1e3, 4) for rank in means],
                 "marker": {"color": PHASE_COLOURS[phase]},
+                "showlegend": any(means[rank][phase] > 0 for rank in means),
                 "hovertemplate": "%{y}: %{x:.2f} ms<extra>" + phase + "</extra>",
             }
             for phase in PHASES

@@ -61,7 +61,7 @@ class TimelineView:
             "",
             barmode="overlay",
             bargap=0.3,
-            yaxis={"autorange": "reversed", "type": "category", "showgrid": False,
+            yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " ",
                    "categoryorder": "array", "categoryarray": [f"rank {rank}" for rank in shown]},
         )  # fmt: skip
         data = [self._trace(phase, shown) for phase in PHASES]
@@ -74,9 +74,10 @@ class TimelineView:
             "orientation": "h",
             "name": phase,
             "y": [f"rank {rank}" for rank, _, _ in found],
-            "base": [(start - self._start_ns) / 1e9 for _, start, _ in found],
-            "x": [(end - start) / 1e9 for _, start, end in found],
+            "base": [round((start - self._start_ns) / 1e9, 6) for _, start, _ in found],
+            "x": [round((end - start) / 1e9, 6) for _, start, end in found],
             "marker": {"color": PHASE_COLOURS[phase], "line": {"width": 0}},
+            "showlegend": bool(found),
             "hovertemplate": "%{y}: %{x:.4f} s<extra>" + phase + "</extra>",
         }
 

@@ -100,7 +100,7 @@ def test_period_zero_goes_on_when_rank_0_has_ended() -> None:
 
 @pytest.mark.parametrize(("victim", "when"), [(2, "round"), (0, "round"), (1, "finish")])
 def test_a_killed_rank_is_named_within_the_limit(victim: int, when: str) -> None:
-    limit_s = 1.5
+    limit_s = 2.0
     results = run_ranks(spawn.killed_at, 4, victim, when, limit_s, may_die=(victim,))
     assert results.pop(victim) == Death(-signal.SIGKILL)
     for reason, after_s in results:

@@ -33,7 +33,8 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
         begin = START_NS + attempt_ns + step * STEP_NS
         epoch, iteration = divmod(step, STEPS_PER_EPOCH)
         seconds = {f"{phase}_s": phase_ms[phase] / 1e3 for phase in PHASES}
-        writer.row("steps", row("steps", step=step, epoch=epoch, iteration=iteration, time_ns=begin + STEP_NS, time_s=0.02,
+        writer.row("steps", row("steps", step=step, epoch=epoch, iteration=iteration, time_ns=begin + STEP_NS,
+                                time_s=0.02,
                                 loss=2 / (step + 1), global_loss=2.5 / (step + 1), groups=1, vertex_snapshots=400,
                                 cpu_s=0.012, bytes_sent=1000, bytes_received=1000, energy_j=0.5,
                                 energy_source="modelled", control_version=0, **seconds))  # fmt: skip
@@ -46,7 +47,9 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
             writer.row("events", (step + 1, epoch, begin + STEP_NS, "epoch", {"epoch": epoch, "time_s": 0.11}))
 
 
-def evaluate(writer: RecordWriter, step: int, split: str, loss: float, persistence: float, *, later_ns: int = 0) -> None:
+def evaluate(
+    writer: RecordWriter, step: int, split: str, loss: float, persistence: float, *, later_ns: int = 0
+) -> None:
     """One evaluation before ``step``."""
     time_ns = START_NS + step * STEP_NS + later_ns
     writer.row("evaluations", (step, (step - 1) // STEPS_PER_EPOCH, time_ns, split, loss, persistence, 4.0, 10))
@@ -58,9 +61,9 @@ def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirector
     run = RunDirectory.create(config, root=root)
     steps = epochs * STEPS_PER_EPOCH
     for rank in (0, 1):
-        with RecordWriter(run.record_file(rank), rank, 0) as writer:
+        with RecordWriter(run.record_file(rank), rank, 1) as writer:
             if rank == 0:
-                told = {"ranks": 2, "attempt": 0, "dataset": "growing", "source": "made by the generator"}
+                told = {"ranks": 2, "attempt": 1, "dataset": "growing", "source": "made by the generator"}
                 writer.row("events", (0, 0, START_NS, "started", told))
             write_steps(writer, 0, 7)
             knob = {"version": 1, "changes": {"learning_rate": 0.003}, "when": "step"}

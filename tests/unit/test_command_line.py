@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.__main__ import main
+from dtdg_lab.cluster.sessions import SessionInfo
 from dtdg_lab.core.errors import ClusterError
 
 
@@ -84,12 +85,14 @@ def test_datasets_are_listed_with_their_licences(capsys: pytest.CaptureFixture[s
     assert {line.split()[0] for line in lines[1:]} >= {"collegemsg", "email-eu", "mathoverflow", "growing"}
 
 
-def test_a_data_folder_that_is_none_is_one_message(
+def test_a_data_folder_that_is_none_is_said_beside_each_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path / "absent"))
-    assert main(["datasets"]) == 2
-    assert "absent" in capsys.readouterr().err
+    assert main(["datasets"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "is not a folder" in lines["collegemsg"]
+    assert lines["growing"].split()[1] == "yes"
 
 
 @pytest.fixture
@@ -97,13 +100,15 @@ def session_list(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two sessions, kept by a double of the module that lists and ends them."""
     alive = ["first", "second"]
 
-    def end_session(name: str) -> None:
+    def end_session(name: str) -> int:
         if name not in alive:
             raise ClusterError(f"no session {name!r}. Alive: {', '.join(alive)}.")
         alive.remove(name)
+        return 3
 
     double = types.ModuleType("dtdg_lab.cluster.sessions")
-    double.list_sessions = lambda: [types.SimpleNamespace(id=name) for name in alive]  # type: ignore[attr-defined]
+    facts = {"name": "lab", "ranks": 2, "processes": 4, "idle_s": 61.0, "owned": True, "last_run": None}
+    double.list_sessions = lambda: [SessionInfo(id=name, **facts) for name in alive]  # type: ignore[attr-defined]
     double.end_session = end_session  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dtdg_lab.cluster.sessions", double)
     return alive
@@ -111,8 +116,11 @@ def session_list(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_sessions_are_listed_and_ended(session_list: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sessions"]) == 0
-    assert "first" in capsys.readouterr().out
+    head, first, _ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "name", "ranks", "processes", "idle", "last", "run"]
+    assert first.split()[:4] == ["first", "lab", "2", "4"]
     assert main(["sessions", "--end", "first"]) == 0
+    assert capsys.readouterr().out == "ended first: 3 processes\n"
     assert session_list == ["second"]
     assert main(["sessions", "--end", "third"]) == 2
     assert "no session 'third'" in capsys.readouterr().err

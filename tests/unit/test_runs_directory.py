@@ -111,8 +111,15 @@ def test_status_refuses_states_that_do_not_exist(tmp_path: Path) -> None:
 
 def test_json_files_hold_no_nan_and_no_numpy(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
-    path = write_json(tmp_path / "a.json", {"x": float("nan"), "y": numpy.float32(1.5), "z": numpy.arange(2), 3: (1, float("inf"))})
-    assert json.loads(path.read_text(), parse_constant=pytest.fail) == {"x": None, "y": 1.5, "z": [0, 1], "3": [1, None]}
+    path = write_json(
+        tmp_path / "a.json", {"x": float("nan"), "y": numpy.float32(1.5), "z": numpy.arange(2), 3: (1, float("inf"))}
+    )
+    assert json.loads(path.read_text(), parse_constant=pytest.fail) == {
+        "x": None,
+        "y": 1.5,
+        "z": [0, 1],
+        "3": [1, None],
+    }
     path.write_text("{")
     with pytest.raises(RunStoreError, match="not valid JSON"):
         read_json(path)

@@ -11,13 +11,15 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.runs import repeat
+from dtdg_lab.runs import merge, repeat
+from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.event_list import event_rows
 from dtdg_lab.runs.finish import finish
@@ -61,15 +63,38 @@ def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path:
     assert [path.stat().st_mtime_ns for path in files] == before
     assert run.status() | {"time_ns": 0} == {
         "state": "failed", "reason": "rank 1 was killed", "rank": 1, "attempt": 1, "time_ns": 0}  # fmt: skip
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
+    with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 15, 20)
     summary = finish(run, "stopped")
-    assert (summary["steps"], summary["attempts"], summary["records"]["steps"], summary["status"]) == (20, 2, 35, "stopped")
+    assert (summary["steps"], summary["attempts"], summary["status"]) == (20, 2, "stopped")
+    assert summary["records"]["steps"] == 35
+
+
+def test_lines_that_arrive_while_finishing_are_in_the_final_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 may still be closing its file when rank 0 brings the run to its end."""
+    run = finished_run(tmp_path)
+    written = report_module.write_report
+
+    def write_late(directory: RunDirectory, **given: Any) -> Path:
+        assert directory.status()["state"] == "starting"  # the state comes last, when all files are complete
+        path = written(directory, **given)
+        if not late:
+            late.append(True)
+            with RecordWriter(run.record_file(1), 1, 1) as writer:
+                write_steps(writer, 15, 16)
+        return path
+
+    late: list[bool] = []
+    monkeypatch.setattr(report_module, "write_report", write_late)
+    assert finish(run, "finished")["records"]["steps"] == 31
+    assert merge.is_current(run)
 
 
 def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
-    with RecordWriter(run.record_file(0), 0, 0) as writer:
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
         write_steps(writer, 0, 7)
         evaluate(writer, 5, "validation", 0.5, 1.0)
     with run.record_file(0).open("ab") as file:
@@ -94,11 +119,11 @@ def test_a_run_that_never_made_a_step_has_no_zeros(tmp_path: Path) -> None:
 
 def test_energy_is_of_nodes_only_where_no_rank_is_known(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
-    with RecordWriter(run.record_file(0), 0, 0) as writer:
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("energy", (1, 1.0, 50.0, 50.0, None, "rapl", "counter", "node"))
         writer.row("energy", (2, 1.0, None, None, None, "rapl", "counter", "node"))
     assert finish(run, "stopped")["energy_j"] == {"counter": 50.0}
-    with RecordWriter(run.record_file(0), 0, 0) as writer:
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("energy", (3, 1.0, 8.0, 8.0, None, "rapl", "counter", "rank"))
     assert finish(run, "stopped")["energy_j"] == {"counter": 8.0}
 
@@ -157,14 +182,14 @@ def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> 
     for sentence in stored.sentences().values():
         assert sentence in page.words
     for words in ("learning_rate = 0.003 (version 1", "40.0 %", run.id, "made by the generator", "group_window",
-                  "Consecutive snapshots in a group", "python -m dtdg_lab run config.json", "lab.RunConfig("):  # fmt: skip
+                  "Consecutive snapshots in a group", "dtdg_lab run config.json", "lab.RunConfig("):  # fmt: skip
         assert words in page.words
 
 
 def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     evil = "</script><script>alert('x')</script><img src=http://evil>"
-    with RecordWriter(run.record_file(0), 0, 0) as writer:
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", {"reason": evil}))
         writer.row("events", (4, 0, 1_700_000_000_080_000_000, "knob", {"version": 2, "changes": {evil: 1}}))
     finish(run, "failed", evil)
@@ -192,9 +217,9 @@ def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     finish(run, "finished", "all done")
     assert (stored.status, stored.reason, stored.config) == ("finished", "all done", run.config())
     frame = stored.to_pandas()
-    wanted = ("rank epoch step split loss time_s batch_s transfer_s compute_s communicate_s wait_s update_s control_s "
-              "bytes_sent bytes_received energy_j energy_source").split()  # fmt: skip
-    assert set(wanted) <= set(frame.columns)
+    wanted = """rank epoch step split loss time_s batch_s transfer_s compute_s communicate_s wait_s update_s control_s
+                bytes_sent bytes_received energy_j energy_source"""
+    assert set(wanted.split()) <= set(frame.columns)
     assert frame["split"].value_counts().to_dict() == {TRAIN_STEP: 30, "train": 3, "validation": 3, "test": 1}
     assert frame.query("split == 'test'")["time_s"].isna().all()
     assert [event["kind"] for event in stored.events].count("knob") == 2
@@ -250,7 +275,15 @@ def test_settings_to_do_it_again_make_the_same_config() -> None:
 
 def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
     def event(rank: int, step: int, kind: str = "knob", data: object = None) -> dict[str, object]:
-        return {"rank": rank, "attempt": 0, "step": step, "epoch": 0, "time_ns": 1000 * step, "kind": kind, "data": data}
+        return {
+            "rank": rank,
+            "attempt": 1,
+            "step": step,
+            "epoch": 0,
+            "time_ns": 1000 * step,
+            "kind": kind,
+            "data": data,
+        }
 
     knob = {"version": 1, "changes": {"slow_ms": 5}, "when": "step"}
     rows = event_rows([event(0, 0, "started", {"ranks": 2}), event(0, 7, data=knob), event(1, 8, data=knob),

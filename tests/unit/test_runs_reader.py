@@ -24,7 +24,10 @@ CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
 
 def line(table: str, columns: list[str], rows: list[list[object]], *, rank: int = 0, seq: int = 0) -> str:
-    return json.dumps({"v": 1, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows}) + "\n"
+    return (
+        json.dumps({"v": 1, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows})
+        + "\n"
+    )
 
 
 def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -87,7 +90,7 @@ def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path
 def test_new_lines_make_merged_tables_stale(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     merge.merge(run)
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
+    with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 15, 17)
     assert not merge.is_current(run)
     assert len(tables(run)["steps"]) == 32
@@ -110,10 +113,10 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
 
 
 def resumed_run(root: Path) -> RunDirectory:
-    """Attempt 0 did 12 steps (11 on rank 1); attempt 1 went on from the checkpoint at step 10 to step 15."""
+    """Attempt 1 did 12 steps (11 on rank 1); attempt 2 went on from the checkpoint at step 10 to step 15."""
     run = RunDirectory.create(CONFIG, root=root)
     for rank, reached in ((0, 12), (1, 11)):
-        with RecordWriter(run.record_file(rank), rank, 0) as writer:
+        with RecordWriter(run.record_file(rank), rank, 1) as writer:
             write_steps(writer, 0, reached)
             writer.row("energy", (START_NS + reached * STEP_NS, 0.2, 9.0, 40.0, 1.0, "model", "modelled", "rank"))
             if rank == 0:
@@ -121,7 +124,7 @@ def resumed_run(root: Path) -> RunDirectory:
                 evaluate(writer, 10, "validation", 1.5, 1.0)
                 evaluate(writer, 10, "train", 1.4, 1.0)
                 writer.row("events", (11, 2, START_NS + 11 * STEP_NS, "knob", {"version": 1, "changes": {}}))
-        with RecordWriter(run.record_file(rank), rank, 1) as writer:
+        with RecordWriter(run.record_file(rank), rank, 2) as writer:
             later = 60_000_000_000
             if rank == 0:
                 evaluate(writer, 10, "validation", 1.6, 1.0, later_ns=later)
@@ -134,9 +137,9 @@ def test_rows_a_resume_replaced_are_left_out(tmp_path: Path) -> None:
     run = resumed_run(tmp_path)
     found, everything = tables(run), tables(run, all_attempts=True)
     for rank in (0, 1):
-        mine = found["steps"].query("rank == @rank")
+        mine = found["steps"][found["steps"]["rank"] == rank]
         assert mine["step"].tolist() == list(range(15))
-        assert mine["attempt"].tolist() == [0] * 10 + [1] * 5
+        assert mine["attempt"].tolist() == [1] * 10 + [2] * 5
     assert len(everything["steps"]) == 12 + 5 + 11 + 5
     assert len(found["phases"]) == 7 * 30
     losses = found["evaluations"].set_index(["step", "split"])["loss"].to_dict()
@@ -150,7 +153,7 @@ def test_rows_a_resume_replaced_are_left_out(tmp_path: Path) -> None:
 def test_a_rank_that_wrote_nothing_after_the_resume_loses_the_same_steps(tmp_path: Path) -> None:
     run = resumed_run(tmp_path)
     whole = run.record_file(1).read_text().splitlines(keepends=True)
-    run.record_file(1).write_text("".join(text for text in whole if '"attempt": 0' in text))
+    run.record_file(1).write_text("".join(text for text in whole if '"attempt": 1' in text))
     steps = tables(run)["steps"]
     assert steps.query("rank == 1")["step"].tolist() == list(range(10))
 
@@ -177,7 +180,9 @@ values |= st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.tuples(values, values), max_size=4), min_size=1, max_size=4))
-def test_any_values_survive_merging(tmp_path_factory: pytest.TempPathFactory, blocks: list[list[tuple[object, object]]]) -> None:
+def test_any_values_survive_merging(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[tuple[object, object]]]
+) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path_factory.mktemp("runs"), environment={"schema": 1})
     text = "".join(line("odd", ["a", "b"], [list(pair) for pair in block], seq=seq) for seq, block in enumerate(blocks))
     run.record_file(0).write_text(text)

@@ -82,7 +82,9 @@ def test_not_a_number_is_null_and_an_event_keeps_the_fact(tmp_path: Path) -> Non
         writer.row("steps", row("steps", step=6, epoch=1, loss=float("nan")))
         writer.row("events", (6, 1, 1, "failed", {"rank": 0, "losses": [1.0, float("-inf")]}))
     raw = path.read_text()
-    assert not {"NaN", "Infinity"} & {word for word in raw.replace('"', " ").replace(",", " ").split() if word != '"nan"'}
+    assert not {"NaN", "Infinity"} & {
+        word for word in raw.replace('"', " ").replace(",", " ").split() if word != '"nan"'
+    }
     lines = [json.loads(text, parse_constant=pytest.fail) for text in raw.splitlines()]
     loss = TABLES["steps"].index("loss")
     assert [step[loss] for step in lines[0]["rows"]] == [0.5, None, None]

@@ -62,9 +62,9 @@ def test_loss_shows_every_step_evaluations_and_baselines():
     assert trace(figure, "each step")["y"][-1] == pytest.approx(1 / 60)
     assert trace(figure, "validation")["x"] == [10, 20, 30, 40, 50, 60]
     assert trace(figure, "train")["y"][0] == pytest.approx(1 / 11)
-    assert trace(figure, "persistence (validation)")["y"] == [0.5, 0.5]
-    assert trace(figure, "persistence (validation)")["line"]["dash"] == "dash"
-    assert trace(figure, "mean (validation)")["y"] == [0.9, 0.9]
+    assert trace(figure, "persistence")["y"] == [0.5, 0.5]
+    assert trace(figure, "persistence")["line"]["dash"] == "dash"
+    assert trace(figure, "mean")["y"] == [0.9, 0.9]
     assert "test" not in [found["name"] for found in figure["data"]]
 
 

@@ -1,0 +1,165 @@
+"""The engines of a session as ranks: started, found again, counted, and replaced when they die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dtdg_lab.cluster.engine import warm_up
+from dtdg_lab.cluster.liveness import host_id
+from dtdg_lab.cluster.session_files import SessionFiles
+from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.runs.json_files import write_json
+
+HEARTBEAT_MS = 500  # the default of 3000 makes a cluster ready in 10 s instead of 4
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine: its number at the controller (never reused, so never a rank), process and machine."""
+
+    id: int
+    pid: int
+    host: str
+    gpus: int
+
+
+class Engines:
+    """Engines of one cluster, in the order in which they become ranks.
+
+    Args:
+        client: an ipyparallel client.
+        cluster: the ipyparallel cluster where it can start engines; None where it was started elsewhere.
+        known_file: where what is known of the engines is kept for the next kernel.
+    """
+
+    def __init__(self, client: Any, cluster: Any, known_file: Path) -> None:
+        self.client, self._cluster, self._known_file = client, cluster, known_file
+        known = json.loads(known_file.read_text()) if known_file.is_file() else []
+        self._warm = {fact["id"]: Engine(**fact) for fact in known}
+
+    @classmethod
+    def start(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
+        """Start a controller and engines that outlive this process.
+
+        Raises:
+            ClusterError: they did not come up in time.
+        """
+        import ipyparallel as ipp
+
+        cluster = ipp.Cluster(
+            n=files.ranks, profile_dir=str(files.folder / "profile"), cluster_id="",
+            controller_args=[f"--HeartMonitor.period={HEARTBEAT_MS}"], shutdown_atexit=False, log_level=40,
+            engine_timeout=timeout_s, cluster_file=files.cluster_file,
+        )  # fmt: skip
+        try:
+            client = cluster.start_and_connect_sync(n=files.ranks, activate=False)
+        except (TimeoutError, RuntimeError, OSError) as error:
+            raise ClusterError(
+                f"{files.ranks} engines did not start within {timeout_s:g} s: {error}. Logs are in {files.folder}; "
+                "try fewer ranks, or end other sessions: python -m dtdg_lab sessions."
+            ) from error
+        engines = cls(client, cluster, files.engines_file)
+        engines.warm(files.ranks, timeout_s=timeout_s)
+        return engines
+
+    @classmethod
+    def connect(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
+        """Find a running cluster again.
+
+        Raises:
+            ClusterError: its controller does not answer.
+        """
+        import ipyparallel as ipp
+
+        cluster = None
+        if files.cluster_file and Path(files.cluster_file).is_file():
+            cluster = ipp.Cluster.from_file(files.cluster_file, shutdown_atexit=False, log_level=40)
+        client = connect_client(files.connection_file, timeout_s=timeout_s)
+        return cls(client, cluster, files.engines_file)
+
+    def warm(self, wanted: int, *, timeout_s: float) -> None:
+        """Wait for engines and have those that are new import what training needs.
+
+        Raises:
+            ClusterError: too few came, or one cannot import the lab.
+        """
+        import ipyparallel as ipp
+
+        try:
+            self.client.wait_for_engines(wanted, timeout=timeout_s, interactive=False)
+            new = [number for number in self.client.ids if number not in self._warm]
+            if not new:
+                return
+            view = self.client[new]
+            facts = view.apply_async(warm_up, {"GLOO_SOCKET_IFNAME": "lo"} if self._cluster is not None else {})
+            for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
+                self._warm[number] = Engine(number, **fact)
+            write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
+        except (TimeoutError, ipp.error.TimeoutError) as error:
+            raise ClusterError(
+                f"{len(self.client.ids)} of {wanted} engines are ready after {timeout_s:g} s. Look at the cluster's logs."
+            ) from error
+        except ipp.error.RemoteError as error:
+            raise ClusterError(
+                f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
+            ) from error
+
+    def alive(self) -> list[Engine]:
+        """Engines that can train, in the order of ranks."""
+        known = set(self.client.ids)
+        return [engine for number, engine in sorted(self._warm.items()) if number in known and _runs(engine)]
+
+    def start_more(self, count: int) -> None:
+        """Start engines in place of dead ones.
+
+        Raises:
+            ClusterError: the cluster was started elsewhere.
+        """
+        if self._cluster is None:
+            raise ClusterError(
+                f"{count} engines are missing and the cluster was started elsewhere: start them there "
+                "(ipcluster engines ...), then call session.repair() again."
+            )
+        self._cluster.start_engines_sync(n=count)
+
+    def kill(self, pids: list[int]) -> None:
+        """Kill engine processes of this machine by number."""
+        for pid in pids:
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Leave the cluster running and drop the connection."""
+        self.client.close(linger=0)
+
+
+def connect_client(connection_file: str, *, timeout_s: float) -> Any:
+    """A client of the controller whose connection file is given.
+
+    Raises:
+        ClusterError: the file is missing or nobody answers.
+    """
+    import ipyparallel as ipp
+
+    if not Path(connection_file).is_file():
+        raise ClusterError(f"there is no connection file {connection_file}: the cluster has ended, or runs elsewhere.")
+    try:
+        return ipp.Client(connection_file, timeout=timeout_s)
+    except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
+        raise ClusterError(f"the controller of {connection_file} does not answer: {error}. It may have ended.") from error
+
+
+def _runs(engine: Engine) -> bool:
+    if engine.host != host_id():
+        return True  # the controller's heartbeat speaks for other machines
+    try:
+        return bool(psutil.Process(engine.pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

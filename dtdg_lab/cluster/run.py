@@ -1,0 +1,288 @@
+"""Run: a handle on a run that trains, or trained, on a session's engines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.cluster.control import ask
+from dtdg_lab.cluster.engine import check_request, death_reason
+from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
+from dtdg_lab.cluster.telemetry import Subscriber
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.lines import tail
+from dtdg_lab.runs.open import open_run
+from dtdg_lab.views.window import RunWindow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dtdg_lab.cluster.session import Session
+
+LOOK_S = 0.1
+NOTES_S = 30.0  # rank 0 listens well before
+SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and leave within this time
+
+
+class Run:
+    """What a kernel sees of a run and asks of it. Several kernels may hold handles on one run.
+
+    Args:
+        session: whose engines train it.
+        directory: the run's folder.
+        trouble: says why ranks could not even start, where that happened.
+
+    Attributes:
+        window: the bounded state the views are drawn from; hold ``lock`` while reading it.
+        version: goes up with every change of ``window`` or ``status``.
+    """
+
+    def __init__(
+        self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._session, self._directory, self._trouble = session, directory, trouble
+        self._started_config = directory.config()
+        self.window = RunWindow(self._started_config)
+        self.lock = threading.Lock()
+        self.version = 0
+        self._changes: dict[str, Any] = {}
+        self._next_seq: dict[int, int] = {}
+        self._offsets: dict[int, int] = {}
+        self._ended, self._closing = threading.Event(), threading.Event()
+        self._file_status = directory.status()
+        self._while_running = "running"
+        self._trouble_since: float | None = None
+        self._subscriber = Subscriber(session.key, self._take)
+        self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}: {self.status}>"
+
+    @property
+    def id(self) -> str:
+        """The run's name: its folder's."""
+        return self._directory.id
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self._directory.path
+
+    @property
+    def status(self) -> str:
+        """``starting running paused stopping finished stopped failed``."""
+        state: str = self._file_status["state"]
+        return self._while_running if state == "running" else state
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended or was refused, in words; empty while all is well."""
+        reason: str = self._file_status["reason"]
+        return reason
+
+    @property
+    def failed_rank(self) -> int | None:
+        """The rank that made the run fail, where one did."""
+        rank: int | None = self._file_status["rank"]
+        return rank
+
+    @property
+    def attempt(self) -> int:
+        """How many times the run was started."""
+        attempt: int = self._file_status["attempt"]
+        return attempt
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings now: as started, with every change applied since."""
+        return self._started_config.replace(**self._changes) if self._changes else self._started_config
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the whole run; empty until it ends."""
+        return self._directory.summary()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Steps and evaluations of all ranks so far, one frame."""
+        return open_run(self.path).to_pandas()
+
+    # requests
+
+    def set(self, **knobs: Any) -> int:
+        """Change live settings; returns the version under which all ranks apply them.
+
+        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch.
+
+        Raises:
+            ConfigError: a value is not allowed, or the setting cannot change while the run goes on.
+            ControlError: the run is not under way, or rank 0 refused.
+        """
+        check_request(self.config, {"set": knobs})
+        return self._ask({"set": knobs})
+
+    def pause(self) -> int:
+        """Hold all ranks after one and the same step."""
+        return self._ask({"pause": True})
+
+    def unpause(self) -> int:
+        """Let a paused run go on."""
+        return self._ask({"pause": False})
+
+    def stop(self) -> int:
+        """End the run after one and the same step of all ranks, with a checkpoint to resume from."""
+        return self._ask({"stop": True})
+
+    def _ask(self, request: dict[str, Any]) -> int:
+        if self.status in ENDED:
+            raise ControlError(
+                f"the run is over ({self.status}): there is nothing to steer. run.resume() goes on from its checkpoint."
+            )
+        note = read_notes(self._directory.live, self.attempt).get(0)
+        deadline = time.monotonic() + NOTES_S
+        while note is None and self.status == "starting" and time.monotonic() < deadline:
+            time.sleep(0.02)  # rank 0 is about to listen
+            note = read_notes(self._directory.live, self.attempt).get(0)
+        if note is None:
+            raise ControlError("rank 0 of the run has left: it is about to end. Look at run.status.")
+        return ask(note.control, self._session.key, request)
+
+    def resume(self, **changes: Any) -> Run:
+        """Go on from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
+
+        Args:
+            changes: live settings to change from there on, such as a smaller ``learning_rate``.
+
+        Raises:
+            ControlError: the run is still under way.
+            ConfigError: a change is not allowed.
+            RunStoreError: there is no checkpoint.
+        """
+        return self._session.resume(self, changes)
+
+    def wait(self, timeout_s: float | None = None) -> Run:
+        """Return when the run has ended and its files are complete.
+
+        In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.progress(run)`` in scripts
+        and the dashboard in notebooks.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+            RunFailedError: it failed; the message names the rank and the cause.
+        """
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
+        if self.status == "failed":
+            raise RunFailedError(f"run {self.id} failed: {self.reason}")
+        return self
+
+    def close(self) -> None:
+        """Stop following; the run itself goes on."""
+        self._closing.set()
+        self._thread.join()
+
+    def abandon(self, reason: str) -> None:
+        """Mark a run failed whose engines are about to be ended."""
+        self._directory.write_status("failed", reason=reason, attempt=self.attempt)
+        self._ended.wait(SURVIVORS_S + 5.0)
+
+    # following
+
+    def _take(self, line: dict[str, Any]) -> None:
+        """A line from the stream: passed on in order; what the stream lost is read from the disk."""
+        with self.lock:
+            rank, seq = line["rank"], line["seq"]
+            if seq > self._next_seq.get(rank, 0):
+                self._catch_up(rank)
+            if seq == self._next_seq.get(rank, 0):
+                self._add(line)
+
+    def _catch_up(self, rank: int) -> None:
+        path = self._directory.record_file(rank)
+        if not path.is_file():
+            return
+        lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0))
+        for line in lines:
+            if line["seq"] >= self._next_seq.get(rank, 0):
+                self._add(line)
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self._next_seq[line["rank"]] = line["seq"] + 1
+        self.window.add(line)
+        self.version += 1
+        if line["table"] == "events":
+            kind, data = line["columns"].index("kind"), line["columns"].index("data")
+            for row in line["rows"]:
+                self._note_event(row[kind], row[data])
+
+    def _note_event(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "knob":
+            self._changes |= data["changes"]
+        self._while_running = {"started": "running", "paused": "paused", "unpaused": "running", "stopping": "stopping"}.get(
+            kind, self._while_running
+        )
+
+    def _follow(self) -> None:
+        """Read what is on the disk, listen to the ranks as they appear, and watch until the run has ended."""
+        with self.lock:
+            for rank in self._directory.record_files():
+                self._catch_up(rank)
+        if self._file_status["state"] not in ENDED:
+            self._subscriber.start()
+            while self._file_status["state"] not in ENDED and not self._closing.wait(LOOK_S):
+                self._look()
+            if not self._closing.is_set():
+                self._wait_for_ranks()
+            self._subscriber.close()
+            if self._closing.is_set():
+                return
+        with self.lock:
+            for rank in self._directory.record_files():
+                self._catch_up(rank)
+        self._complete()
+
+    def _look(self) -> None:
+        status = self._directory.status()
+        if status != self._file_status:
+            self._file_status = status
+            self.version += 1
+        for note in read_notes(self._directory.live, status["attempt"]).values():
+            self._subscriber.connect(note.telemetry)
+        self._mark_if_nobody_else_will(status)
+
+    def _mark_if_nobody_else_will(self, status: dict[str, Any]) -> None:
+        """Survivors mark a death themselves; where none survived, or a rank never got that far, the kernel does."""
+        dead = dead_ranks(self._directory.live, status["attempt"])
+        trouble = death_reason(dead[0]) if dead else self._trouble()
+        if not trouble or status["state"] in ENDED:
+            self._trouble_since = None
+            return
+        self._trouble_since = self._trouble_since or time.monotonic()
+        if time.monotonic() - self._trouble_since > SURVIVORS_S:
+            rank = dead[0] if dead else None
+            self._directory.write_status("failed", reason=trouble, rank=rank, attempt=status["attempt"])
+
+    def _wait_for_ranks(self) -> None:
+        """After a failure, let survivors write their last records; what is still there then was stuck and is gone."""
+        deadline = time.monotonic() + SURVIVORS_S
+        while time.monotonic() < deadline:
+            notes = read_notes(self._directory.live, self.attempt).values()
+            if all(is_dead(note) for note in notes):
+                return
+            time.sleep(LOOK_S)
+
+    def _complete(self) -> None:
+        self._file_status = self._directory.status()
+        try:
+            if self.status == "failed":
+                finish(self._directory, "failed", self.reason, self.failed_rank)
+        except LabError as error:
+            self._file_status = {**self._file_status, "reason": f"{self.reason} (and its files are incomplete: {error})"}
+        self.version += 1
+        self._ended.set()

@@ -1,0 +1,262 @@
+"""Dashboard: controls on the left, four live charts on the right, on one session."""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dash.actions import Actions, describe
+from dtdg_lab.dash.live import LiveCharts
+from dtdg_lab.dash.pages import CodePage, ComparePage
+from dtdg_lab.dash.resources import load_resources
+from dtdg_lab.dash.settings import Settings
+from dtdg_lab.dash.status import ACTIVE, Asked, status_html
+from dtdg_lab.datasets import default_dataset
+from dtdg_lab.views import RunWindow
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
+
+TITLE = "DTDG Lab"
+PERIOD_MS = 125
+SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
+GONE_TICKS = 480  # a minute without any display ends the updates
+_LOG = logging.getLogger(__name__)
+_BUTTONS = (("run", "Run", "success"), ("pause", "Pause", "default"), ("stop", "Stop", "danger"),
+            ("resume", "Resume", "primary"), ("repair", "Repair", "warning"))  # fmt: skip
+
+
+class Dashboard:
+    """Sees and steers the runs of one session, in a notebook cell or on a served page.
+
+    As the last expression of a cell it shows itself; ``layout`` is the Panel object, ``widget`` the same as an
+    ipywidget. Several dashboards of one session agree: each follows the session's run, whoever started or changed it.
+    Nothing is trained here, and requests are made off the event loop.
+
+    Args:
+        session: whose runs are shown.
+        config: what the controls stand at; else the session's newest run, else a first suggestion.
+    """
+
+    def __init__(self, session: Session, config: RunConfig | None = None) -> None:
+        load_resources()
+        self.session = session
+        self.actions = Actions(self._show_problem)
+        self._run: Run | None = None
+        self._version = -1
+        self._config: RunConfig | None = None
+        self._engines: dict[int, bool] = {}
+        self._asked: Asked | None = None
+        self._told = ""
+        self._ticks = self._gone = 0
+        self._callback: Any = None
+        self.alert = pn.pane.Alert("", alert_type="danger", visible=False, margin=(4, 8), sizing_mode="stretch_width")
+        start = config or self._first_config()
+        self.settings = Settings(session.ranks, start, self._knob)
+        self.charts = LiveCharts(RunWindow(start), sizing_mode="stretch_width", margin=0)
+        self.compare, self.code = ComparePage(), CodePage(self.settings)
+        self.status = pn.pane.HTML(
+            "", sizing_mode="stretch_width", margin=(2, 10), styles={"font-size": "13px", "min-height": "76px"}
+        )
+        self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
+        self.axis.param.watch(lambda event: self.charts.over(event.new), "value")
+        self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
+        self.layout = self._lay_out()
+        self.tick()
+        self._start()
+
+    def _first_config(self) -> RunConfig:
+        runs = self.session.runs
+        if runs:
+            return runs[-1].config
+        try:
+            dataset = default_dataset()
+        except LabError as error:
+            self._show_problem(str(error))
+            dataset = "growing"
+        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=50)
+
+    def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
+        button = pn.widgets.Button(name=words, button_type=kind, sizing_mode="stretch_width", margin=(3, 4))
+        button.on_click(lambda event: self._clicked(name))
+        return button
+
+    def _lay_out(self) -> pn.Row:
+        rows = [pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
+                for names in (("run", "pause", "stop"), ("resume", "repair"))]  # fmt: skip
+        axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
+        left = pn.Column(
+            *rows, self.status, self.alert, self.settings.panel, axis, self.settings.more, width=305, margin=(0, 8, 0, 0),
+        )  # fmt: skip
+        self.tabs = pn.Tabs(
+            ("Live", self.charts), ("Compare", self.compare.panel), ("As code", self.code.panel), dynamic=True,
+            sizing_mode="stretch_width", margin=0,
+        )  # fmt: skip
+        return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
+
+    # what a person does
+
+    def _clicked(self, name: str) -> None:
+        self._clear_problem()
+        run, session = self._run, self.session
+        if name == "run":
+            try:
+                config = self.settings.config()
+            except LabError as error:
+                self._show_problem(str(error))
+                return
+            self.actions.do("Run", lambda: session.train(config))
+        elif name == "repair":
+            self.actions.do("Repair", session.repair)
+        elif run is not None:
+            requests: dict[str, Callable[[], Any]] = {
+                "pause": run.unpause if run.status == "paused" else run.pause, "stop": run.stop, "resume": run.resume,
+            }  # fmt: skip
+            self.actions.do(name.capitalize(), requests[name])
+        self._refresh_state()
+
+    def _knob(self, name: str, value: Any) -> None:
+        """Change a live setting of the run under way."""
+        run = self._run
+        if run is None:
+            return
+        self._clear_problem()
+        self.actions.do(
+            f"Set {name}",
+            partial(run.set, **{name: value}),
+            then=lambda version: self._was_asked(Asked(f"{name} {value}", version)),
+            otherwise=lambda: self.settings.refused(name, run.config),
+        )
+
+    def _was_asked(self, asked: Asked) -> None:
+        self._asked = asked
+        self._refresh_state()
+
+    def _show_problem(self, text: str) -> None:
+        self.alert.param.update(object=html.escape(text, quote=False), visible=True)
+
+    def _clear_problem(self) -> None:
+        self.alert.param.update(object="", visible=False)
+
+    # what the session does
+
+    def tick(self) -> None:
+        """Bring the page up to date; called eight times a second by the event loop."""
+        try:
+            self._tick()
+        except Exception as error:  # the event loop has nobody to raise to: the person is told
+            _LOG.exception("the dashboard could not be brought up to date")
+            self._show_problem(describe(error))
+
+    def _tick(self) -> None:
+        polled = self.actions.poll()
+        slow = self._ticks % SLOW_TICKS == 0
+        self._ticks += 1
+        run = self._newest_run()
+        if run is not self._run:
+            self._follow(run)
+        self.charts.update()
+        if slow:
+            self._engines = dict(self.session.engines())
+            if self.tabs.active == 1:
+                self.compare.update(self.session.runs, self.axis.value)
+        if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
+            self._refresh_state()
+        self._stop_where_nobody_looks()
+
+    def _newest_run(self) -> Run | None:
+        if self.session.current is not None:
+            return self.session.current
+        runs = self.session.runs
+        return runs[-1] if runs else None
+
+    def _follow(self, run: Run | None) -> None:
+        self._run, self._asked, self._version, self._told = run, None, -1, ""
+        self.charts.follow(run)
+        if run is not None:
+            self._config = run.config
+            self.settings.load(run.config)
+            self.settings.touched()
+
+    def _refresh_state(self) -> None:
+        """Status line, buttons, and live knobs as the run has them."""
+        run = self._run
+        state = "idle" if run is None else run.status
+        active = state in ACTIVE
+        self.settings.run_is_on(active)
+        if run is None:
+            self.status.object = status_html(None, self._engines, None, ready=self.session.ready)
+        else:
+            self._version = run.version
+            if active:
+                self._follow_knobs(run)
+            with run.lock:
+                self.status.object = status_html(run, self._engines, self._asked, ready=self.session.ready)
+            self._tell_failure(run, state)
+        self._enable(state, active)
+
+    def _follow_knobs(self, run: Run) -> None:
+        config = run.config
+        before, self._config = self._config, config
+        self.settings.follow(config)
+        if before != config:
+            self.settings.touched()
+
+    def _tell_failure(self, run: Run, state: str) -> None:
+        """Show once why a run failed, or why something was refused."""
+        if run.reason and run.reason != self._told and state in ("failed", *ACTIVE):
+            self._told = run.reason
+            self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
+
+    def _enable(self, state: str, active: bool) -> None:
+        whole = bool(self._engines) and all(self._engines.values())
+        busy = self.actions.busy
+        self.buttons["run"].disabled = active or busy or not (self.session.ready and whole)
+        self.buttons["pause"].param.update(
+            disabled=busy or state not in ("running", "paused"), name="Continue" if state == "paused" else "Pause"
+        )
+        self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
+        self.buttons["resume"].param.update(visible=state in ("stopped", "failed"), disabled=busy or not whole)
+        self.buttons["repair"].param.update(visible=bool(self._engines) and not whole, disabled=busy)
+
+    # where it is shown
+
+    def _start(self) -> None:
+        if self._callback is None:
+            self._gone = 0
+            self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
+
+    def _stop_where_nobody_looks(self) -> None:
+        """A cell that was run again leaves a dashboard without any display: it must not be updated for ever."""
+        self._gone = 0 if self.layout._models else self._gone + 1
+        if self._gone > GONE_TICKS and self._callback is not None:
+            self._callback.stop()
+            self._callback = None
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        self._start()
+        return self.layout._repr_mimebundle_(include, exclude)
+
+    def servable(self, title: str = TITLE) -> Any:
+        """Show the dashboard on the page that ``panel serve`` makes of this program or notebook."""
+        return self.layout.servable(title=title)
+
+    @property
+    def widget(self) -> Any:
+        """The dashboard as an ipywidget, to be put beside others."""
+        return pn.ipywidget(self.layout)
+
+    def close(self) -> None:
+        """End the updates; the session and its runs go on."""
+        if self._callback is not None:
+            self._callback.stop()
+            self._callback = None
+        self.actions.close()

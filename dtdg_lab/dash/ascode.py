@@ -1,0 +1,33 @@
+"""Settings as text: a cell that repeats them, and JSON."""
+
+from __future__ import annotations
+
+from dtdg_lab.core.config import RunConfig
+
+_FIELDS = ("system", "dataset", "model", "ranks", "epochs", "seed", "parts", "hidden", "layers", "learning_rate",
+           "protocol", "device", "threads")  # fmt: skip
+_ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_rate")
+
+
+def as_arguments(config: RunConfig) -> dict[str, object]:
+    """The flat settings that differ from what ``RunConfig`` would take by itself, with the main ones always."""
+    plain = RunConfig(system=config.system, dataset=config.dataset, model=config.model, ranks=config.ranks)
+    chosen = {name: value for name, value in config.flat.items() if name in _ALWAYS or value != plain[name]}
+    return {name: chosen[name] for name in (*_FIELDS, *sorted(set(chosen) - set(_FIELDS))) if name in chosen}
+
+
+def as_cell(config: RunConfig) -> str:
+    """A Python cell that trains with these settings and shows the run."""
+    arguments = "".join(f"    {name}={value!r},\n" for name, value in as_arguments(config).items())
+    return (
+        "import dtdg_lab as lab\n\n"
+        f"config = lab.RunConfig(\n{arguments})\n"
+        f"session = lab.Session(ranks={config.ranks})\n"
+        "run = session.train(config)\n"
+        "lab.Dashboard(session)\n"
+    )
+
+
+def as_json(config: RunConfig) -> str:
+    """The settings as the JSON that ``python -m dtdg_lab run CONFIG.json`` and ``RunConfig.from_json`` read."""
+    return config.to_json()

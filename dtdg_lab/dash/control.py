@@ -1,0 +1,143 @@
+"""One control: a widget made from a glossary option, which can be read, shown a value, and listened to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import panel as pn
+from bokeh.models import CustomJSTickFormatter
+
+from dtdg_lab.core.options import Option
+
+# How options are presented; what they may be is in the glossary.
+LABELS: Mapping[str, str] = MappingProxyType(
+    {"slow_rank": "Slow down rank", "slow_ms": "by (ms)", "gc_layers": "Graph convolutions"}
+)
+LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})
+SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
+
+_DISABLED = "input:disabled, select:disabled { background: #f1f3f5; color: #8a9099; opacity: 1; }"
+_POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
+
+Choices = Sequence[Any] | Mapping[str, Any]
+
+
+class Control:
+    """A widget for one option. ``on_change`` calls back for what a person does, never for what ``show`` does."""
+
+    def __init__(self, option: Option, choices: Choices | None = None) -> None:
+        self.option = option
+        self._quiet = False
+        self._listener: Callable[[str, Any], None] | None = None
+        self.widget: Any = self._make(choices if choices is not None else option.choices)
+        throttled = "value_throttled" in self.widget.param
+        self.widget.param.watch(self._changed, "value_throttled" if throttled else "value")
+
+    def _make(self, choices: Choices) -> pn.widgets.Widget:
+        option = self.option
+        common = {"name": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_DISABLED]}
+        if choices:
+            options = dict(choices) if isinstance(choices, Mapping) else list(choices)
+            first = next(iter(options.values())) if isinstance(options, dict) else options[0]
+            return pn.widgets.Select(options=options, value=first, **common)
+        if option.kind is bool:
+            return pn.widgets.Checkbox(value=option.default, **common)
+        if option.kind is str:
+            return pn.widgets.TextInput(value=option.default, **common)
+        if option.name in SLIDER_RANGES:
+            low, high = SLIDER_RANGES[option.name]
+            return pn.widgets.FloatSlider(start=low, end=high, step=1.0, value=option.default, **common)
+        number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
+        step = 1 if option.kind is int else 0.1
+        high = option.high if option.high is not None and option.high < 2**31 else None  # larger ones lose precision
+        return number(value=option.default, start=option.low, end=high, step=step, **common)
+
+    @property
+    def name(self) -> str:
+        """The option's flat name."""
+        return self.option.name
+
+    @property
+    def label(self) -> str:
+        """What the widget is called."""
+        unit = self.option.unit
+        words = LABELS.get(self.name, self.name.removesuffix(f"_{unit.lower()}").replace("_", " ").capitalize())
+        return f"{words} ({unit})" if unit and "(" not in words and unit not in words.lower().split() else words
+
+    @property
+    def value(self) -> Any:
+        """What the widget stands at."""
+        return self._typed(self.widget.value)
+
+    def _typed(self, value: Any) -> Any:
+        return float(value) if self.option.kind is float and value is not None else value
+
+    def show(self, value: Any) -> None:
+        """Put the widget at a value, without a call back."""
+        if value == self.value:
+            return
+        self._quiet = True
+        try:
+            self._put(value)
+        finally:
+            self._quiet = False
+
+    def _put(self, value: Any) -> None:
+        if isinstance(self.widget, pn.widgets.Select):
+            known = self.widget.values
+            if value not in known:
+                options = self.widget.options
+                self.widget.options = {**options, str(value): value} if isinstance(options, dict) else [*options, value]
+        elif isinstance(self.widget, pn.widgets.FloatSlider):
+            self.widget.end = max(self.widget.end, value)
+        self.widget.value = value
+
+    def offer(self, choices: Choices) -> None:
+        """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
+        options = dict(choices) if isinstance(choices, Mapping) else list(choices)
+        if options == self.widget.options:
+            return
+        values = list(options.values()) if isinstance(options, dict) else options
+        self._quiet = True
+        try:
+            kept = self.widget.value if self.widget.value in values else values[-1]
+            self.widget.param.update(options=options, value=kept)
+        finally:
+            self._quiet = False
+
+    def on_change(self, listener: Callable[[str, Any], None]) -> None:
+        """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
+        self._listener = listener
+
+    def _changed(self, event: Any) -> None:
+        if not self._quiet and self._listener is not None and event.new is not None:
+            self._listener(self.name, self._typed(event.new))
+
+
+class LogControl(Control):
+    """A slider over powers of ten, for a positive number."""
+
+    def _make(self, choices: Choices) -> pn.widgets.Widget:
+        low, high = LOG_RANGES[self.name]
+        return pn.widgets.FloatSlider(
+            name=self.label, start=math.log10(low), end=math.log10(high), step=0.05,
+            value=math.log10(self.option.default), format=CustomJSTickFormatter(code=_POWER),
+            sizing_mode="stretch_width", margin=(3, 8),
+        )  # fmt: skip
+
+    def _typed(self, value: Any) -> Any:
+        return None if value is None else float(f"{10**value:.3g}")
+
+    def _put(self, value: Any) -> None:
+        exponent = math.log10(value) if value > 0 else self.widget.start
+        self.widget.param.update(
+            start=min(self.widget.start, exponent), end=max(self.widget.end, exponent), value=exponent
+        )
+
+
+def make_control(option: Option, choices: Choices | None = None) -> Control:
+    """The control that fits an option."""
+    return LogControl(option) if option.name in LOG_RANGES else Control(option, choices)

@@ -1,0 +1,71 @@
+"""The two quiet pages beside the live one: comparison of runs, and settings as code."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import panel as pn
+
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dash.ascode import as_cell, as_json
+from dtdg_lab.dash.settings import Settings
+from dtdg_lab.views import compare_figure
+from dtdg_lab.views.series import XAxis
+
+COMPARED = 6
+
+
+class ComparePage:
+    """Validation losses of the last runs in one chart."""
+
+    def __init__(self) -> None:
+        self._drawn: tuple[Any, ...] = ()
+        self.pane = pn.pane.Plotly(
+            compare_figure([]), height=560, sizing_mode="stretch_width", config={"displayModeBar": False}
+        )
+        self.panel = pn.Column(self.pane, sizing_mode="stretch_width")
+
+    def update(self, runs: Sequence[Any], x: XAxis) -> None:
+        """Draw again where something changed; costs a whole figure, so at most once a second."""
+        last = list(runs)[-COMPARED:]
+        drawn = (x, *((run.id, run.version) for run in last))
+        if drawn == self._drawn:
+            return
+        with ExitStack() as locks:
+            for lock in dict.fromkeys(run.lock for run in last):
+                locks.enter_context(lock)
+            self.pane.object = compare_figure([(run.id, run.window) for run in last], x)
+        self._drawn = drawn
+
+
+class CodePage:
+    """The present settings as a Python cell and as JSON."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.cell = pn.pane.HTML(sizing_mode="stretch_width")
+        self.json = pn.pane.HTML(sizing_mode="stretch_width")
+        self.panel = pn.Row(
+            pn.Column("#### As a cell", self.cell, sizing_mode="stretch_width"),
+            pn.Column("#### As JSON, for `python -m dtdg_lab run CONFIG.json`", self.json, sizing_mode="stretch_width"),
+            sizing_mode="stretch_width",
+        )
+        settings.watch(self.update)
+        self.update()
+
+    def update(self) -> None:
+        """Write down what the controls say, or why that is no valid run."""
+        try:
+            config = self._settings.config()
+        except LabError as error:
+            self.cell.object, self.json.object = _block(str(error)), ""
+            return
+        self.cell.object, self.json.object = _block(as_cell(config)), _block(as_json(config))
+
+
+def _block(text: str) -> str:
+    style = "font-size:12px;background:#f6f8fa;border:1px solid #dfe3e8;padding:10px;white-space:pre-wrap"
+    return f'<pre class="dl-code" style="{style}">{html.escape(text)}</pre>'

@@ -1,0 +1,161 @@
+"""The settings of the next run and the live knobs of this one: controls made from glossary and catalogue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS, Option, option
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.dash.control import make_control
+from dtdg_lab.datasets import datasets
+
+CHOSEN = ("dataset", "model", "system")  # these decide which options there are
+MAIN = (*CHOSEN, "scheduler", "ranks", "epochs", "learning_rate", "slow_rank", "slow_ms")
+RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "protocol", "device", "threads")
+PATIENCE_S = 3.0  # how long a value a person asked for stands before the run's own value is shown again
+
+
+class Settings:
+    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is on."""
+
+    def __init__(self, ranks: int, config: RunConfig, on_knob: Callable[[str, Any], None]) -> None:
+        self._on_knob = on_knob
+        self._running = False
+        self._watchers: list[Callable[[], None]] = []
+        self._asked: dict[str, tuple[Any, float]] = {}
+        self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
+        self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
+        for control in self.controls.values():
+            control.on_change(self._changed)
+        self.load(config)
+        rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
+        self.more = pn.Card(
+            pn.Column(*rest, scroll="y-auto", max_height=300, sizing_mode="stretch_width", margin=0),
+            title="More settings", collapsed=True, sizing_mode="stretch_width", margin=(6, 8),
+            styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
+        )  # fmt: skip
+        pairs = (("dataset",), ("model", "system"), ("scheduler", "ranks"), ("epochs",), ("learning_rate",),
+                 ("slow_rank", "slow_ms"))  # fmt: skip
+        rows = [pn.Row(*(self.controls[name].widget for name in pair), margin=0) for pair in pairs]
+        self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
+
+    def _choices(self, name: str) -> Any:
+        if name == "dataset":
+            return {info.name if info.on_this_machine else f"{info.name} (download)": info.name for info in datasets()}
+        if name == "ranks":
+            return self._ranks
+        if name == "slow_rank":
+            return {"none": -1, **{f"rank {rank}": rank for rank in range(self._ranks[-1])}}
+        return {
+            "system": catalogue.names("systems"),
+            "model": catalogue.names("models"),
+            "protocol": tuple(PROTOCOLS),
+        }.get(name)
+
+    def _value(self, name: str) -> Any:
+        return self.controls[name].value
+
+    def _active(self) -> set[str]:
+        """Names of the settings that a run of the chosen system, data set and model reads."""
+        owners = catalogue.option_owners(*(self._value(name) for name in ("system", "dataset", "model")))
+        return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
+
+    def config(self) -> RunConfig:
+        """What the controls say.
+
+        Raises:
+            ConfigError: the values do not go together.
+        """
+        return RunConfig(**{name: self._value(name) for name in self.controls if name in self._active()})
+
+    def load(self, config: RunConfig) -> None:
+        """Put every control at a config's values."""
+        self._asked.clear()
+        for name in (*CHOSEN, *self.controls):
+            value = config[name]
+            if name == "parts" and value == config.ranks:
+                value = 0  # 0 follows the number of ranks
+            self.controls[name].show(value)
+        self._refresh()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call ``watcher()`` whenever a setting has changed, here or in the run."""
+        self._watchers.append(watcher)
+
+    def touched(self) -> None:
+        """Tell the watchers."""
+        for watcher in self._watchers:
+            watcher()
+
+    def follow(self, config: RunConfig) -> None:
+        """Show the live knobs of the run as they are, but not over a value just asked for here."""
+        for name, control in self.controls.items():
+            if control.option.live == "no" or name not in config.flat:
+                continue
+            asked, until = self._asked.get(name, (None, 0.0))
+            if asked == config[name] or time.monotonic() >= until:
+                self._asked.pop(name, None)
+                control.show(config[name])
+
+    def refused(self, name: str, config: RunConfig) -> None:
+        """Show the run's value again after a change was refused."""
+        self._asked.pop(name, None)
+        self.controls[name].show(config[name])
+
+    def run_is_on(self, running: bool) -> None:
+        """Leave only live knobs enabled while a run is on; the others apply to the next run."""
+        if running != self._running:
+            self._running = running
+            self._refresh()
+
+    def _changed(self, name: str, value: Any) -> None:
+        if self._running and self.controls[name].option.live != "no":
+            self._asked[name] = (value, time.monotonic() + PATIENCE_S)
+            self._on_knob(name, value)
+        elif name in CHOSEN:
+            self._refresh()
+            if name == "system":
+                self._take_defaults()
+        self.touched()
+
+    def _take_defaults(self) -> None:
+        """A system brings its own scheduler and defaults."""
+        chosen = catalogue.system(self._value("system"))
+        brought = dict(chosen.defaults)
+        if "scheduling" in chosen.parts:
+            brought["scheduler"] = chosen.parts["scheduling"]
+        for name, value in brought.items():
+            self.controls[name].show(value)
+
+    def _refresh(self) -> None:
+        active = self._active()
+        alone = catalogue.system(self._value("system")).parts["parallel"] == "single"
+        self.controls["ranks"].offer([1] if alone else self._ranks)
+        if alone:
+            self.controls["parts"].show(0)
+        for name, control in self.controls.items():
+            control.widget.visible = name in active
+            control.widget.disabled = self._running and control.option.live == "no"
+
+
+def _options() -> dict[str, Option]:
+    """Every setting as an option: the glossary, and the names that the catalogue lists."""
+    listed = {
+        "dataset": "Temporal graph that is trained on.",
+        "model": "Dynamic graph network.",
+        "system": "How training is distributed.",
+        "protocol": "What an evaluation number means.",
+    }
+    default = RunConfig.model_fields
+    named = {
+        name: Option(name=name, owner="run", kind=str, default=default[name].default, meaning=meaning)
+        for name, meaning in listed.items()
+    }
+    glossary = {name: option(name) for name in OPTIONS}
+    return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}

@@ -1,0 +1,40 @@
+"""Waiting for a run to get somewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dtdg_lab.cluster.run import Run
+
+
+def until(condition: Callable[[], bool], *, timeout_s: float = 20.0, what: str = "") -> float:
+    """Wait until a condition holds; returns the seconds it took, fails the test when it never does."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def until_step(run: Run, step: int, *, timeout_s: float = 30.0) -> None:
+    """Wait until a run has made some steps."""
+    until(
+        lambda: run.status not in ("starting",) and run.window.progress.step >= step or run.status == "failed",
+        timeout_s=timeout_s,
+        what=f"step {step} of {run}",
+    )
+    assert run.status != "failed", run.reason
+
+
+def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
+    """(version, value) -> steps at which ranks applied the change, from the records on disk."""
+    from dtdg_lab.runs.open import open_run
+
+    events = open_run(run.path).table("events")
+    found: dict[tuple[int, object], set[int]] = {}
+    for row in events[events.kind == "knob"].itertuples():
+        if name in row.data["changes"]:
+            found.setdefault((row.data["version"], row.data["changes"][name]), set()).add((row.rank, row.step))
+    return found

@@ -1,0 +1,192 @@
+"""What dies, dies for real: engines, kernels, disks. Runs end named and resumable, survivors never hang."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from following import until, until_step
+
+from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
+from dtdg_lab.runs.lines import read_lines
+from dtdg_lab.runs.open import open_run
+
+
+def kill_rank(session: Session, run: object, rank: int) -> None:
+    notes = read_notes(run.path / "live", run.attempt)  # type: ignore[attr-defined]
+    os.kill(notes[rank].pid, signal.SIGKILL)
+
+
+def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -> None:  # noqa: ANN001
+    took_s = until(lambda: run.status == "failed", timeout_s=10, what="the failure is marked")
+    assert took_s < 5.0
+    assert run.failed_rank == rank and f"rank {rank} died" in run.reason
+    written = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
+    with pytest.raises(RunFailedError, match=f"rank {rank} died"):
+        run.wait(20)
+    assert open_run(run.path).summary["status"] == "failed"
+    until(lambda: sum(session.engines().values()) < ranks, what="the session sees that engines are missing")
+    with pytest.raises(ClusterError, match="repair"):
+        run.resume()
+    session.repair()
+    assert session.ready
+    again = run.resume()
+    before = again.window.progress.step
+    until(lambda: again.window.progress.step > max(before, 5) + 10, timeout_s=30, what="steps after resuming")
+    after = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
+    assert all(after[r] >= written[r] for r in written), "records written before the death are gone"
+    again.stop()
+    again.wait(20)
+
+
+def _files(run) -> dict[int, Path]:  # noqa: ANN001
+    return {int(path.stem[4:]): path for path in (run.path / "records").glob("rank*.jsonl")}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_killed_in_the_middle_of_a_step(session: Session, config: RunConfig, rank: int) -> None:
+    run = session.train(config.replace(epochs=100_000, slow_rank=rank, slow_ms=100.0))
+    until_step(run, 12)
+    time.sleep(0.03)  # the slowed rank is inside its step, the other waits in the collective
+    kill_rank(session, run, rank)
+    assert_failed_and_repairable(session, run, rank, 2)
+
+
+def test_the_waiting_rank_killed_inside_the_collective(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000, slow_rank=0, slow_ms=200.0))
+    until_step(run, 12)
+    time.sleep(0.1)
+    kill_rank(session, run, 1)
+    assert_failed_and_repairable(session, run, 1, 2)
+
+
+def test_one_of_four_ranks_killed(tmp_path: Path, config: RunConfig) -> None:
+    with Session(ranks=4, runs_dir=tmp_path, idle_s=60) as session:
+        run = session.train(config.replace(ranks=4, parts=4, epochs=100_000, slow_rank=2, slow_ms=50.0))
+        until_step(run, 10)
+        kill_rank(session, run, 1)
+        assert_failed_and_repairable(session, run, 1, 4)
+
+
+def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 10)
+    notes = read_notes(run.path / "live", run.attempt)
+    for note in notes.values():
+        os.kill(note.pid, signal.SIGKILL)
+    until(lambda: run.status == "failed", timeout_s=10, what="marked by the kernel, since nobody survived")
+    assert "died" in run.reason
+    session.repair()
+    assert session.ready
+
+
+def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 10)
+    note = read_notes(run.path / "live", run.attempt)[1]
+    size = (run.path / "records" / "rank1.jsonl").stat().st_size
+    limits = psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE)
+    # the kernel refuses this process any byte past the limit, as a full disk would
+    psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, (size + 2000, limits[1]))
+    until(lambda: run.status == "failed", timeout_s=15, what="the run notices that it cannot be recorded")
+    assert "rank1.jsonl" in run.reason and "record" in run.reason
+    with pytest.raises(RunFailedError):
+        run.wait(20)
+    if psutil.pid_exists(note.pid):
+        psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, limits)
+    session.repair()
+    again = run.resume()
+    until_step(again, 20)
+    again.stop()
+    again.wait(20)
+
+
+def test_runs_that_cannot_be_written_start_nothing(tmp_path: Path, config: RunConfig, session: Session) -> None:
+    blocked = tmp_path / "runs"
+    blocked.write_text("a file where the folder should be")
+    files = session._files
+    session._files = type(files)(**{**{k: getattr(files, k) for k in files.__slots__}, "runs_dir": str(blocked)})
+    try:
+        with pytest.raises(RunStoreError, match="runs"):
+            session.train(config)
+    finally:
+        session._files = files
+    assert session.ready
+
+
+KERNEL = """
+import sys, time
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+if __name__ == "__main__":
+    session = Session(ranks=2, name="killed", runs_dir=sys.argv[1], idle_s=float(sys.argv[2]))
+    run = session.train(RunConfig.load(sys.argv[3]))
+    while run.window.progress.step < 10:
+        time.sleep(0.05)
+    print("training", flush=True)
+    time.sleep(600)
+"""
+
+
+def start_kernel(tmp_path: Path, config: RunConfig, idle_s: float) -> subprocess.Popen[str]:
+    script, settings = tmp_path / "kernel.py", tmp_path / "config.json"
+    script.write_text(textwrap.dedent(KERNEL))
+    settings.write_text(config.to_json())
+    command = [sys.executable, str(script), str(tmp_path / "runs"), str(idle_s), str(settings)]
+    kernel = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert kernel.stdout is not None and kernel.stdout.readline() == "training\n"
+    return kernel
+
+
+def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, config: RunConfig) -> None:
+    kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=8)
+    kernel.kill()
+    kernel.communicate()
+    time.sleep(12)  # longer than an idle cluster may live: this one is busy
+    session = Session.attach("killed")
+    run = session.current
+    assert run is not None and run.status == "running"
+    until_step(run, 10)
+    assert run.window.dropped == 0
+    first = open_run(run.path).table("steps").step.min()
+    assert first == 0, "the new kernel shows the whole history"
+    now = run.window.progress.step
+    until(lambda: run.window.progress.step > now + 5, what="training goes on")
+    run.set(learning_rate=0.002)
+    until(lambda: run.config.learning_rate == 0.002, what="the new kernel steers")
+    same = Session(ranks=2, name="killed", runs_dir=tmp_path / "runs")  # the notebook's cell, run again
+    assert same.current is not None and same.current.id == run.id
+    same.detach()
+    run.stop()
+    run.wait(20)
+    processes = session._files.processes()
+    assert processes
+    session.detach()
+    # nobody is left: the keeper ends the idle cluster
+    until(lambda: not any(p.is_running() and p.status() != "zombie" for p in processes), timeout_s=25, what="idle end")
+    until(lambda: not session._files.folder.exists(), what="the session's files are gone")
+
+
+@pytest.mark.slow
+def test_a_running_cluster_stays_five_minutes_without_a_kernel(tmp_path: Path, config: RunConfig) -> None:
+    kernel = start_kernel(tmp_path, config.replace(epochs=100_000_0), idle_s=120)
+    kernel.kill()
+    kernel.communicate()
+    time.sleep(300)
+    session = Session.attach("killed")
+    run = session.current
+    assert run is not None and run.status == "running"
+    now = run.window.progress.step
+    until(lambda: run.window.progress.step > now + 5, what="training goes on")
+    session.close()

@@ -1,0 +1,194 @@
+"""A session on two real engines: start, steer, stop, resume, pause, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import time
+
+import numpy as np
+import psutil
+import pytest
+import zmq
+from following import knob_steps, until, until_step
+
+from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.session_files import SessionFiles
+from dtdg_lab.cluster.signing import new_key, pack
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
+from dtdg_lab.runs.open import open_run
+
+
+def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 5)
+    assert run.status == "running"
+    versions = [run.set(learning_rate=0.001 * k) for k in range(1, 6)]
+    epoch_version = run.set(scheduler="longest_first")
+    assert versions == [1, 2, 3, 4, 5] and epoch_version == 6
+    until(lambda: run.config["scheduler"] == "longest_first", what="the epoch knob")
+    assert run.config.learning_rate == 0.005
+    run.stop()
+    run.wait(20)
+    assert run.status == "stopped"
+    for (_, value), applied in knob_steps(run, "learning_rate").items():
+        assert {rank for rank, _ in applied} == {0, 1}, value
+        assert len({step for _, step in applied}) == 1, f"ranks applied {value} at different steps: {applied}"
+    assert open_run(run.path).summary["status"] == "stopped"
+    assert (run.path / "report.html").is_file()
+
+
+def test_every_record_on_disk_is_in_the_window(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=3)).wait(60)
+    steps = open_run(run.path).table("steps")
+    assert run.window.progress.step + 1 >= steps.step.max() >= run.window.progress.step - 1
+    assert run.window.dropped == 0
+    assert set(steps["rank"]) == {0, 1}
+    phases = ["batch_s", "transfer_s", "compute_s", "wait_s", "communicate_s", "update_s", "control_s"]
+    assert np.allclose(steps[phases].sum(axis=1), steps.time_s, rtol=0.03)
+    frame = run.to_pandas()
+    assert {"rank", "epoch", "step", "split", "loss", "time_s", "wait_s", "energy_j", "energy_source"} <= set(frame)
+
+
+def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunConfig) -> None:
+    short = config.replace(epochs=6)
+    whole = session.train(short).wait(60)
+    run = session.train(short)
+    until_step(run, 7)
+    run.stop()
+    run.wait(20)
+    stopped_at = run.summary["steps"]
+    assert run.status == "stopped" and stopped_at < whole.summary["steps"]
+    again = run.resume().wait(60)
+    assert again.path == run.path and again.attempt == 2
+    left, right = (open_run(r.path).table("steps").sort_values(["rank", "step"]) for r in (whole, again))
+    assert left.global_loss.tolist() == right.global_loss.tolist()
+    assert again.summary["test_loss"] == whole.summary["test_loss"]
+
+
+def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 5)
+    run.pause()
+    until(lambda: run.status == "paused", what="paused")
+    held = run.window.progress.step
+    run.set(learning_rate=0.02)
+    time.sleep(0.7)
+    assert run.window.progress.step == held
+    assert run.config.learning_rate == 0.02
+    run.unpause()
+    until(lambda: run.window.progress.step > held + 3, what="steps after the pause")
+    run.stop()
+    run.wait(20)
+
+
+def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 3)
+    for knobs, error in [
+        ({"learning_rate": -1.0}, ConfigError),
+        ({"hidden": 64}, ConfigError),
+        ({"learning_rte": 0.1}, ConfigError),
+        ({"scheduler": "fastest"}, ConfigError),
+    ]:
+        with pytest.raises(error):
+            run.set(**knobs)
+    with pytest.raises(ControlError, match="stop it first"):
+        session.train(config)
+    run.stop()
+    run.wait(20)
+    assert run.status == "stopped" and run.config == config
+    with pytest.raises(ControlError, match="is over"):
+        run.set(learning_rate=0.1)
+    with pytest.raises(ClusterError, match="needs 4 ranks"):
+        session.train(config.replace(ranks=4, parts=4))
+
+
+def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 3)
+    note = read_notes(run.path / "live", run.attempt)[0]
+    for message in (
+        b"", b"x" * 5, json.dumps({"stop": True}).encode(), pack(new_key(), {"stop": True, "nonce": "1"}),
+        b"\x00" * 32 + json.dumps({"stop": True, "nonce": "2"}).encode(),
+    ):  # fmt: skip
+        stranger = zmq.Context.instance().socket(zmq.REQ)
+        stranger.linger = 0
+        stranger.connect(note.control)
+        stranger.send(message)
+        stranger.poll(1000)
+        stranger.close()
+    with socket.create_connection(("127.0.0.1", int(note.control.rsplit(":", 1)[1]))) as raw:
+        raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    recorded = pack(session.key, {"set": {"learning_rate": 0.5}, "nonce": "once"})
+    for expected in (True, False):  # a message overheard and sent again is refused
+        replay = zmq.Context.instance().socket(zmq.REQ)
+        replay.linger = 0
+        replay.connect(note.control)
+        replay.send(recorded)
+        assert replay.poll(2000)
+        assert (b"version" in replay.recv()) is expected
+        replay.close()
+    before = run.window.progress.step
+    until(lambda: run.window.progress.step > before + 3, what="training goes on")
+    assert run.status == "running"
+    assert run.set(learning_rate=0.02) == 2
+    run.stop()
+    run.wait(20)
+
+
+def test_every_port_is_on_loopback_and_the_key_is_private(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 3)
+    files = SessionFiles.read(session._files.id)
+    pids = [process.pid for process in files.processes()]
+    assert len(pids) >= 3
+    listening = [
+        connection.laddr.ip
+        for pid in pids
+        for connection in psutil.Process(pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > 10
+    assert {ip.replace("::ffff:", "") for ip in listening} <= {"127.0.0.1", "::1"}
+    assert stat.S_IMODE((files.folder / "session.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(files.folder.stat().st_mode) == 0o700
+    run.stop()
+    run.wait(20)
+
+
+def test_nan_stops_the_run_names_it_and_keeps_the_checkpoint(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(optimizer="sgd"))
+    until_step(run, 30)
+    run.set(learning_rate=100.0, epochs=100000)
+    until(lambda: run.status == "failed", timeout_s=40, what="a loss that explodes")
+    assert "the loss is" in run.reason and ("nan" in run.reason or "inf" in run.reason)
+    assert "checkpoint" in run.reason and session.ready
+    with pytest.raises(RunFailedError, match="the loss is"):
+        run.wait(20)
+    again = run.resume(learning_rate=1e-3)
+    until_step(again, 1)
+    again.stop()
+    again.wait(20)
+
+
+def test_two_handles_agree(session: Session, config: RunConfig) -> None:
+    run = session.train(config)
+    until_step(run, 3)
+    other = Session.attach(session._files.id)
+    try:
+        seen = other.current
+        assert seen is not None and seen.id == run.id
+        until_step(seen, 3)
+        assert seen.set(learning_rate=0.04) == 1
+        until(lambda: run.config.learning_rate == 0.04, what="the other handle's change")
+        assert run.set(learning_rate=0.03) == 2
+        until(lambda: seen.config.learning_rate == 0.03, what="the first handle's change")
+        run.stop()
+        until(lambda: seen.status == "stopped", what="stopped")
+    finally:
+        other.detach()
+    run.wait(20)

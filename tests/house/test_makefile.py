@@ -1,0 +1,98 @@
+"""The Makefile: a current environment costs nothing, a missing Python 3.11 says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on this machine")
+
+
+def _make(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "DTDG_LAB_"))}
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=cwd,
+        env={**kept, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files that define the environment, and no more."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def _stamp(folder: Path) -> Path:
+    planned = _make("-n", "env", "PYTHON=python3", cwd=folder).stdout
+    return folder / next(line.split()[-1] for line in planned.splitlines() if line.startswith("touch "))
+
+
+def test_a_current_environment_costs_seconds_only(copy: Path) -> None:
+    stamp = _stamp(copy)
+    stamp.parent.mkdir()
+    stamp.touch()
+    start_s = time.perf_counter()
+    done = _make("env", cwd=copy)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - start_s < 2
+    assert "pip" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_definition_asks_for_an_installation(copy: Path, name: str) -> None:
+    stamp = _stamp(copy)
+    stamp.parent.mkdir()
+    stamp.touch()
+    (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
+    planned = _make("-n", "env", "PYTHON=python3", cwd=copy).stdout
+    assert "pip install --quiet -c constraints.txt -e '.[lab,test,bench]'" in planned
+    assert planned.index("grep -E '^torch=='") < planned.index("-e '.[")
+
+
+def test_without_python_311_it_names_conda_and_fails(copy: Path) -> None:
+    done = _make("env", "PYTHON=", cwd=copy)
+    assert done.returncode != 0
+    assert "conda env create -f environment.yml" in done.stderr
+    assert not (copy / ".venv").exists()
+
+
+def test_data_beside_the_project_is_used_unless_the_user_names_some(copy: Path) -> None:
+    real = copy.parent / "shared" / "data" / "real"
+    (copy / "Makefile").write_text((copy / "Makefile").read_text() + "\nshow:\n\t@echo data=$${DTDG_LAB_DATA:-}\n")
+    assert "data=\n" in _make("show", cwd=copy).stdout
+    real.mkdir(parents=True)
+    (real / "index.json").write_text("{}")
+    assert f"data={real}\n" in _make("show", cwd=copy).stdout
+    assert "data=mine\n" in _make("show", cwd=copy, DTDG_LAB_DATA="mine").stdout
+
+
+@pytest.mark.parametrize("target", ["env", "lab", "demo", "test", "test-full", "bench", "lint", "algorithms"])
+def test_every_target_can_be_planned(target: str) -> None:
+    done = _make("-n", target, "PYTHON=python3")
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_is_what_plain_make_shows() -> None:
+    assert "make lab" in _make().stdout
+
+
+def test_ci_script_is_executable_bash() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+    assert script.read_text().splitlines()[0] == "#!/usr/bin/env bash"

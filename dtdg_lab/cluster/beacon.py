@@ -33,6 +33,7 @@ class Beacon:
     def __init__(
         self,
         live: Path,
+        *,
         attempt: int,
         rank: int,
         size: int,

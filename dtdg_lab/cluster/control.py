@@ -40,8 +40,8 @@ class ControlServer:
         self._version = 0
         self._changed = threading.Condition()
         self._seen: deque[str] = deque(maxlen=_NONCES)
-        self._socket = zmq.Context.instance().socket(zmq.REP)
-        self._socket.linger = 0
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
@@ -112,8 +112,8 @@ def ask(address: str, key: str, request: dict[str, Any], *, timeout_s: float = 5
     Raises:
         ControlError: rank 0 refused it, or did not answer in time.
     """
-    socket = zmq.Context.instance().socket(zmq.REQ)
-    socket.linger = 0
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
+    socket.setsockopt(zmq.LINGER, 0)
     try:
         socket.connect(address)
         socket.send(pack(key, {**request, "nonce": secrets.token_hex(8)}))

@@ -65,7 +65,9 @@ def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
     if wanted == "cpu" or (wanted == "auto" and gpus < size):
         return "cpu"
     if gpus < size:
-        raise ConfigError(f"device='cuda' with {size} ranks: this machine has {gpus} GPUs. Use device='auto' or fewer ranks.")
+        raise ConfigError(
+            f"device='cuda' with {size} ranks: this machine has {gpus} GPUs. Use device='auto' or fewer ranks."
+        )
     return f"cuda:{rank}"
 
 
@@ -105,7 +107,7 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
-    meeting = _meet(task, directory, config, publisher.address, host, stack)
+    meeting = _meet(task, directory, config=config, telemetry=publisher.address, host=host, stack=stack)
     beacon = _light_beacon(task, directory, meeting, writer, stack)
     try:
         group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
@@ -113,7 +115,9 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
         vitals = Vitals(config, device, task.local_rank, task.local_size, writer)
         stack.callback(vitals.close)
         vitals.start()
-        state = _run_trainer(task, directory, config, group, meeting, writer, vitals, device)
+        state = _run_trainer(
+            task, directory, config=config, group=group, meeting=meeting, writer=writer, vitals=vitals, device=device
+        )
         vitals.close()
         writer.flush()
         group.barrier()  # all is written: rank 0, which serves the store, leaves last and merges
@@ -133,7 +137,7 @@ class _Meeting:
 
 
 def _meet(
-    task: Task, directory: RunDirectory, config: RunConfig, telemetry: str, host: str, stack: ExitStack
+    task: Task, directory: RunDirectory, *, config: RunConfig, telemetry: str, host: str, stack: ExitStack
 ) -> _Meeting:
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
     from dtdg_lab.comm.group import open_store, reach_store
@@ -165,14 +169,17 @@ def _light_beacon(
 
     own_store = reach_store(meeting.store_address, task.size)  # a store's connection serves one thread at a time
     busy = Path(task.busy_file) if task.busy_file else None
-    beacon = Beacon(directory.live, task.attempt, task.rank, task.size, own_store, on_death, busy)
+    beacon = Beacon(
+        directory.live, attempt=task.attempt, rank=task.rank, size=task.size, store=own_store, on_death=on_death,
+        busy_file=busy,
+    )  # fmt: skip
     stack.callback(beacon.close)
     beacon.start()
     return beacon
 
 
 def _run_trainer(
-    task: Task, directory: RunDirectory, config: RunConfig, group: Any, meeting: _Meeting, writer: RecordWriter,
+    task: Task, directory: RunDirectory, *, config: RunConfig, group: Any, meeting: _Meeting, writer: RecordWriter,
     vitals: Any, device: str,
 ) -> str:  # fmt: skip
     from dtdg_lab.datasets.names import load_for
@@ -180,9 +187,7 @@ def _run_trainer(
 
     graph = load_for(config)
     if task.rank == 0:
-        directory.add_environment(
-            data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes
-        )
+        directory.add_environment(data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes)
         facts = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
         writer.row("events", (0, 0, time.time_ns(), "started", facts))
         directory.write_status("running", attempt=task.attempt)

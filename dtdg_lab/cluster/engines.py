@@ -104,7 +104,7 @@ class Engines:
             write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
             raise ClusterError(
-                f"{len(self.client.ids)} of {wanted} engines are ready after {timeout_s:g} s. Look at the cluster's logs."
+                f"{len(self.client.ids)} of {wanted} engines are ready after {timeout_s:g} s. Look at its logs."
             ) from error
         except ipp.error.RemoteError as error:
             raise ClusterError(
@@ -153,7 +153,9 @@ def connect_client(connection_file: str, *, timeout_s: float) -> Any:
     try:
         return ipp.Client(connection_file, timeout=timeout_s)
     except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
-        raise ClusterError(f"the controller of {connection_file} does not answer: {error}. It may have ended.") from error
+        raise ClusterError(
+            f"the controller of {connection_file} does not answer: {error}. It may have ended."
+        ) from error
 
 
 def _runs(engine: Engine) -> bool:

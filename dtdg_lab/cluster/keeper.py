@@ -19,9 +19,7 @@ def start_keeper(files: SessionFiles) -> int:
     """Start the keeper of a session; returns its process number."""
     command = [sys.executable, "-m", "dtdg_lab.cluster.keeper", files.id]
     with open(files.folder / "keeper.log", "ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     process.returncode = 0  # never waited for: it outlives this process on purpose
     return process.pid
 

@@ -38,7 +38,9 @@ def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = 
         with ExitStack() as stack:
             state = _train(config, directory, stack, progress)
     except BaseException as error:
-        finish(directory, "failed", str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}", 0)
+        finish(
+            directory, "failed", str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}", 0
+        )
         raise
     finish(directory, state)
     return open_run(directory.path)

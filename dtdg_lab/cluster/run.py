@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -43,9 +44,7 @@ class Run:
         version: goes up with every change of ``window`` or ``status``.
     """
 
-    def __init__(
-        self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: ""
-    ) -> None:
+    def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
         self._session, self._directory, self._trouble = session, directory, trouble
         self._started_config = directory.config()
         self.window = RunWindow(self._started_config)
@@ -182,6 +181,19 @@ class Run:
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         return self
 
+    async def reached(self, step: int, *, timeout_s: float = 60.0) -> Run:
+        """In a cell, ``await run.reached(20)``: return when the run has made that many steps, or has ended.
+
+        Raises:
+            TimeoutError: it has not come that far in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self.window.progress.step < step and not self._ended.is_set():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"run {self.id} is {self.status} at step {self.window.progress.step} of {step}.")
+            await asyncio.sleep(0.05)
+        return self
+
     def close(self) -> None:
         """Stop following; the run itself goes on."""
         self._closing.set()
@@ -224,9 +236,12 @@ class Run:
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "knob":
             self._changes |= data["changes"]
-        self._while_running = {"started": "running", "paused": "paused", "unpaused": "running", "stopping": "stopping"}.get(
-            kind, self._while_running
-        )
+        self._while_running = {
+            "started": "running",
+            "paused": "paused",
+            "unpaused": "running",
+            "stopping": "stopping",
+        }.get(kind, self._while_running)
 
     def _follow(self) -> None:
         """Read what is on the disk, listen to the ranks as they appear, and watch until the run has ended."""
@@ -283,6 +298,9 @@ class Run:
             if self.status == "failed":
                 finish(self._directory, "failed", self.reason, self.failed_rank)
         except LabError as error:
-            self._file_status = {**self._file_status, "reason": f"{self.reason} (and its files are incomplete: {error})"}
+            self._file_status = {
+                **self._file_status,
+                "reason": f"{self.reason} (and its files are incomplete: {error})",
+            }
         self.version += 1
         self._ended.set()

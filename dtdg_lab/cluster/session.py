@@ -74,7 +74,9 @@ class Session:
             raise
 
     @classmethod
-    def attach(cls, which: str | Path | None = None, *, runs_dir: str | Path = "runs", timeout_s: float = 30.0) -> Session:
+    def attach(
+        cls, which: str | Path | None = None, *, runs_dir: str | Path = "runs", timeout_s: float = 30.0
+    ) -> Session:
         """Use a cluster that is running already.
 
         Args:
@@ -88,12 +90,12 @@ class Session:
             ClusterError: nothing is found, or nobody answers.
         """
         session = cls.__new__(cls)
-        ours = {key: files for files in all_sessions() for key in (files.id, files.name) if key}
+        living = [files for files in all_sessions() if not files.owned or files.processes()]
+        ours = {key: files for files in living for key in (files.id, files.name) if key}
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
-        files = max(ours.values(), key=lambda files: -files.idle_for_s()) if which is None else ours.get(str(which))
-        if files is None:
-            files = _foreign_files(str(which), Path(runs_dir).resolve())
+        known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
+        files = known or _foreign_files(str(which), Path(runs_dir).resolve())
         session._setup(files)
         try:
             session._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -105,6 +107,8 @@ class Session:
                 session._files.write()
         except BaseException:
             session._stop_heartbeat.set()
+            if known is None:
+                files.remove()
             raise
         return session
 
@@ -116,7 +120,9 @@ class Session:
         self._stop_heartbeat = threading.Event()
         files.heartbeat_file.touch()
         beat = min(HEARTBEAT_S, files.idle_s / 4)
-        self._heart = threading.Thread(target=_beat, args=(files, beat, self._stop_heartbeat), name="heart", daemon=True)
+        self._heart = threading.Thread(
+            target=_beat, args=(files, beat, self._stop_heartbeat), name="heart", daemon=True
+        )
         self._heart.start()
 
     def __repr__(self) -> str:
@@ -193,7 +199,9 @@ class Session:
             check_request(run.config, {"set": dict(changes)})
             self._check_free(run.config.ranks)
             if not directory.checkpoint_file.is_file():
-                raise RunStoreError(f"run {run.id} has no checkpoint yet: start it anew with session.train(run.config).")
+                raise RunStoreError(
+                    f"run {run.id} has no checkpoint yet: start it anew with session.train(run.config)."
+                )
             attempt = run.attempt + 1
             directory.write_status("starting", attempt=attempt)
             return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes)
@@ -340,7 +348,10 @@ def _foreign_files(which: str, runs_dir: Path) -> SessionFiles:
     if not path.is_file():
         known = [key for files in all_sessions() for key in (files.id, files.name) if key]
         raise UnknownNameError(
-            "session, connection file or profile", which, known, "A profile needs a running ipcluster; see `ipcluster list`."
+            "session, connection file or profile",
+            which,
+            known,
+            "A profile needs a running ipcluster; see `ipcluster list`.",
         )
     session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
     foreign = SessionFiles(
@@ -368,4 +379,3 @@ def _find(name: str, ranks: int) -> SessionFiles | None:
         end_processes(files)
         files.remove()
     return None
-

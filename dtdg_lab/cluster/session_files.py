@@ -141,7 +141,8 @@ def make_private(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as error:
         raise ClusterError(
-            f"the session folder {folder} cannot be made: {error.strerror}. Set DTDG_LAB_STATE to a folder you can write."
+            f"the session folder {folder} cannot be made: {error.strerror}. "
+            "Set DTDG_LAB_STATE to a folder you can write."
         ) from error
 
 

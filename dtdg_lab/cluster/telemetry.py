@@ -26,9 +26,9 @@ class Publisher:
 
     def __init__(self, key: str, *, host: str = "127.0.0.1") -> None:
         self._key = key
-        self._socket = zmq.Context.instance().socket(zmq.PUB)
-        self._socket.sndhwm = _QUEUE
-        self._socket.linger = 200
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUB)
+        self._socket.setsockopt(zmq.SNDHWM, _QUEUE)
+        self._socket.setsockopt(zmq.LINGER, 200)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
 
     def send(self, lines: bytes) -> None:
@@ -51,10 +51,6 @@ class Subscriber:
     def __init__(self, key: str, take: Callable[[dict[str, Any]], None]) -> None:
         self._key, self._take = key, take
         self.forged = 0
-        self._socket = zmq.Context.instance().socket(zmq.SUB)
-        self._socket.linger = 0
-        self._socket.rcvhwm = 10 * _QUEUE
-        self._socket.subscribe(b"")
         self._stop = threading.Event()
         self._known: set[str] = set()
         self._new: deque[str] = deque()  # a socket belongs to one thread: addresses are passed to it
@@ -71,24 +67,26 @@ class Subscriber:
             self._new.append(address)
 
     def _listen(self) -> None:
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, 10 * _QUEUE)
+        socket.subscribe(b"")
         while not self._stop.is_set():
             while self._new:
-                self._socket.connect(self._new.popleft())
-            if not self._socket.poll(50):
+                socket.connect(self._new.popleft())
+            if not socket.poll(50):
                 continue
             try:
-                lines = verify(self._key, self._socket.recv())
+                lines = verify(self._key, socket.recv())
             except ControlError:
                 self.forged += 1
                 continue
             for line in lines.splitlines():
                 self._take(json.loads(line))
-        self._socket.close()
+        socket.close()
 
     def close(self) -> None:
         """Stop listening."""
         self._stop.set()
-        if self._thread.ident is None:
-            self._socket.close()
-        elif self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()

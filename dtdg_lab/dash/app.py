@@ -29,6 +29,10 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
+_STATUS = {"font-size": "13px", "min-height": "76px"}
+_ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
+          "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
+          "overflow-wrap": "anywhere"}  # fmt: skip
 _LOG = logging.getLogger(__name__)
 _BUTTONS = (("run", "Run", "success"), ("pause", "Pause", "default"), ("stop", "Stop", "danger"),
             ("resume", "Resume", "primary"), ("repair", "Repair", "warning"))  # fmt: skip
@@ -58,14 +62,13 @@ class Dashboard:
         self._told = ""
         self._ticks = self._gone = 0
         self._callback: Any = None
-        self.alert = pn.pane.Alert("", alert_type="danger", visible=False, margin=(4, 8), sizing_mode="stretch_width")
+        # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
+        self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
         start = config or self._first_config()
         self.settings = Settings(session.ranks, start, self._knob)
         self.charts = LiveCharts(RunWindow(start), sizing_mode="stretch_width", margin=0)
         self.compare, self.code = ComparePage(), CodePage(self.settings)
-        self.status = pn.pane.HTML(
-            "", sizing_mode="stretch_width", margin=(2, 10), styles={"font-size": "13px", "min-height": "76px"}
-        )
+        self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
         self.axis.param.watch(lambda event: self.charts.over(event.new), "value")
         self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
@@ -85,7 +88,7 @@ class Dashboard:
         return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=50)
 
     def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
-        button = pn.widgets.Button(name=words, button_type=kind, sizing_mode="stretch_width", margin=(3, 4))
+        button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
         button.on_click(lambda event: self._clicked(name))
         return button
 
@@ -93,11 +96,10 @@ class Dashboard:
         rows = [pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
                 for names in (("run", "pause", "stop"), ("resume", "repair"))]  # fmt: skip
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
-        left = pn.Column(
-            *rows, self.status, self.alert, self.settings.panel, axis, self.settings.more, width=305, margin=(0, 8, 0, 0),
-        )  # fmt: skip
+        controls = (self.settings.panel, axis, self.settings.more)
+        left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
-            ("Live", self.charts), ("Compare", self.compare.panel), ("As code", self.code.panel), dynamic=True,
+            ("Live", self.charts), ("Compare", self.compare.panel), ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -141,10 +143,10 @@ class Dashboard:
         self._refresh_state()
 
     def _show_problem(self, text: str) -> None:
-        self.alert.param.update(object=html.escape(text, quote=False), visible=True)
+        self.alert.param.update(value=html.escape(text, quote=False), visible=True)
 
     def _clear_problem(self) -> None:
-        self.alert.param.update(object="", visible=False)
+        self.alert.param.update(value="", visible=False)
 
     # what the session does
 
@@ -193,13 +195,13 @@ class Dashboard:
         active = state in ACTIVE
         self.settings.run_is_on(active)
         if run is None:
-            self.status.object = status_html(None, self._engines, None, ready=self.session.ready)
+            self.status.value = status_html(None, self._engines, None, ready=self.session.ready)
         else:
             self._version = run.version
             if active:
                 self._follow_knobs(run)
             with run.lock:
-                self.status.object = status_html(run, self._engines, self._asked, ready=self.session.ready)
+                self.status.value = status_html(run, self._engines, self._asked, ready=self.session.ready)
             self._tell_failure(run, state)
         self._enable(state, active)
 
@@ -221,7 +223,7 @@ class Dashboard:
         busy = self.actions.busy
         self.buttons["run"].disabled = active or busy or not (self.session.ready and whole)
         self.buttons["pause"].param.update(
-            disabled=busy or state not in ("running", "paused"), name="Continue" if state == "paused" else "Pause"
+            disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
         )
         self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
         self.buttons["resume"].param.update(visible=state in ("stopped", "failed"), disabled=busy or not whole)

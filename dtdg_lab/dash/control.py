@@ -38,7 +38,7 @@ class Control:
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
-        common = {"name": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_DISABLED]}
+        common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_DISABLED]}
         if choices:
             options = dict(choices) if isinstance(choices, Mapping) else list(choices)
             first = next(iter(options.values())) if isinstance(options, dict) else options[0]
@@ -52,8 +52,8 @@ class Control:
             return pn.widgets.FloatSlider(start=low, end=high, step=1.0, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
         step = 1 if option.kind is int else 0.1
-        high = option.high if option.high is not None and option.high < 2**31 else None  # larger ones lose precision
-        return number(value=option.default, start=option.low, end=high, step=step, **common)
+        end = None if option.high is None or option.high > 2**31 else option.high  # larger ones lose precision
+        return number(value=option.default, start=option.low, end=end, step=step, **common)
 
     @property
     def name(self) -> str:
@@ -64,7 +64,8 @@ class Control:
     def label(self) -> str:
         """What the widget is called."""
         unit = self.option.unit
-        words = LABELS.get(self.name, self.name.removesuffix(f"_{unit.lower()}").replace("_", " ").capitalize())
+        bare = self.name.removesuffix(f"_{unit.lower()}") if len(unit) <= 2 else self.name
+        words = LABELS.get(self.name, bare.replace("_", " ").capitalize())
         return f"{words} ({unit})" if unit and "(" not in words and unit not in words.lower().split() else words
 
     @property
@@ -123,7 +124,7 @@ class LogControl(Control):
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         low, high = LOG_RANGES[self.name]
         return pn.widgets.FloatSlider(
-            name=self.label, start=math.log10(low), end=math.log10(high), step=0.05,
+            label=self.label, start=math.log10(low), end=math.log10(high), step=0.05,
             value=math.log10(self.option.default), format=CustomJSTickFormatter(code=_POWER),
             sizing_mode="stretch_width", margin=(3, 8),
         )  # fmt: skip

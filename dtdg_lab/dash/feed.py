@@ -9,6 +9,7 @@ from dtdg_lab.views import RunWindow
 from dtdg_lab.views.series import Line, XAxis
 
 Message = dict[str, Any]
+RELAID = ("title", "shapes", "annotations")  # what may change of a layout without drawing the lines again
 REDRAWN = ("phases", "timeline")  # small charts that change as a whole
 
 
@@ -65,17 +66,16 @@ class ChartFeed:
         return self._numbered(window, {"kind": "patch", **message})
 
     def _patch_lines(self, chart: str, lines: list[Line], layout: dict[str, Any], message: Message) -> None:
-        sent = self._lines[chart]
-        relaid = layout != self._layouts[chart]
+        sent, before = self._lines[chart], self._layouts[chart]
+        reframed = {name for name in layout if layout[name] != before.get(name)} - set(RELAID)
         self._layouts[chart] = layout
         self._lines[chart] = [_sent(line) for line in lines]
-        if [line.key for line in lines] != [known.key for known in sent]:  # a new trace, or one that was thinned or cut
+        # a new trace, one that was thinned or cut, or other axes
+        if reframed or [line.key for line in lines] != [known.key for known in sent]:
             message["react"][chart] = {"data": [line.trace() for line in lines], "layout": layout}
             return
-        if relaid:
-            message["relayout"][chart] = {
-                "title": layout["title"], "shapes": layout["shapes"], "annotations": layout["annotations"],
-            }  # fmt: skip
+        if layout != before:
+            message["relayout"][chart] = {name: layout[name] for name in RELAID}
         for index, (line, known) in enumerate(zip(lines, sent, strict=True)):
             xs, ys = line.xs[known.stable :], line.ys[known.stable :]
             if (xs, ys) != known.loose:

@@ -1,7 +1,6 @@
-// Four live charts on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
+// Charts that are told what is new, on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
 // starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py.
 
-const CHARTS = ["loss", "phases", "energy", "timeline"]
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws nothing
 
@@ -9,7 +8,7 @@ const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws noth
 const STYLE = `
 .dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 410px), 1fr)); gap: 10px; width: 100%; }
 .dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; }
-.dl-chart { width: 100%; height: 318px; }
+.dl-chart { width: 100%; }
 .dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: #24292f; padding: 2px 6px 0; min-height: 2.7em; }
 .dl-problem { font: 14px sans-serif; color: #b3261e; padding: 12px; }
 .js-plotly-plot .plotly, .js-plotly-plot .plotly div { direction: ltr; font-family: Helvetica, Arial, sans-serif; margin: 0; padding: 0; }
@@ -28,13 +27,14 @@ export function render({model, el}) {
   const grid = document.createElement("div")
   grid.className = "dl-grid"
   el.append(style, grid)
-  const charts = {}, captions = {}
-  for (const name of CHARTS) {
+  const names = model.charts, charts = {}, captions = {}
+  for (const name of names) {
     const card = document.createElement("figure")
     card.className = "dl-card"
     charts[name] = document.createElement("div")
     charts[name].className = "dl-chart"
     charts[name].dataset.chart = name
+    charts[name].style.height = `${model.chart_height}px`
     captions[name] = document.createElement("figcaption")
     captions[name].className = "dl-caption"
     captions[name].dataset.chart = name
@@ -53,7 +53,7 @@ export function render({model, el}) {
   }
 
   // What several messages change, per chart, so that a page that fell behind draws once
-  const plan = () => Object.fromEntries(CHARTS.map((name) => [name, {figure: null, traces: new Map(), relayout: null}]))
+  const plan = () => Object.fromEntries(names.map((name) => [name, {figure: null, traces: new Map(), relayout: null}]))
 
   function take(todo, message) {
     for (const [name, figure] of Object.entries(message.react ?? {})) todo[name] = {figure, traces: new Map(), relayout: null}
@@ -86,7 +86,7 @@ export function render({model, el}) {
       take(todo, message)
     }
     if (number < 0) { if (messages.length && Date.now() - asked > 2000) ask(); return }
-    for (const name of CHARTS) draw(charts[name], todo[name], points)
+    for (const name of names) draw(charts[name], todo[name], points)
   }
 
   function draw(div, {figure, traces, relayout}, points) {

@@ -1,17 +1,20 @@
-"""LiveCharts: the four charts of one run in the browser, by ``live.js``."""
+"""Charts in the browser by ``live.js``: the four live ones of a run, or any that are drawn as a whole."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import param
 from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.feed import ChartFeed, Message
-from dtdg_lab.views import RunWindow
+from dtdg_lab.views import CHARTS, RunWindow
+from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.series import XAxis
 
 
@@ -31,21 +34,62 @@ class Shown(Protocol):
         """How many changes there were."""
 
 
-class LiveCharts(JSComponent):
+class Charts(JSComponent):
+    """Charts by name. No truth is kept here: a display that reports ready gets what ``_on_ready`` sends."""
+
+    charts = param.List(default=[], item_type=str, doc="Names of the charts, in order.")
+    chart_height = param.Integer(default=318, doc="Height of one chart, pixels.")
+
+    _esm: ClassVar[Path] = Path(__file__).parent / "live.js"
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._ready = False
+
+    def _on_ready(self) -> None:
+        raise NotImplementedError
+
+    def _send(self, message: Message | None) -> None:
+        # as text: by bokeh's own encoding dicts may arrive as JavaScript Maps
+        self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
+
+    def _handle_msg(self, data: Any) -> None:
+        if json.loads(data).get("kind") != "ready":
+            raise LabError(f"live.js sent {data!r}; only 'ready' is understood. Reload the page.")
+        self._ready = True
+        self._on_ready()
+
+
+class WholeCharts(Charts):
+    """Charts that are sent as whole figures, for what changes rarely."""
+
+    def __init__(self, figures: Callable[[], dict[str, Figure]], **params: Any) -> None:
+        super().__init__(charts=list(figures()), **params)
+        self._figures = figures
+        self._number = 0
+
+    def redraw(self) -> None:
+        """Send the figures to every display."""
+        if self._ready:
+            self._number += 1
+            self._send({"kind": "snapshot", "number": self._number, "points": 0, "react": self._figures()})
+
+    def _on_ready(self) -> None:
+        self.redraw()
+
+
+class LiveCharts(Charts):
     """Loss, phases, energy and timeline of a run, updated by what is new since the last update.
 
     No truth is kept here: a display that reports ready, be it the first or a late second one, gets the whole window.
     """
 
-    _esm: ClassVar[Path] = Path(__file__).parent / "live.js"
-
     def __init__(self, waiting: RunWindow, **params: Any) -> None:
-        super().__init__(**params)
+        super().__init__(charts=list(CHARTS), **params)
         self._waiting = waiting
         self._shown: Shown | None = None
         self._x: XAxis = "steps"
         self._feed = ChartFeed()
-        self._ready = False
         self._version = -1
 
     def follow(self, shown: Shown | None) -> None:
@@ -83,12 +127,5 @@ class LiveCharts(JSComponent):
             self._version = self._shown.version
             return look(self._shown.window, self._x)
 
-    def _send(self, message: Message | None) -> None:
-        # as text: by bokeh's own encoding dicts may arrive as JavaScript Maps
-        self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
-
-    def _handle_msg(self, data: Any) -> None:
-        if json.loads(data).get("kind") != "ready":
-            raise LabError(f"live.js sent {data!r}; only 'ready' is understood. Reload the page.")
-        self._ready = True
+    def _on_ready(self) -> None:
         self.refresh()

@@ -11,6 +11,7 @@ import panel as pn
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.ascode import as_cell, as_json
+from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.views import compare_figure
 from dtdg_lab.views.series import XAxis
@@ -23,10 +24,9 @@ class ComparePage:
 
     def __init__(self) -> None:
         self._drawn: tuple[Any, ...] = ()
-        self.pane = pn.pane.Plotly(
-            compare_figure([]), height=560, sizing_mode="stretch_width", config={"displayModeBar": False}
-        )
-        self.panel = pn.Column(self.pane, sizing_mode="stretch_width")
+        self.figure = compare_figure([])
+        self.charts = WholeCharts(lambda: {"compare": self.figure}, chart_height=620, sizing_mode="stretch_width")
+        self.panel = pn.Column(self.charts, sizing_mode="stretch_width", margin=0)
 
     def update(self, runs: Sequence[Any], x: XAxis) -> None:
         """Draw again where something changed; costs a whole figure, so at most once a second."""
@@ -37,8 +37,9 @@ class ComparePage:
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
-            self.pane.object = compare_figure([(run.id, run.window) for run in last], x)
+            self.figure = compare_figure([(run.id, run.window) for run in last], x)
         self._drawn = drawn
+        self.charts.redraw()
 
 
 class CodePage:
@@ -46,8 +47,8 @@ class CodePage:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.cell = pn.pane.HTML(sizing_mode="stretch_width")
-        self.json = pn.pane.HTML(sizing_mode="stretch_width")
+        self.cell = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
+        self.json = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
         self.panel = pn.Row(
             pn.Column("#### As a cell", self.cell, sizing_mode="stretch_width"),
             pn.Column("#### As JSON, for `python -m dtdg_lab run CONFIG.json`", self.json, sizing_mode="stretch_width"),
@@ -61,9 +62,9 @@ class CodePage:
         try:
             config = self._settings.config()
         except LabError as error:
-            self.cell.object, self.json.object = _block(str(error)), ""
+            self.cell.value, self.json.value = _block(str(error)), ""
             return
-        self.cell.object, self.json.object = _block(as_cell(config)), _block(as_json(config))
+        self.cell.value, self.json.value = _block(as_cell(config)), _block(as_json(config))
 
 
 def _block(text: str) -> str:

@@ -35,8 +35,9 @@ class Settings:
             control.on_change(self._changed)
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
+        scrolling = {"max-height": "270px", "overflow-y": "auto"}
         self.more = pn.Card(
-            pn.Column(*rest, scroll="y-auto", max_height=300, sizing_mode="stretch_width", margin=0),
+            pn.Column(*rest, sizing_mode="stretch_width", margin=0, styles=scrolling),
             title="More settings", collapsed=True, sizing_mode="stretch_width", margin=(6, 8),
             styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
         )  # fmt: skip

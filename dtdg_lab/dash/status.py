@@ -48,7 +48,7 @@ def status_html(run: Any, engines: Mapping[int, bool], asked: Asked | None, *, r
             left = progress.seconds_left
             parts.append("time left not known yet" if left is None else f"{format_seconds(left)} left")
         else:
-            parts.append(format_seconds(progress.seconds))
+            parts.append(f"after {format_seconds(progress.seconds)}")
     alive = sum(engines.values())
     cluster = f"engines {alive}/{len(engines)} alive · {dropped} lines dropped"
     lines = [" · ".join(parts[:3]), *parts[3:], cluster]

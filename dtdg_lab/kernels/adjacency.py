@@ -109,4 +109,4 @@ class Adjacency:
 def _csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(indptr.int(), indices.int(), values, size=shape)
+        return torch.sparse_csr_tensor(indptr.int(), indices.int(), values, size=shape, check_invariants=False)

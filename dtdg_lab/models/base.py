@@ -41,7 +41,7 @@ class DynamicModel(nn.Module):
     """
 
     memory: ClassVar[str]
-    hops_per_layer: ClassVar[int] = 1
+    hops_per_layer: int = 1
 
     def __init__(self, features: int, hidden: int, layers: int, *, seed: int) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class TGCN(DynamicModel):
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, gc_layers: int = 1, seed: int = 0) -> None:
         super().__init__(features, hidden, layers, seed=seed)
-        self.gc_layers = gc_layers
+        self.gc_layers = self.hops_per_layer = gc_layers
         widths = [self.width(layer) for layer in range(layers)]
         if gc_layers == 1:
             self.convolve = nn.ModuleList(nn.Linear(width, 3 * hidden) for width in widths)

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from dtdg_lab.core.plans import Schedule
 
 
-def schedule(times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
+def schedule(times_s: NDArray[np.float64], parts: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
     """Deal groups 0, 1, 2, ... to parts in turn, ``per_rank`` rounds an iteration.
 
     Args:
         times_s: (K,) seconds of each group; only their number matters here.
-        ranks: parts P to deal to.
+        parts: P, parts to deal to.
         per_rank: most groups of a part in an iteration.
         allreduce_s: seconds of an exchange; not used by this rule.
 
@@ -22,6 +22,6 @@ def schedule(times_s: NDArray[np.float64], ranks: int, *, per_rank: int = 1, all
 
     References: DyGNeX section 2.3 (PSG, one group a GPU).
     """
-    groups, share = len(times_s), ranks * per_rank
+    groups, share = len(times_s), parts * per_rank
     rows = [range(first, min(first + share, groups)) for first in range(0, groups, share)]
-    return Schedule(tuple(tuple(tuple(row[part::ranks]) for part in range(ranks)) for row in rows), groups)
+    return Schedule(tuple(tuple(tuple(row[part::parts]) for part in range(parts)) for row in rows), groups)

@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Computed, Work
-from dtdg_lab.training.build import build
+from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
@@ -106,6 +106,11 @@ class Trainer:
         if not self.knobs.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
         return Outcome("stopped" if self.knobs.stopping else "finished", self._position)
+
+    @property
+    def built(self) -> Built:
+        """Model, optimiser and layout as they are now; an epoch knob replaces them."""
+        return self._built
 
     # one epoch and one step
 

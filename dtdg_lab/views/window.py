@@ -49,6 +49,7 @@ class RunWindow:
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
         self._step = 0
+        self._epochs = config.epochs
         self._position: tuple[int, int] | None = None  # epoch, steps of it done
         self._steps_per_epoch = 0  # of the last whole epoch
         self._newest_attempt: int | None = None
@@ -113,7 +114,8 @@ class RunWindow:
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         seconds = self._clock.seconds(attempt, row["time_ns"])
         if row["kind"] == "knob" and self._current(attempt, row["step"]):
-            self.marks.knob(row["data"] or {}, rank, row["step"], seconds, attempt)
+            self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
+            self._epochs = row["data"]["changes"].get("epochs", self._epochs)
 
     @property
     def dropped(self) -> int:
@@ -123,7 +125,7 @@ class RunWindow:
     @property
     def progress(self) -> Progress:
         """How far the run is; seconds left follow from the pace so far, unknown before the first epoch ends."""
-        seconds, epochs = self._clock.newest_s, self.config.epochs
+        seconds, epochs = self._clock.newest_s, self._epochs
         if self._position is None:
             return Progress(0, 0, epochs, seconds, None)
         epoch, done = self._position

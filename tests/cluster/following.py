@@ -21,7 +21,7 @@ def until(condition: Callable[[], bool], *, timeout_s: float = 20.0, what: str =
 def until_step(run: Run, step: int, *, timeout_s: float = 30.0) -> None:
     """Wait until a run has made some steps."""
     until(
-        lambda: run.status not in ("starting",) and run.window.progress.step >= step or run.status == "failed",
+        lambda: (run.status not in ("starting",) and run.window.progress.step >= step) or run.status == "failed",
         timeout_s=timeout_s,
         what=f"step {step} of {run}",
     )

@@ -19,6 +19,7 @@ from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.lines import read_lines
 from dtdg_lab.runs.open import open_run
 
@@ -28,7 +29,7 @@ def kill_rank(session: Session, run: object, rank: int) -> None:
     os.kill(notes[rank].pid, signal.SIGKILL)
 
 
-def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -> None:  # noqa: ANN001
+def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -> None:
     took_s = until(lambda: run.status == "failed", timeout_s=10, what="the failure is marked")
     assert took_s < 5.0
     assert run.failed_rank == rank and f"rank {rank} died" in run.reason
@@ -50,7 +51,7 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     again.wait(20)
 
 
-def _files(run) -> dict[int, Path]:  # noqa: ANN001
+def _files(run) -> dict[int, Path]:
     return {int(path.stem[4:]): path for path in (run.path / "records").glob("rank*.jsonl")}
 
 
@@ -176,6 +177,23 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     # nobody is left: the keeper ends the idle cluster
     until(lambda: not any(p.is_running() and p.status() != "zombie" for p in processes), timeout_s=25, what="idle end")
     until(lambda: not session._files.folder.exists(), what="the session's files are gone")
+
+
+def test_a_rank_that_dies_while_no_kernel_looks_is_named_by_the_survivors(tmp_path: Path, config: RunConfig) -> None:
+    kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=30)
+    kernel.kill()
+    kernel.communicate()
+    directory = RunDirectory.open(next((tmp_path / "runs").iterdir()))
+    os.kill(read_notes(directory.live, 1)[1].pid, signal.SIGKILL)
+    until(lambda: directory.status()["state"] == "failed", timeout_s=5, what="the survivor marks the run")
+    assert directory.status()["rank"] == 1
+    session = Session.attach("killed")
+    run = session.current
+    assert run is not None and run.status == "failed" and run.failed_rank == 1
+    session.repair()
+    again = run.resume()
+    until_step(again, 20)
+    session.close()
 
 
 @pytest.mark.slow

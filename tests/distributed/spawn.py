@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dtdg_lab.comm.averaging import ModelAverager, Round
+from dtdg_lab.comm.group import ProcessGroup, reach_store
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.testing.processes import join_group
 
@@ -76,13 +77,27 @@ def replay_at_own_pace(
     return parameters, averager.rounds
 
 
-def average_after_every_step(rank: int, ranks: int, address: str, steps: int) -> tuple[Tensor, Tensor, int]:
-    """Plain SGD averaged after every step, and the same with gradients averaged before every step."""
+def pair(rank: int, ranks: int, address: str, steps: int) -> dict[str, Any]:
+    """Three small cases on one pair of processes, since starting them costs most."""
     group = join_group(rank, ranks, address)
+    results = {
+        "by hand": mean_by_hand(group),
+        "every step": average_after_every_step(group, steps),
+        "early end": blocking_with_an_early_end(group),
+    }
+    group.close()
+    return results
+
+
+def average_after_every_step(group: ProcessGroup, steps: int) -> tuple[Tensor, Tensor, int]:
+    """Plain SGD averaged after every step, and the same with gradients averaged before every step."""
+    rank, ranks = group.rank, group.size
     data = start_of(100 + rank, 40).reshape(10, 4)
     averaged, synchronous = start_of(7, 4), start_of(7, 4)
     parts = [averaged[:1], averaged[1:].view(3, 1)]  # a list of tensors is averaged in place
-    averager = ModelAverager(parts, group=dist.new_group(), store=group.store, every_s=0.0, limit_s=20.0)
+    averager = ModelAverager(
+        parts, group=dist.new_group(), store=group.store, every_s=0.0, limit_s=20.0, name="average_after_every_step"
+    )
     for _ in range(steps):
         averaged.sub_(0.05 * _gradient(averaged, data))
         averager.control()
@@ -91,7 +106,6 @@ def average_after_every_step(rank: int, ranks: int, address: str, steps: int) ->
         synchronous.sub_(0.05 * gradient / ranks)
     rounds = len(averager.rounds)
     averager.finish()
-    group.close()
     return averaged, synchronous, rounds
 
 
@@ -100,32 +114,43 @@ def _gradient(parameters: Tensor, data: Tensor) -> Tensor:
     return data.T @ (data @ parameters - 1.0) / len(data)
 
 
-def blocking_with_an_early_end(rank: int, ranks: int, address: str) -> tuple[int, Tensor]:
+def blocking_with_an_early_end(group: ProcessGroup) -> tuple[int, Tensor]:
     """Period 0 with unequal numbers of steps: rank 0 ends first, the others go on averaging."""
-    group = join_group(rank, ranks, address)
+    rank = group.rank
     parameters = torch.full((3,), float(rank), dtype=torch.float64)
-    averager = ModelAverager(parameters, group=dist.new_group(), store=group.store, every_s=0.0, limit_s=20.0)
+    averager = ModelAverager(
+        parameters,
+        group=dist.new_group(),
+        store=group.store,
+        every_s=0.0,
+        limit_s=20.0,
+        name="blocking_with_an_early_end",
+    )
     with averager:
         for _ in range(2 if rank == 0 else 5):
             parameters += 1.0
             averager.control()
-    group.close()
     return len([one for one in averager.rounds if one.weight]), parameters
 
 
-def mean_by_hand(rank: int, ranks: int, address: str) -> tuple[list[float], list[float]]:
+def mean_by_hand(group: ProcessGroup) -> tuple[list[float], list[float]]:
     """One round by the book: join at (1 and 3), step by +10 meanwhile, apply, then end."""
-    group = join_group(rank, ranks, address)
+    rank = group.rank
     parameters = torch.tensor([1.0, 3.0][rank]).reshape(1)
     averager = ModelAverager(
-        parameters, group=dist.new_group(), store=group.store, every_s=1.0, limit_s=20.0, replay=[Round(1, 1, 2)]
+        parameters,
+        group=dist.new_group(),
+        store=group.store,
+        every_s=1.0,
+        limit_s=20.0,
+        name="mean_by_hand",
+        replay=[Round(1, 1, 2)],
     )
     averager.control()
     parameters += 10.0 * (rank + 1)
     averager.control()
     after_round = parameters.tolist()
     averager.finish()
-    group.close()
     return after_round, parameters.tolist()
 
 
@@ -163,8 +188,6 @@ def _kill_self(averager: ModelAverager, store: Any, *, in_round: bool) -> None:
 
 def killed_at(rank: int, ranks: int, address: str, *args: Any) -> tuple[str, float]:
     """As :func:`die_while_averaging`, with seconds since the kill."""
-    from dtdg_lab.comm.group import reach_store
-
     reason, raised_s = die_while_averaging(rank, ranks, address, *args)
     return reason, raised_s - int(reach_store(address, ranks).get("killed_ns")) * 1e-9
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 
 import pytest
 import spawn
@@ -77,21 +75,27 @@ def test_replay_of_the_log_gives_the_same_bits(uneven: list[dict]) -> None:
         assert rounds == logs[rank]
 
 
-def test_one_round_by_hand() -> None:
+@pytest.fixture(scope="module")
+def pair() -> list[dict]:
+    """What two ranks saw of three small cases."""
+    return run_ranks(spawn.pair, 2, 40)
+
+
+def test_one_round_by_hand(pair: list[dict]) -> None:
     # copies 1 and 3, mean 2; own steps +10 and +20 meanwhile are kept: 1 + 10 + (2 - 1), 3 + 20 + (2 - 3)
-    results = run_ranks(spawn.mean_by_hand, 2)
+    results = [seen["by hand"] for seen in pair]
     assert [after for after, _ in results] == [[12.0], [22.0]]
     assert [end for _, end in results] == [[17.0], [17.0]]
 
 
-def test_averaging_after_every_sgd_step_is_gradient_averaging() -> None:
-    for averaged, synchronous, rounds in run_ranks(spawn.average_after_every_step, 2, 40):
+def test_averaging_after_every_sgd_step_is_gradient_averaging(pair: list[dict]) -> None:
+    for averaged, synchronous, rounds in (seen["every step"] for seen in pair):
         torch.testing.assert_close(averaged, synchronous, rtol=1e-12, atol=1e-12)
         assert rounds == 40
 
 
-def test_period_zero_goes_on_when_rank_0_has_ended() -> None:
-    results = run_ranks(spawn.blocking_with_an_early_end, 2)
+def test_period_zero_goes_on_when_rank_0_has_ended(pair: list[dict]) -> None:
+    results = [seen["early end"] for seen in pair]
     assert [rounds for rounds, _ in results] == [2, 5]
     # mean of 0 and 1, plus 2 steps together; then rank 1 steps 3 times more and rank 0 follows it
     for _, parameters in results:
@@ -142,52 +146,3 @@ def test_what_cannot_be_averaged_is_refused(parameters: object, every_s: float, 
 
 def test_staleness_counts_steps() -> None:
     assert Round(3, 10, 14).staleness == 4
-
-
-# the runner itself
-
-
-def _rank_and_sum(rank: int, ranks: int, address: str, numbers: list[int]) -> tuple[int, int]:
-    return rank, ranks + sum(numbers)
-
-
-def _raise_on_one(rank: int, ranks: int, address: str) -> None:
-    if rank == 1:
-        raise KeyError("lost")
-
-
-def _end_badly(rank: int, ranks: int, address: str) -> int:
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rank
-
-
-def _sleep_on_one(rank: int, ranks: int, address: str) -> None:
-    if rank == 1:
-        time.sleep(60)
-
-
-def test_results_come_back_by_rank() -> None:
-    assert run_ranks(_rank_and_sum, 2, [1, 2]) == [(0, 5), (1, 5)]
-
-
-def test_an_exception_comes_back_with_rank_and_traceback() -> None:
-    with pytest.raises(RanksError, match="rank 1 raised") as caught:
-        run_ranks(_raise_on_one, 2)
-    assert "_raise_on_one" in str(caught.value)
-    assert isinstance(caught.value.__cause__, KeyError)
-    assert list(caught.value.failures) == [1]
-
-
-def test_a_death_comes_back_by_exit_code() -> None:
-    with pytest.raises(RanksError, match="rank 1 died with exit code -9"):
-        run_ranks(_end_badly, 2)
-    assert run_ranks(_end_badly, 2, may_die=(1,)) == [0, Death(-9)]
-
-
-def test_a_time_out_names_who_was_alive_and_leaves_nobody() -> None:
-    began = time.monotonic()
-    with pytest.raises(RanksError, match="rank 1 was still alive") as caught:
-        run_ranks(_sleep_on_one, 2, timeout_s=4.0)
-    assert "was still alive" in caught.value.failures[1]
-    assert time.monotonic() - began < 12

@@ -18,6 +18,8 @@ from dtdg_lab.core.errors import ControlError
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 CHANGES = 1000
+DTYPES = (torch.float32, torch.float64)
+VERSIONS = [0, 1, 2**20 + 1, 2**23 + 1, 2**24 - 3, 2**24 - 2, 2**24 - 1]
 MEETING_S = 0.05  # between two control rounds of a paused job; half a second in a real one
 
 
@@ -48,7 +50,7 @@ def _train_under_changes(rank: int, ranks: int, address: str, changes: list[dict
     group = join_group(rank, ranks, address)
     parameter = nn.Parameter(torch.zeros(50))
     gradients = FlatGradients([parameter], group)
-    asker = _Asker(group.store, changes, 0.002)
+    asker = _Asker(group.store, changes, 0.001)
     settings: dict[str, Any] = {"learning_rate": 0.0, "paused": False, "stop": False}
     applied, step, history, meetings = 0, 0, [], []
     group.barrier()
@@ -97,17 +99,18 @@ def test_changes_at_one_step_leave_the_same_bits(thousand: list[dict[str, Any]])
         assert torch.equal(seen["parameter"], thousand[0]["parameter"])
 
 
-def test_paused_ranks_meet_and_leave_together() -> None:
+def test_paused_ranks_meet_leave_together_and_can_be_stopped() -> None:
     asked: list[dict[str, Any]] = []
     for number in range(40):
         asked += [{"paused": True}, {"learning_rate": number * 1e-3}, {"paused": False}, {"learning_rate": 0.5}]
-    # the pauses come 2 ms after each other: some are over before a meeting, so a long one follows
-    asked += [{"paused": True}, *[{"learning_rate": float(number)} for number in range(250)], {"paused": False}]
+    # the pauses come 1 ms after each other: some are over before a meeting, so a long one follows
+    asked += [{"paused": True}, *[{"learning_rate": float(number)} for number in range(400)]]
     results = run_ranks(_train_under_changes, 4, [*asked, {"stop": True}])
     rounds = [[(step, applied) for step, applied, _ in seen["meetings"]] for seen in results]
     assert len(rounds[0]) >= 3
     assert all(own == rounds[0] for own in rounds)
     assert all(seen["history"] == results[0]["history"] for seen in results)
+    assert rounds[0][-1] == (len(results[0]["history"]), len(asked) + 1)  # stopped in the pause, without another step
     for seen in results:
         moments = [(step, moment) for step, _, moment in seen["meetings"]]
         apart_s = [after[1] - before[1] for before, after in itertools.pairwise(moments) if before[0] == after[0]]
@@ -118,21 +121,16 @@ def test_paused_ranks_meet_and_leave_together() -> None:
         assert max(left_s) - min(left_s) < 0.5
 
 
-def _stop_while_paused(rank: int, ranks: int, address: str) -> dict[str, Any]:
-    return _train_under_changes(rank, ranks, address, [{"paused": True}, {"stop": True}])
-
-
-def test_a_paused_job_can_be_stopped() -> None:
-    results = run_ranks(_stop_while_paused, 2)
-    assert results[0]["history"] == results[1]["history"]
-    assert [seen["applied"] for seen in results] == [2, 2]
-
-
-def _send_versions(rank: int, ranks: int, address: str, dtype: torch.dtype) -> tuple[list[int], str]:
+def _send_versions(rank: int, ranks: int, address: str) -> list[tuple[list[int], str]]:
     group = join_group(rank, ranks, address)
-    gradients = FlatGradients([nn.Parameter(torch.zeros(10, dtype=dtype))], group)
+    results = [_send(FlatGradients([nn.Parameter(torch.zeros(10, dtype=dtype))], group)) for dtype in DTYPES]
+    group.close()
+    return results
+
+
+def _send(gradients: FlatGradients) -> tuple[list[int], str]:
     received = []
-    for version in (0, 1, 2**20 + 1, 2**23 + 1, 2**24 - 3, 2**24 - 2, 2**24 - 1):
+    for version in VERSIONS:
         gradients.zero()
         gradients.gradients.fill_(1e30)  # neighbours in the buffer do not disturb the slot
         received.append(gradients.exchange(version=version, loss_sum=0.5, groups=1).version)
@@ -141,14 +139,13 @@ def _send_versions(rank: int, ranks: int, address: str, dtype: torch.dtype) -> t
         gradients.exchange(version=2**24, loss_sum=0.0, groups=1)
     except ControlError as error:
         refusal = str(error)
-    group.close()
     return received, refusal
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next(dtype: torch.dtype) -> None:
-    assert MAX_VERSION == 2**24 - 1
-    for received, refusal in run_ranks(_send_versions, 2, dtype):
-        assert received == [0, 1, 2**20 + 1, 2**23 + 1, 2**24 - 3, 2**24 - 2, 2**24 - 1]
-        assert "16777216" in refusal
-        assert "16777215" in refusal
+def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next() -> None:
+    assert VERSIONS[-1] == MAX_VERSION
+    for rank in run_ranks(_send_versions, 2):
+        for received, refusal in rank:
+            assert received == VERSIONS
+            assert "16777216" in refusal
+            assert "16777215" in refusal

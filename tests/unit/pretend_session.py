@@ -42,7 +42,9 @@ class PretendRun:
             if OPTIONS[name].live == "no":
                 raise ConfigError(f"{name} cannot change while the run goes on.")
         if knobs.get("slow_rank", -1) >= self.config.ranks:
-            raise ControlError(f"slow_rank={knobs['slow_rank']} is no rank of this run: allowed -1 to {self.config.ranks - 1}.")
+            raise ControlError(
+                f"slow_rank={knobs['slow_rank']} is no rank of this run: allowed -1 to {self.config.ranks - 1}."
+            )
         self.requests.append(knobs)
         self._versions += 1
         self._pending.append((self._versions, knobs))
@@ -107,14 +109,20 @@ class PretendRun:
             row = step_row(step, loss * (1 + 0.05 * (-1) ** step), per_epoch=PER_EPOCH, own_s=own, wait_s=wait)
             self._add("steps", [self._at(row, 3)], rank)
             rows = phase_rows(0, own_s=own, wait_s=wait)
-            moved = [[step, step // PER_EPOCH, kind, begin + self.now_ns, end + self.now_ns] for _, _, kind, begin, end in rows]
+            moved = [
+                [step, step // PER_EPOCH, kind, begin + self.now_ns, end + self.now_ns]
+                for _, _, kind, begin, end in rows
+            ]
             self._add("phases", moved, rank)
             if step % 25 == 0:
                 self._add("energy", [energy_row(self.now_ns / 1e9, 0.3 + 0.4 * own / took)], rank)
         self.step += 1
         self.now_ns += int(took * 1e9)
         if self.step % PER_EPOCH == 0:
-            rows = [self._at(evaluation_row(self.step, split, loss * more), 2) for split, more in (("train", 1), ("validation", 1.1))]
+            rows = [
+                self._at(evaluation_row(self.step, split, loss * more), 2)
+                for split, more in (("train", 1), ("validation", 1.1))
+            ]
             self._add("evaluations", rows, 0)
         if self.step >= self.config.epochs * PER_EPOCH:
             self.status = "finished"

@@ -1,0 +1,228 @@
+"""How long a person waits: import, session, first point, record to browser, and what watching costs a step.
+
+    python benchmarks/live_layer.py [--quick] [--json FILE]
+
+Two CPU engines; the browser rows need Debian's chromium. Each row prints min, median and max of its repetitions (the
+browser's delay: median, 95th percentile, max) and the limit the lab sets itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.runs.open import open_run
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+# Notes, at every frame, when each step's point of the loss first stands in the chart.
+WATCH = """() => { window.seen = {}; window.first = null; const find = root => { let hit = null;
+  root.querySelectorAll('*').forEach(e => {
+  if (e.dataset && e.dataset.chart === 'loss' && e.data) hit = e;
+  if (!hit && e.shadowRoot) hit = find(e.shadowRoot); }); return hit; };
+  let chart = null; const look = () => { chart = chart || find(document);
+  const xs = chart && chart.data && chart.data[0] && chart.data[0].x;
+  if (xs && xs.length) { const last = xs[xs.length - 1];
+  if (!(last in window.seen)) window.seen[last] = Date.now(); window.first = window.first || Date.now(); }
+  requestAnimationFrame(look); }; look(); }"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured quantity."""
+
+    name: str
+    unit: str
+    values: tuple[float, float, float]
+    what: str
+    limit: float | None
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    return min(values), statistics.median(values), max(values)
+
+
+def import_time(repeat: int) -> Row:
+    """Seconds of `import dtdg_lab` in a fresh interpreter, the interpreter's own start taken off by timing inside."""
+    code = "import time; t = time.perf_counter(); import dtdg_lab; print(time.perf_counter() - t)"
+    values = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(repeat)]
+    return Row("import dtdg_lab", "s", spread(values), "min, median, max", 0.5)
+
+
+def session_ready(repeat: int, runs: Path) -> Row:
+    """Seconds from Session(2) to two engines that have torch imported and rehearsed."""
+    values = []
+    for _ in range(repeat):
+        started = time.perf_counter()
+        session = Session(ranks=2, runs_dir=runs)
+        values.append(time.perf_counter() - started)
+        session.close()
+    return Row("Session(2) ready", "s", spread(values), "min, median, max", 8.0)
+
+
+def steady_config(epochs: int = 100_000) -> RunConfig:
+    """Steps of about 20 ms on two ranks, one thread each."""
+    return RunConfig(
+        system="psg", dataset="growing", ranks=2, epochs=epochs, threads=1, hidden=32, evaluate_every=1000,
+        generated_nodes=2000, generated_edges=20_000, generated_snapshots=60,
+    )  # fmt: skip
+
+
+def overhead(run: Run) -> list[Row]:
+    """Control and recording in the training thread, as a share of the step; and knobs to steps."""
+    stored = open_run(run.path)
+    phases = stored.table("phases")
+    mine = phases[(phases["rank"] == 0) & ~phases.phase.isin(["evaluate", "checkpoint", "rebuild"])]
+    begin, end = mine.groupby("step").start_ns.min(), mine.groupby("step").end_ns.max()
+    steps = stored.table("steps").query("rank == 0").set_index("step")
+    between = set(phases[phases.phase.isin(["evaluate", "checkpoint", "rebuild"])].step)
+    shares, lengths = [], []
+    for step in begin.index[20:-1]:
+        if step + 1 not in begin.index or step + 1 in between:
+            continue
+        gap_s = (begin[step + 1] - end[step]) * 1e-9
+        length_s = (begin[step + 1] - begin[step]) * 1e-9
+        shares.append(100 * (gap_s + steps.control_s[step]) / length_s)
+        lengths.append(1e3 * length_s)
+    return [
+        Row("step of the overhead run", "ms", spread(lengths), "min, median, max", None),
+        Row("telemetry and control", "% of a step", spread(shares), "min, median, max", 2.0),
+    ]
+
+
+def control_points(run: Run, repeat: int) -> Row:
+    """Steps from a request to the step it rules: 1 is the next one."""
+    asked: dict[int, int] = {}
+    for k in range(repeat):
+        moment_ns = time.time_ns()
+        version = run.set(learning_rate=1e-4 * (1 + k % 7))
+        asked[version] = moment_ns
+        time.sleep(0.11)
+    time.sleep(0.5)
+    stored = open_run(run.path)
+    ends = stored.table("steps").query("rank == 0").set_index("step").time_ns
+    events = stored.table("events")
+    found = []
+    for row in events[events.kind == "knob"].itertuples():
+        moment_ns = asked.get(row.data["version"])
+        if moment_ns is not None:
+            under_way = int(ends[ends > moment_ns].index.min())
+            found.append(float(row.step - under_way))
+    return Row("slider to all ranks", "control points", spread(found), "min, median, max", 2.0)
+
+
+def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
+    """Click to first point, and record to drawn point, on a served page."""
+    from playwright.sync_api import sync_playwright
+
+    from dtdg_lab.dash.served import serve
+
+    port = _free_port()
+    server = serve(session, port=port, threaded=True)
+    first_s: list[float] = []
+    delays_ms: list[float] = []
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": 1400, "height": 900},
+        )
+        page = context.pages[0]
+        page.goto(f"http://127.0.0.1:{port}")
+        page.wait_for_selector(".dl-chart .main-svg", timeout=60_000)
+        for _ in range(repeat):
+            run, taken = _click_run(page, session, seconds)
+            first_s.append(taken[0])
+            delays_ms += taken[1]
+            run.stop()
+            run.wait(30)
+            page.wait_for_timeout(2500)
+        context.close()
+    server.stop()
+    ordered = sorted(delays_ms)
+    delay = (statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))], ordered[-1])
+    return [
+        Row("Run clicked to first point", "s", spread(first_s), "min, median, max", 2.0),
+        Row("record to point in the browser", "ms", delay, "median, 95th percentile, max", 400.0),
+    ]
+
+
+def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[float, list[float]]]:
+    before = session.current
+    page.evaluate(WATCH)
+    stale = page.evaluate("() => Object.keys(window.seen).length")
+    clicked_ms = page.evaluate("() => Date.now()")
+    page.get_by_role("button", name="Run", exact=True).first.click()
+    while session.current is None or (before is not None and session.current.id == before.id):
+        time.sleep(0.005)
+    page.wait_for_timeout(1000 * seconds)
+    seen = page.evaluate("() => window.seen")
+    run = session.current
+    ends = open_run(run.path).table("steps").groupby("step").time_ns.max()
+    moments = {int(float(step)): moment for step, moment in seen.items()}
+    fresh = {step: moment for step, moment in moments.items() if step in ends.index and moment > clicked_ms}
+    delays = [moment - ends[step] * 1e-6 for step, moment in fresh.items() if step > 5]
+    if not fresh or stale > len(seen):
+        raise RuntimeError("the chart never showed a point of the new run")
+    return run, ((min(fresh.values()) - clicked_ms) / 1000, [float(delay) for delay in delays])
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
+    parser.add_argument("--json", type=Path, help="write the rows to a file as well")
+    arguments = parser.parse_args()
+    repeat = 1 if arguments.quick else 3
+    rows = [import_time(5)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DTDG_LAB_STATE"] = str(Path(folder) / "state")
+        rows.append(session_ready(repeat, Path(folder)))
+        with Session(ranks=2, runs_dir=folder) as session:
+            run = session.train(steady_config())
+            while run.window.progress.step < 50:
+                time.sleep(0.05)
+            rows.append(control_points(run, 10 if arguments.quick else 50))
+            run.stop()
+            run.wait(60)
+            rows += overhead(run)
+            if CHROMIUM:
+                rows += browser_rows(session, 6 if arguments.quick else 15, repeat)
+            else:
+                print("no chromium: the browser rows are left out")
+    for row in rows:
+        limit = "" if row.limit is None else f"limit {row.limit:g}"
+        figures = " ".join(f"{value:9.3f}" for value in row.values)
+        print(f"{row.name:32s} {figures} {row.unit:15s} {row.what:30s} {limit}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))
+
+
+if __name__ == "__main__":
+    main()

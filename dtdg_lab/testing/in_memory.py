@@ -1,0 +1,116 @@
+"""Training without a run directory or a cluster: records in memory, requests that come at chosen steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ControlError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.recorders import RecordingRecorder
+from dtdg_lab.training.loop import Outcome, Trainer
+from dtdg_lab.training.vitals import Vitals
+
+Script = Mapping[int, Mapping[str, Any]]
+
+
+class ScriptedControl:
+    """Requests that arrive at chosen exchanges, for tests that need the same story every time.
+
+    A trainer asks once a step, and once a control round while it is paused: entry k of the script is known from the
+    exchange of step k on (counted from ``first_step``), so it rules from step k + 1.
+
+    Args:
+        script: exchange -> request, such as ``{3: {"set": {"learning_rate": 0.1}}, 5: {"stop": True}}``.
+        first_step: the step the trainer begins with; requests for earlier ones are left out.
+    """
+
+    def __init__(self, script: Script, *, first_step: int = 0) -> None:
+        self._due = sorted(step for step in script if step >= first_step)
+        self._payloads = [dict(script[step]) for step in self._due]
+        self._exchange = first_step - 1
+
+    def latest(self) -> int:
+        """The requests known at this exchange; the next call is the next exchange."""
+        self._exchange += 1
+        return sum(due <= self._exchange for due in self._due)
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version.
+
+        Raises:
+            ControlError: the script has no such version.
+        """
+        if not 1 <= version <= len(self._payloads):
+            raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
+        return self._payloads[version - 1]
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return at once: a script does not come sooner by waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training in memory left."""
+
+    outcome: Outcome
+    recorder: RecordingRecorder
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    config: RunConfig
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of every step."""
+        return self.recorder.column("steps", "global_loss")
+
+
+def train_in_memory(
+    config: RunConfig,
+    graph: DynamicGraph,
+    checkpoint: Path,
+    *,
+    group: Group | None = None,
+    script: Script = MappingProxyType({}),
+    first_step: int = 0,
+    recorder: RecordingRecorder | None = None,
+    resume: bool = False,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Trained:
+    """Train one rank to its end and return what it did.
+
+    Args:
+        config: the run's settings; on resuming, the checkpoint's are used.
+        graph: the data.
+        checkpoint: the file of the last checkpoint.
+        group: the processes; this one alone where None.
+        script: requests (see :class:`ScriptedControl`).
+        first_step: the step a resumed training begins with, for the script.
+        recorder: takes the rows; pass one to read them although training fails.
+        resume: go on from the checkpoint.
+        changes: live settings that differ from the checkpoint's.
+
+    Raises:
+        LabError: what ended training.
+    """
+    group = SoloGroup() if group is None else group
+    recorder = RecordingRecorder() if recorder is None else recorder
+    vitals = Vitals(config, "cpu", group.rank, group.size, recorder)
+    try:
+        trainer = Trainer(
+            config, graph, group, recorder=recorder, control=ScriptedControl(script, first_step=first_step),
+            checkpoint=checkpoint, vitals=vitals, resume=resume, changes=changes,
+        )  # fmt: skip
+        outcome = trainer.run()
+    finally:
+        vitals.close()
+    built = trainer.built
+    parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
+    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.knobs.config)

@@ -1,0 +1,96 @@
+"""JupyterLab in headless Chromium, driven as a person would."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+# charts live in shadow roots, which page.evaluate does not enter by itself
+CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.classList && e.classList.contains('dl-chart') && e.dataset.chart && e.data) found[e.dataset.chart] = {
+    traces: e.data.map(t => ({name: t.name, points: (t.x || []).length, last: (t.y || []).slice(-1)[0] ?? null,
+                              sum: (t.x || []).reduce((a, b) => a + (+b || 0), 0)})),
+    marks: ((e.layout && e.layout.annotations) || []).map(a => a.text),
+    shapes: ((e.layout && e.layout.shapes) || []).length};
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+
+
+@contextmanager
+def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """JupyterLab on loopback serving a folder; yields its address with the token left to add."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(8)
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root",
+        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
+        "--LabApp.extension_manager=readonly", "--ServerApp.log_level=WARN",
+    ]  # fmt: skip
+    with open(folder / "lab.log", "wb") as log:
+        server = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
+    try:
+        _until_it_answers(f"http://127.0.0.1:{port}/api/status?token={token}", server)
+        yield f"http://127.0.0.1:{port}/lab/tree/{{notebook}}?token={token}&reset"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _until_it_answers(url: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        if server.poll() is not None:
+            raise RuntimeError(f"JupyterLab ended with {server.returncode}; its log is beside the notebook")
+        try:
+            with urllib.request.urlopen(url):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError("JupyterLab did not answer within 60 s")
+
+
+def run_all_cells(page: Any) -> None:
+    """Run > Run All Cells, again where the page was not listening yet; cells are made to be run twice."""
+    page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=60_000)
+    if page.locator(".jp-Dialog").count():
+        page.keyboard.press("Escape")
+    started = "[...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[[*0-9]+\\]/.test(e.textContent))"
+    for _ in range(6):
+        page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).first.click()
+        page.get_by_text("Run All Cells", exact=True).first.click()
+        try:
+            page.wait_for_function(started, timeout=5000)
+            return
+        except Exception as error:
+            if type(error).__name__ != "TimeoutError":
+                raise
+    raise AssertionError("Run All Cells was clicked six times and no cell ran")
+
+
+def wait_until(page: Any, condition: Any, *, timeout_s: float, what: str) -> float:
+    """Poll the charts until ``condition(charts)`` holds; returns the seconds it took."""
+    started = time.monotonic()
+    charts: dict[str, Any] = {}
+    while time.monotonic() - started < timeout_s:
+        charts = page.evaluate(CHARTS)
+        if charts and condition(charts):
+            return time.monotonic() - started
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}; the charts hold {charts}")

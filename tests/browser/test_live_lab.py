@@ -1,0 +1,119 @@
+"""The first notebook as a person uses it: Run All, look, click, move a slider, look again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyterlab import CHARTS, CHROMIUM, FLAGS, lab_server, run_all_cells, wait_until
+
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.runs.open import open_run
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PICTURES = ROOT / "artifacts"
+
+
+def points(charts: dict[str, Any], chart: str) -> int:
+    return max((trace["points"] for trace in charts[chart]["traces"]), default=0)
+
+
+def knobs(run: Any, name: str) -> dict[Any, set[tuple[int, int]]]:
+    events = open_run(run.path).table("events")
+    found: dict[Any, set[tuple[int, int]]] = {}
+    for row in events[events.kind == "knob"].itertuples():
+        if name in row.data["changes"]:
+            found.setdefault((row.data["version"], row.data["changes"][name]), set()).add((row.rank, row.step))
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_live_lab_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playwright.sync_api import sync_playwright
+
+    PICTURES.mkdir(exist_ok=True)
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
+    shutil.copy(ROOT / "notebooks" / "00_live_lab.ipynb", tmp_path)
+    environment = {"DTDG_LAB_STATE": str(tmp_path / "state"), "DTDG_LAB_CACHE": str(tmp_path / "cache")}
+    external: list[str] = []
+    errors: list[str] = []
+    with lab_server(tmp_path, environment) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch_persistent_context(
+            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS,
+            viewport={"width": 1400, "height": 900},
+        )  # fmt: skip
+        page = browser.pages[0]
+        page.on(
+            "request",
+            lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:")) else external.append(r.url),
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        try:
+            page.goto(address.format(notebook="00_live_lab.ipynb"))
+            run_all_cells(page)
+            _follow_the_first_run(page)
+            session = Session.attach("live-lab")
+            try:
+                _steer_by_hand(page, session)
+            finally:
+                session.close()
+        finally:
+            page.screenshot(path=PICTURES / "live-lab-last.png")
+            browser.close()
+    assert external == []
+    assert errors == []
+
+
+def _follow_the_first_run(page: Any) -> None:
+    wait_until(page, lambda charts: points(charts, "loss") > 20, timeout_s=90, what="20 points of the loss")
+    assert set(page.evaluate(CHARTS)) == {"loss", "phases", "energy", "timeline"}
+    before = page.evaluate(CHARTS)
+    wait_until(
+        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=30, what="new points"
+    )
+    wait_until(
+        page, lambda charts: any("slow" in mark for mark in charts["loss"]["marks"]), timeout_s=30, what="the mark"
+    )
+
+
+def _steer_by_hand(page: Any, session: Session) -> None:
+    page.get_by_role("button", name="Stop").first.scroll_into_view_if_needed()
+    page.get_by_role("button", name="Stop").first.click()
+    first = session.current
+    assert first is not None
+    first.wait(30)
+    assert first.status == "stopped"
+    page.get_by_role("button", name="Run", exact=True).first.click()
+    clicked = time.monotonic()
+    while session.current is None or session.current.id == first.id:
+        assert time.monotonic() - clicked < 20, "the Run button started no run"
+        time.sleep(0.02)
+    run = session.current
+    wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=20, what="the first point after Run")
+    before = page.evaluate(CHARTS)
+    page.locator(".noUi-handle").first.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    wait_until(
+        page,
+        lambda charts: any("learning_rate" in mark for mark in charts["loss"]["marks"]),
+        timeout_s=20,
+        what="the mark",
+    )
+    wait_until(
+        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=30, what="new points"
+    )
+    page.screenshot(path=PICTURES / "live-lab.png")
+    applied = knobs(run, "learning_rate")
+    assert applied
+    for change, ranks_and_steps in applied.items():
+        assert {rank for rank, _ in ranks_and_steps} == {0, 1}, change
+        assert len({step for _, step in ranks_and_steps}) == 1, f"{change} applied at {ranks_and_steps}"
+    page.get_by_role("button", name="Stop").first.click()
+    run.wait(30)

@@ -1,0 +1,124 @@
+"""Every layout of the catalogue keeps the layouts' contract, and the checker finds what breaks it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.layout import Computed, Layout, Mark, Work
+from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout, check_layout
+from dtdg_lab.testing.requirements import ContractError
+from dtdg_lab.training.build import build
+
+SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
+         "dtype": "float64"}  # fmt: skip
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(RunConfig(**SMALL))
+
+
+def _maker(config: RunConfig) -> MakeLayout:
+    """Ranks of a layout as ``build`` wires them."""
+
+    def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
+        group = SoloGroup()
+        group.rank, group.size = rank, size
+        built = build(config.replace(ranks=size), _graph(), group)
+        for parameter in built.model.parameters():
+            parameter.grad = None  # build makes them views of a flat buffer
+        return built.layout, built.model
+
+    return make
+
+
+def _configs() -> list[RunConfig]:
+    configs = []
+    for system in catalogue.names("systems"):
+        parts = 1 if catalogue.system(system).parts["parallel"] == "single" else 4
+        for model in catalogue.names("models"):
+            configs.append(RunConfig(system=system, model=model, parts=parts, **SMALL))
+    for scheduler in catalogue.names("scheduling"):
+        for more in ({"loss_at": "all", "groups_per_rank": 2}, {"group_stride": 2, "layers": 2}):
+            configs.append(RunConfig(system="psg", parts=4, scheduler=scheduler, **more, **SMALL))
+    return configs
+
+
+class TestCatalogue(LayoutContract):
+    @pytest.fixture(params=_configs(), ids=lambda config: f"{config.system}-{config.model}-{config.short_hash}")
+    def config(self, request: pytest.FixtureRequest) -> RunConfig:
+        return request.param
+
+    @pytest.fixture
+    def make_layout(self, config: RunConfig) -> MakeLayout:
+        return _maker(config)
+
+    @pytest.fixture
+    def sizes(self, config: RunConfig) -> Sequence[int]:
+        return [size for size in (1, 2, 4) if config.parts % size == 0]
+
+
+class _Altered:
+    """A good layout behind one that is wrong in one way."""
+
+    def __init__(self, good: Layout, fault: str, model: DynamicModel) -> None:
+        self._good, self._fault, self._model, self._calls = good, fault, model, 0
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        works = list(self._good.epoch(epoch))
+        if self._fault == "short":
+            works = works[:1] if works[0].groups and works[0].groups[0] == 0 else works
+        if self._fault == "total":
+            works = [dataclasses.replace(work, total_groups=len(work.groups)) for work in works]
+        if self._fault == "impure" and torch.rand(1).item() < 0.5:
+            works = works[:-1]
+        if self._fault == "twice":
+            works = [dataclasses.replace(works[0], groups=works[0].groups * 2), *works[1:]]
+        return works
+
+    def compute(self, work: Work, mark: Mark) -> Computed:
+        if self._fault == "replaces":
+            for parameter in self._model.parameters():
+                parameter.grad = None
+        if self._fault == "silent":
+            return self._good.compute(work, lambda phase: None)
+        computed = self._good.compute(work, mark)
+        if self._fault == "uneven" and work.groups:
+            next(iter(self._model.parameters())).grad[0] += 1e-6 / work.total_groups  # type: ignore[index]
+        return computed
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("short", "different numbers of steps"),
+        ("total", "total_groups"),
+        ("impure", "pure function"),
+        ("twice", "computed twice"),
+        ("silent", "marks"),
+        ("uneven", "apart"),
+        ("replaces", "other memory"),
+    ],
+)
+def test_a_broken_layout_is_found(fault: str, said: str) -> None:
+    make = _maker(RunConfig(system="psg", parts=4, **SMALL))
+    torch.manual_seed(0)
+
+    def broken(rank: int, size: int) -> tuple[Any, DynamicModel]:
+        layout, model = make(rank, size)
+        return _Altered(layout, fault, model), model
+
+    with pytest.raises(ContractError, match=said):
+        check_layout(broken, sizes=(1, 2))

@@ -1,0 +1,57 @@
+"""Every notebook runs from top to bottom without a browser, and is committed without outputs."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from dtdg_lab.cluster.sessions import end_session, list_sessions
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+LIMIT_S = 120  # the first one starts the engines as well
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::RuntimeWarning")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DTDG_LAB_FAST", "1")
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=LIMIT_S, resources={"metadata": {"path": str(tmp_path)}})
+    try:
+        asyncio.run(client.async_execute())
+    finally:
+        for session in list_sessions():
+            end_session(session.id)
+    errors = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    assert errors == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_clean(path: Path) -> None:
+    notebook = json.loads(path.read_text())
+    cells = notebook["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    assert path.stat().st_size < 200_000
+    assert len(code) <= 25 and all(len(cell["source"]) <= 15 for cell in code)
+    first, last = "".join(cells[0]["source"]), "".join(cells[-1]["source"])
+    assert "Question" in first and "What was learned" in last
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_imports_the_lab_only(path: Path) -> None:
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        tree = compile("".join(cell["source"]), str(path), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert all(name.split(".")[0] in ("dtdg_lab", "os") for name in names), names

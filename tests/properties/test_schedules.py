@@ -1,0 +1,61 @@
+"""Schedulers on any times: contracts, and the bounds of longest-processing-time-first."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.scheduling import longest_first, round_robin
+from dtdg_lab.testing.contracts_schedulers import check_plan
+
+times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
+counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))  # many ties
+parts = st.integers(1, 9)
+
+
+@pytest.mark.parametrize("name", catalogue.names("scheduling"))
+@given(times_s=times | counts, parts=parts, per_rank=st.integers(1, 4))
+def test_contract(name: str, times_s: Any, parts: int, per_rank: int) -> None:
+    plan = check_plan(catalogue.entry("scheduling", name).load(), times_s, parts, per_rank=per_rank)
+    assert plan.loads(times_s).sum() == pytest.approx(times_s.sum(), rel=1e-9)
+    assert len(plan.assignment) == -(-len(times_s) // (parts * per_rank))
+
+
+@given(times | counts, parts, st.integers(1, 4))
+def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
+    times_s: Any, parts: int, per_rank: int
+) -> None:
+    grown = np.sort(times_s)
+    even, eager = (rule(grown, parts, per_rank=per_rank) for rule in (longest_first.schedule, round_robin.schedule))
+    assert even.makespan_s(grown) <= eager.makespan_s(grown) * (1 + 1e-12)
+
+
+@given(times | counts, parts)
+def test_with_one_group_a_part_it_is_the_best_there_is(times_s: Any, parts: int) -> None:
+    """The sum of the maxima of blocks of P is least when blocks are cut from the sorted times."""
+    ordered = np.sort(times_s)[::-1]
+    assert longest_first.schedule(times_s, parts).makespan_s(times_s) == pytest.approx(ordered[::parts].sum())
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=7).map(lambda v: np.array(v, float)), st.integers(1, 3))
+def test_graham_s_bound_holds_where_all_groups_fit_one_iteration(times_s: Any, parts: int) -> None:
+    """LPT <= (4/3 - 1/(3m)) OPT (Graham 1969), with room for all groups on a part so that the rule is plain LPT."""
+    plan = longest_first.schedule(times_s, parts, per_rank=len(times_s))
+    assert len(plan.assignment) == 1
+    deals = itertools.product(range(parts), repeat=len(times_s))
+    best = min(max(np.bincount(deal, weights=times_s, minlength=parts)) for deal in deals)
+    assert plan.makespan_s(times_s) <= (4 / 3 - 1 / (3 * parts)) * best + 1e-9
+
+
+@given(times, parts, st.integers(1, 3))
+def test_iterations_come_longest_first(times_s: Any, parts: int, per_rank: int) -> None:
+    plan = longest_first.schedule(times_s, parts, per_rank=per_rank)
+    spans = [[times_s[g] for part in row for g in part] for row in plan.assignment]
+    for earlier, later in itertools.pairwise(spans):
+        assert min(earlier) >= max(later)

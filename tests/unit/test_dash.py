@@ -1,0 +1,288 @@
+"""The dashboard on a pretend session: controls by state, knobs, errors, two dashboards, code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import param
+import pytest
+from pretend_session import PretendSession
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.dash import Dashboard, as_cell, as_json
+from dtdg_lab.dash.control import make_control
+
+
+@pytest.fixture
+def session():
+    return PretendSession(2)
+
+
+@pytest.fixture
+def dashboard(session):
+    made = Dashboard(session, RunConfig(dataset="growing", ranks=2, epochs=50))
+    yield made
+    made.close()
+
+
+def settle(*dashboards: Dashboard) -> None:
+    """Let requests end, and every dashboard look at everything."""
+    for shown in dashboards:
+        until = time.monotonic() + 5
+        while shown.actions._requests.unfinished_tasks:
+            assert time.monotonic() < until, "a request did not end"
+            time.sleep(0.005)
+    for _ in range(2):
+        for shown in dashboards:
+            shown.tick()
+            shown._refresh_state()
+
+
+def click(shown: Dashboard, name: str) -> None:
+    button = shown.buttons[name]
+    assert button.visible and not button.disabled, f"{name} cannot be clicked"
+    button.clicks += 1
+    settle(shown)
+
+
+def choose(shown: Dashboard, name: str, value: object) -> None:
+    """What a browser does: the value, and for sliders and spinners its release."""
+    control = shown.settings.controls[name]
+    assert not control.widget.disabled and control.widget.visible, f"{name} cannot be changed"
+    if "value_throttled" in control.widget.param:
+        with param.edit_constant(control.widget):
+            control.widget.param.update(value=value, value_throttled=value)
+    else:
+        control.widget.value = value
+    settle(shown)
+
+
+def disabled(shown: Dashboard) -> set[str]:
+    return {name for name, control in shown.settings.controls.items() if control.widget.disabled}
+
+
+def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
+    assert set(dashboard.settings.controls) == {*OPTIONS, "dataset", "model", "system", "protocol"}
+    assert set(dashboard.settings.config().flat) <= set(dashboard.settings.controls)
+    systems = dashboard.settings.controls["system"].widget.values
+    assert tuple(systems) == catalogue.names("systems")
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
+    option = OPTIONS[name]
+    control, heard = make_control(option), []
+    control.on_change(lambda name, value: heard.append((name, value)))
+    value = (
+        option.choices[-1] if option.choices else option.check(option.kind(min(max(option.low or 0, 7), option.high)))
+    )
+    control.show(value)
+    assert control.value == value and heard == []
+    assert isinstance(control.value, option.kind)
+
+
+def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
+    control = make_control(OPTIONS["learning_rate"])
+    for value in (0.0042, 1e-7, 5.0):
+        control.show(value)
+        assert control.value == value
+        assert control.widget.start <= control.widget.value <= control.widget.end
+
+
+def test_ranks_are_divisors_and_single_is_alone():
+    shown = Dashboard(PretendSession(4), RunConfig(dataset="growing", ranks=4))
+    assert shown.settings.controls["ranks"].widget.options == [1, 2, 4]
+    choose(shown, "system", "single")
+    assert shown.settings.controls["ranks"].widget.options == [1]
+    assert not shown.settings.controls["group_window"].widget.visible
+    assert shown.settings.config().ranks == 1
+    choose(shown, "system", "psg")
+    choose(shown, "ranks", 2)
+    config = shown.settings.config()
+    assert (config.ranks, config.parts) == (2, 2)
+    shown.close()
+
+
+def test_buttons_and_controls_follow_the_state_of_the_run(dashboard, session):
+    assert disabled(dashboard) == set()
+    assert dashboard.buttons["stop"].disabled and dashboard.buttons["pause"].disabled
+    assert not dashboard.buttons["resume"].visible and not dashboard.buttons["repair"].visible
+    click(dashboard, "run")
+    assert session.current.config.epochs == 50
+    live = {name for name, option in OPTIONS.items() if option.live != "no"}
+    assert disabled(dashboard) == set(dashboard.settings.controls) - live
+    assert dashboard.buttons["run"].disabled
+    click(dashboard, "pause")
+    assert session.runs[0].status == "paused" and dashboard.buttons["pause"].label == "Continue"
+    click(dashboard, "pause")
+    assert session.runs[0].status == "running" and dashboard.buttons["pause"].label == "Pause"
+    click(dashboard, "stop")
+    assert session.runs[0].status == "stopped"
+    assert disabled(dashboard) == set() and not dashboard.buttons["run"].disabled
+    click(dashboard, "resume")
+    assert session.runs[0].status == "running" and not dashboard.buttons["resume"].visible
+
+
+def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(5)
+    choose(dashboard, "slow_rank", 1)
+    choose(dashboard, "slow_ms", 25.0)
+    assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
+    assert "slow_ms 25.0: asked for" in dashboard.status.value
+    session.current.advance(60)
+    settle(dashboard)
+    assert "slow_ms 25.0: applied at step 5 on 2 ranks" in dashboard.status.value
+    assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
+    assert "Rank 1 is slowest" in session.current.window.sentences()["phases"]
+
+
+def test_a_slider_that_is_still_held_sends_nothing(dashboard, session):
+    click(dashboard, "run")
+    dashboard.settings.controls["slow_ms"].widget.value = 40.0  # moves, but no value_throttled yet
+    settle(dashboard)
+    assert session.current.requests == []
+
+
+def test_two_dashboards_agree_and_do_not_echo(dashboard, session):
+    other = Dashboard(session, RunConfig(dataset="growing", system="single"))
+    click(dashboard, "run")
+    settle(other)
+    assert other.settings.config() == session.current.config
+    choose(dashboard, "scheduler", "longest_first")
+    choose(dashboard, "learning_rate", -1.0)
+    session.current.advance(3)
+    settle(dashboard, other)
+    assert other.settings.controls["learning_rate"].value == pytest.approx(0.1)
+    assert other.settings.controls["scheduler"].value == "longest_first"
+    session.current.set(learning_rate=0.02)  # from a cell
+    session.current.advance(1)
+    settle(dashboard, other)
+    assert [shown.settings.controls["learning_rate"].value for shown in (dashboard, other)] == [0.02, 0.02]
+    assert session.current.requests == [{"scheduler": "longest_first"}, {"learning_rate": 0.1}, {"learning_rate": 0.02}]
+    click(other, "stop")
+    settle(dashboard)
+    assert not dashboard.buttons["run"].disabled
+    other.close()
+
+
+def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(1)
+    choose(dashboard, "slow_ms", 30.0)
+    session.current.version += 1
+    settle(dashboard)
+    assert dashboard.settings.controls["slow_ms"].value == 30.0
+
+
+def test_what_the_run_refuses_is_shown_and_taken_back(dashboard, session):
+    click(dashboard, "run")
+    dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 7}))
+    settle(dashboard)
+    assert dashboard.alert.visible and "slow_rank=7 is no rank of this run" in dashboard.alert.value
+    assert dashboard.settings.controls["slow_rank"].value == -1
+
+
+def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
+    session.train = lambda config: (_ for _ in ()).throw(ClusterError("no <engine> answers. Call session.repair()."))
+    click(dashboard, "run")
+    assert dashboard.alert.visible
+    assert dashboard.alert.value == "Run: no &lt;engine&gt; answers. Call session.repair()."
+    session.train = lambda config: 1 // 0
+    click(dashboard, "run")
+    assert "ZeroDivisionError" in dashboard.alert.value and "ZeroDivisionError" in caplog.text
+    session.engines = lambda: 1 // 0
+    dashboard._clear_problem()
+    for _ in range(8):
+        dashboard.tick()
+    assert "ZeroDivisionError" in dashboard.alert.value
+
+
+def test_settings_that_do_not_go_together_are_shown(dashboard, session):
+    choose(dashboard, "power_idle_w", 500.0)
+    click(dashboard, "run")
+    assert "power_idle_w=500 exceeds power_max_w" in dashboard.alert.value and session.runs == []
+    assert "power_idle_w=500 exceeds" in dashboard.code.cell.value
+
+
+def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(5)
+    session.alive[1] = False
+    session.runs[0].fail("rank 1 died: killed by signal 9")
+    for _ in range(8):
+        dashboard.tick()
+    assert "rank 1 died" in dashboard.alert.value
+    assert "dead: rank 1" in dashboard.status.value and "engines 1/2 alive" in dashboard.status.value
+    assert dashboard.buttons["run"].disabled and dashboard.buttons["resume"].disabled
+    click(dashboard, "repair")
+    for _ in range(8):
+        dashboard.tick()
+    assert session.repaired == 1
+    assert not dashboard.buttons["repair"].visible and not dashboard.buttons["resume"].disabled
+
+
+def test_the_status_line_says_how_far_the_run_is(dashboard, session):
+    assert "idle" in dashboard.status.value
+    click(dashboard, "run")
+    session.current.advance(45)
+    settle(dashboard)
+    assert "step 45 · epoch 3/50" in dashboard.status.value and "left" in dashboard.status.value
+    assert "0 lines dropped" in dashboard.status.value
+
+
+def test_runs_are_compared_while_their_page_is_open(dashboard, session):
+    for _ in range(2):
+        click(dashboard, "run")
+        session.current.advance(60)
+        click(dashboard, "stop")
+    dashboard.tabs.active = 1
+    for _ in range(8):
+        dashboard.tick()
+    names = [trace["name"] for trace in dashboard.compare.figure["data"]]
+    assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
+
+
+@pytest.mark.parametrize("system", catalogue.names("systems"))
+@pytest.mark.parametrize("dataset", ["collegemsg", "growing"])
+def test_settings_as_code_round_trip(system, dataset):
+    config = RunConfig(system=system, dataset=dataset, ranks=1, learning_rate=0.0042, slow_ms=3.0, edge_life=2)
+    assert RunConfig.from_json(as_json(config)) == config
+    cell = compile(as_cell(config), "cell", "exec")
+    made = {}
+    library = type(
+        "Library",
+        (),
+        {
+            "RunConfig": RunConfig,
+            "Session": lambda ranks: type("S", (), {"train": lambda self, given: made.update(config=given)})(),
+            "Dashboard": lambda session: None,
+        },
+    )
+    exec(cell, {"__builtins__": {"__import__": lambda *names: library}})
+    assert made["config"] == config
+
+
+def test_the_code_page_follows_the_controls(dashboard):
+    choose(dashboard, "epochs", 7)
+    assert "epochs=7" in dashboard.code.cell.value
+    assert "&quot;epochs&quot;: 7" in dashboard.code.json.value
+
+
+def test_a_new_dashboard_stands_where_the_newest_run_does(session):
+    session.train(RunConfig(dataset="growing", ranks=2, epochs=9, hidden=8)).advance(5)
+    shown = Dashboard(session)
+    settle(shown)
+    assert shown.settings.config() == session.current.config
+    shown.close()
+
+
+def test_the_dashboard_needs_no_torch_and_no_plotly():
+    code = "import sys, dtdg_lab.dash; print([name for name in ('torch', 'dgl', 'plotly') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

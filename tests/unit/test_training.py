@@ -1,0 +1,519 @@
+"""The loop in one process: phases, knobs, interruptions, failures, evaluation."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError, UnknownNameError
+from dtdg_lab.core.records import PHASES
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.contracts_models import DenseSpace, run_model
+from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.testing.recorders import RecordingRecorder
+from dtdg_lab.training.build import build
+from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.interfaces import LocalControl
+from dtdg_lab.training.loop import Trainer
+from dtdg_lab.training.vitals import Vitals
+
+# 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
+SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
+         "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
+STEPS = 5
+
+
+def config_of(**changes: Any) -> RunConfig:
+    return RunConfig(**{"system": "psg", "parts": 2, "epochs": 2, **SMALL, **changes})
+
+
+@cache
+def graph_of(edge_life: int = 1) -> DynamicGraph:
+    return load_for(config_of(edge_life=edge_life))
+
+
+def train(path: Path, config: RunConfig | None = None, **how: Any) -> Trained:
+    return train_in_memory(config or config_of(), graph_of(), path / "last.pt", **how)
+
+
+def assert_same_bits(one: Trained, other: Trained) -> None:
+    assert one.parameters.keys() == other.parameters.keys()
+    for name, tensor in one.parameters.items():
+        assert torch.equal(tensor, other.parameters[name]), name
+    assert one.optimizer["param_groups"] == other.optimizer["param_groups"]
+    for key, state in one.optimizer["state"].items():
+        for name, value in state.items():
+            assert torch.equal(value, other.optimizer["state"][key][name]), (key, name)
+
+
+# records
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("trained"))
+
+
+def test_phases_touch_and_sum_to_the_step(trained: Trained) -> None:
+    steps = trained.recorder.tables["steps"]
+    assert [row["step"] for row in steps] == list(range(2 * STEPS))
+    assert [row["epoch"] for row in steps] == [0] * STEPS + [1] * STEPS
+    for row in steps:
+        phases = [p for p in trained.recorder.tables["phases"] if p["step"] == row["step"] and p["phase"] in PHASES]
+        assert [phase["phase"] for phase in phases] == list(PHASES)
+        for before, after in itertools.pairwise(phases):
+            assert before["end_ns"] == after["start_ns"]
+        assert all(phase["start_ns"] <= phase["end_ns"] for phase in phases)
+        assert phases[-1]["end_ns"] == row["time_ns"]
+        assert abs(phases[-1]["end_ns"] / 1e9 - time.time()) < 600  # wall-clock time, not since boot
+        total_s = sum(row[f"{phase}_s"] for phase in PHASES)
+        assert total_s == pytest.approx(row["time_s"], rel=0.03)
+        assert total_s == pytest.approx((phases[-1]["end_ns"] - phases[0]["start_ns"]) * 1e-9, rel=1e-6)
+
+
+def test_every_step_is_counted(trained: Trained) -> None:
+    steps = trained.recorder.tables["steps"]
+    assert [row["groups"] for row in steps] == [2, 2, 2, 2, 1] * 2
+    assert [row["vertex_snapshots"] for row in steps] == [24 * 4 * row["groups"] for row in steps]
+    assert all(row["bytes_sent"] == row["bytes_received"] == 0 for row in steps)
+    assert all(row["loss"] == pytest.approx(row["global_loss"], rel=1e-6) for row in steps)
+    assert trained.losses[-1] < trained.losses[0]
+    (memory,) = [row for row in trained.recorder.tables["memory"] if row["peak_bytes"]]
+    assert memory["peak_bytes"] > 24 * 4 * 4
+
+
+def test_epochs_and_evaluations_are_told(trained: Trained) -> None:
+    assert [event["data"]["epoch"] for event in trained.recorder.events("epoch")] == [0, 1]
+    told = [(row["step"], row["split"]) for row in trained.recorder.tables["evaluations"]]
+    end = 2 * STEPS
+    assert told == [(STEPS, "train"), (STEPS, "validation"), *((end, s) for s in ("train", "validation", "test"))]
+    assert trained.outcome.state == "finished"
+
+
+def test_evaluate_every_leaves_out_the_epochs_between(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(epochs=5, evaluate_every=2))
+    rows = done.recorder.tables["evaluations"]
+    assert [row["step"] // STEPS for row in rows if row["split"] == "validation"] == [2, 4, 5]
+
+
+def test_single_has_one_step_an_epoch(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(system="single", parts=1, epochs=3))
+    assert [row["vertex_snapshots"] for row in done.recorder.tables["steps"]] == [24 * 12] * 3
+    assert done.losses[-1] < done.losses[0]
+
+
+# interruption: stop at every step, resume, and compare bits
+
+STORIES: dict[str, dict[int, dict[str, Any]]] = {
+    "nothing else": {},
+    "a step knob": {3: {"set": {"learning_rate": 0.1}}},
+    "an epoch knob": {2: {"set": {"group_window": 6}}},
+    "both, and more epochs": {
+        1: {"set": {"scheduler": "longest_first", "learning_rate": 0.05}},
+        6: {"set": {"epochs": 3}},
+    },
+}
+
+
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o"])
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
+def test_interrupted_at_every_step_and_resumed_is_the_same_run(tmp_path: Path, story: str, model: str) -> None:
+    config, script = config_of(model=model), STORIES[story]
+    whole = train(tmp_path, config, script=script)
+    assert whole.outcome.state == "finished"
+    for step in range(len(whole.losses)):
+        before = {k: v for k, v in script.items() if k < step}
+        halting = {**before, step: {**script.get(step, {}), "stop": True}}
+        first = train(tmp_path, config, script=halting)
+        assert first.outcome.state == "stopped"
+        assert first.outcome.position.step == len(first.losses) == step + 1
+        after = {k: v for k, v in script.items() if k > step}
+        second = train(tmp_path, config, script=after, first_step=step + 1, resume=True)
+        assert first.losses + second.losses == whole.losses
+        assert_same_bits(second, whole)
+        assert second.outcome == whole.outcome
+        assert second.config == whole.config
+
+
+def test_a_checkpoint_taken_before_the_last_step_s_epoch_ends_is_gone_on_from(tmp_path: Path) -> None:
+    """What a killed process leaves: the last checkpoint lies between the last step of an epoch and its end."""
+    whole = train(tmp_path, script={2: {"set": {"group_window": 6}}})
+    recorder = RecordingRecorder()
+    config = config_of(checkpoint_every_s=0)
+    kept: dict[int, bytes] = {}
+    taken = recorder.row
+
+    def keep(table: str, values: tuple[Any, ...]) -> None:
+        taken(table, values)
+        if table == "events" and values[3] == "checkpoint":
+            kept[values[0]] = (tmp_path / "last.pt").read_bytes()
+
+    recorder.row = keep  # type: ignore[method-assign]
+    train(tmp_path, config, script={2: {"set": {"group_window": 6}}}, recorder=recorder)
+    assert set(range(1, STEPS + 1)) <= kept.keys()
+    for step in (STEPS - 1, STEPS, STEPS + 1):
+        (tmp_path / "last.pt").write_bytes(kept[step])
+        rest = train(tmp_path, config, resume=True, first_step=step)
+        assert rest.losses == whole.losses[step:]
+        for name, tensor in rest.parameters.items():
+            assert torch.equal(tensor, whole.parameters[name])
+
+
+def test_resuming_within_an_epoch_ends_it_before_its_plan_changes(tmp_path: Path) -> None:
+    train(tmp_path, script={3: {"stop": True}})  # after step 3 of 5; the new plan has 2 steps an epoch
+    rest = train(tmp_path, resume=True, first_step=4, changes={"groups_per_rank": 4, "learning_rate": 0.5})
+    assert [row["epoch"] for row in rest.recorder.tables["steps"]] == [0, 1, 1]
+    (knob,) = rest.recorder.events("knob")
+    assert (knob["step"], knob["data"]["changes"]) == (5, {"groups_per_rank": 4})
+    assert rest.optimizer["param_groups"][0]["lr"] == 0.5
+    assert rest.config["groups_per_rank"] == 4
+
+
+def test_a_finished_run_goes_on_for_more_epochs(tmp_path: Path) -> None:
+    train(tmp_path)
+    more = train(tmp_path, resume=True, changes={"epochs": 4})
+    longer = train(tmp_path, config_of(epochs=4))
+    assert more.losses == longer.losses[2 * STEPS :]
+    assert_same_bits(more, longer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [({"hidden": 8}, ConfigError, "cannot change while"), ({"group_windw": 8}, UnknownNameError, "group_window"),
+     ({"learning_rate": -1.0}, ConfigError, "out of range")],
+)  # fmt: skip
+def test_resuming_refuses_what_cannot_change(tmp_path: Path, changes: dict, error: type, said: str) -> None:
+    train(tmp_path, script={1: {"stop": True}})
+    with pytest.raises(error, match=said):
+        train(tmp_path, resume=True, changes=changes)
+
+
+def test_resuming_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunStoreError, match="no checkpoint"):
+        train(tmp_path, resume=True)
+    (tmp_path / "last.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(RunStoreError, match="not a readable checkpoint"):
+        train(tmp_path, resume=True)
+
+
+# knobs
+
+
+def test_the_learning_rate_rules_from_the_next_step_on(tmp_path: Path) -> None:
+    config = config_of(optimizer="sgd", learning_rate=0.0)
+    done = train(tmp_path, config, script={3: {"set": {"learning_rate": 0.1}}})
+    still = train(tmp_path, config)
+    moved = [a != b for a, b in zip(done.losses, still.losses, strict=True)]
+    assert moved == [False] * 5 + [True] * 5  # update of step 4 is the first with it; step 5 sees its effect
+    (knob,) = done.recorder.events("knob")
+    assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (4, "step", {"learning_rate": 0.1})
+    assert [row["control_version"] for row in done.recorder.tables["steps"]] == [0] * 3 + [1] * 7
+
+
+KNOBS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"scheduler": "longest_first"}),
+    ({}, {"epochs": 3}),
+    ({}, {"group_window": 6}),
+    ({}, {"group_stride": 2, "loss_at": "all"}),
+    ({"parts": 1}, {"system": "single"}),
+    ({"parts": 1, "system": "single"}, {"system": "psg"}),
+]
+
+
+@pytest.mark.parametrize(("start", "changes"), KNOBS, ids=str)
+def test_an_epoch_knob_is_resuming_with_it(tmp_path: Path, start: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Rebuilding keeps parameters, moments and position: the same bits as stop, checkpoint, resume with the change."""
+    config = config_of(**start)
+    steps = len(train(tmp_path, config.replace(epochs=1)).losses)
+    asked = max(0, steps - 2)
+    live = train(tmp_path, config, script={asked: {"set": changes}})
+    train(tmp_path, config, script={steps - 1: {"stop": True}})
+    resumed = train(tmp_path, config, resume=True, changes=changes, first_step=steps)
+    assert live.losses[steps:] == resumed.losses
+    assert len(resumed.losses) > 0
+    assert_same_bits(live, resumed)
+    assert live.config == resumed.config == config.replace(**changes)
+    counts = {int(state["step"]) for state in live.optimizer["state"].values()}
+    assert counts == {len(live.losses)}  # Adam went on counting
+    (knob,) = live.recorder.events("knob")
+    assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (steps, "epoch", changes)
+    assert len([row for row in live.recorder.tables["phases"] if row["phase"] == "rebuild"]) == 1
+
+
+def test_a_plan_knob_changes_the_steps(tmp_path: Path) -> None:
+    done = train(tmp_path, script={0: {"set": {"group_window": 6, "groups_per_rank": 2}}})
+    assert [row["groups"] for row in done.recorder.tables["steps"]] == [2, 2, 2, 2, 1, 4, 3]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_fewer_epochs_end_the_run_and_more_in_the_last_epoch_extend_it(tmp_path: Path, epochs: int) -> None:
+    shorter = train(tmp_path, config_of(epochs=4), script={1: {"set": {"epochs": epochs}}})
+    assert len(shorter.losses) == epochs * STEPS
+    longer = train(tmp_path, config_of(epochs=1), script={STEPS - 1: {"set": {"epochs": 1 + epochs}}})
+    assert len(longer.losses) == (1 + epochs) * STEPS
+    for done in (shorter, longer):
+        rows = done.recorder.tables["evaluations"]
+        assert [row["step"] for row in rows if row["split"] == "test"] == [len(done.losses)]
+        assert [row["step"] // STEPS for row in rows if row["split"] == "validation"] == [
+            *range(1, len(done.losses) // STEPS + 1)
+        ]
+
+
+@pytest.mark.parametrize("changes", [{"group_window": 20}, {"system": "single"}], ids=str)
+def test_a_refused_knob_leaves_the_run_as_it_was(tmp_path: Path, changes: dict[str, Any]) -> None:
+    untouched = train(tmp_path)
+    done = train(tmp_path, script={2: {"set": changes}})
+    assert done.losses == untouched.losses
+    assert_same_bits(done, untouched)
+    (refused,) = done.recorder.events("refused")
+    assert (refused["step"], refused["data"]["changes"]) == (STEPS, changes)
+    assert next(iter(changes)) in refused["data"]["reason"] or "single" in refused["data"]["reason"]
+    assert done.recorder.events("knob") == []
+    assert done.config == config_of()
+
+
+def test_pausing_holds_the_run_between_two_steps_and_changes_nothing_else(tmp_path: Path) -> None:
+    untouched = train(tmp_path)
+    # the exchanges of control rounds count as well: paused after step 2, three rounds, then on
+    done = train(tmp_path, script={2: {"pause": True}, 6: {"pause": False}})
+    assert done.losses == untouched.losses
+    assert_same_bits(done, untouched)
+    assert [len(done.recorder.events(kind)) for kind in ("paused", "unpaused")] == [1, 1]
+    assert [event["step"] for kind in ("paused", "unpaused") for event in done.recorder.events(kind)] == [3, 3]
+
+
+def test_a_knob_of_a_paused_run_rules_when_it_goes_on(tmp_path: Path) -> None:
+    script = {2: {"pause": True}, 4: {"set": {"learning_rate": 0.1, "group_window": 6}}, 6: {"pause": False}}
+    done = train(tmp_path, script=script)
+    plain = train(tmp_path, script={2: {"set": {"learning_rate": 0.1, "group_window": 6}}})
+    assert done.losses == plain.losses
+    assert [(event["step"], event["data"]["when"]) for event in done.recorder.events("knob")] == [
+        (3, "step"),
+        (5, "epoch"),
+    ]
+
+
+def test_a_paused_run_can_be_stopped_and_resumed(tmp_path: Path) -> None:
+    untouched = train(tmp_path)
+    first = train(tmp_path, script={2: {"pause": True}, 4: {"stop": True}})
+    assert (first.outcome.state, first.outcome.position.step) == ("stopped", 3)
+    second = train(tmp_path, resume=True, first_step=3)
+    assert first.losses + second.losses == untouched.losses
+
+
+def test_a_person_pauses_and_goes_on(tmp_path: Path) -> None:
+    """Requests from another thread, as the kernel's: no step while paused, and no long wait after."""
+    recorder, control, config = RecordingRecorder(), LocalControl(), config_of(epochs=10_000)
+    trainer = Trainer(
+        config, graph_of(), SoloGroup(), recorder=recorder, control=control, checkpoint=tmp_path / "last.pt",
+        vitals=Vitals(config, "cpu", 0, 1, recorder),
+    )  # fmt: skip
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(trainer.run()))
+    thread.start()
+
+    def seen(kind: str) -> None:
+        limit_s = time.monotonic() + 20
+        while not recorder.events(kind) and time.monotonic() < limit_s:
+            time.sleep(0.005)
+        assert recorder.events(kind), kind
+
+    seen("epoch")
+    control.request({"pause": True})
+    seen("paused")
+    time.sleep(0.1)
+    steps = len(recorder.tables["steps"])
+    time.sleep(0.7)  # longer than a control round
+    assert len(recorder.tables["steps"]) == steps
+    control.request({"pause": False})
+    asked_s = time.monotonic()
+    seen("unpaused")
+    assert time.monotonic() - asked_s < 0.4  # woken, not found at the next round
+    control.request({"stop": True})
+    thread.join(20)
+    assert outcomes[0].state == "stopped"
+    assert len(recorder.tables["steps"]) > steps
+    assert Checkpoint.load(tmp_path / "last.pt").position == outcomes[0].position
+
+
+# failures
+
+
+def _overflowing(graph: DynamicGraph, t: int) -> DynamicGraph:
+    features = np.array(graph.features)
+    features[t] = 3e37  # finite, and its square is not
+    return DynamicGraph(graph.name, graph.snapshots, features, graph.targets, graph.persistence, "test", 1)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_before_the_update(tmp_path: Path) -> None:
+    config = config_of(model="evolvegcn-o", parts=1, checkpoint_every_s=0)
+    recorder = RecordingRecorder()
+    with pytest.raises(NotFiniteError, match=r"at step 3 \(epoch 0\).*learning_rate \(now 0\.02\)"):
+        # one group a step: group 3 holds snapshots 3 to 6 and is the first with the sixth
+        train_in_memory(config, _overflowing(graph_of(), 6), tmp_path / "last.pt", recorder=recorder)
+    assert [row["step"] for row in recorder.tables["steps"]] == [0, 1, 2]
+    kept = Checkpoint.load(tmp_path / "last.pt")
+    assert kept.position.step == 3
+    assert all(torch.isfinite(tensor).all() for tensor in kept.model.values())
+    rest = train_in_memory(config, graph_of(), tmp_path / "last.pt", resume=True, changes={"learning_rate": 0.001})
+    assert np.isfinite(rest.losses).all()
+
+
+def test_a_learning_rate_out_of_all_bounds_ends_in_an_error_and_a_finite_checkpoint(tmp_path: Path) -> None:
+    config = config_of(model="evolvegcn-o", optimizer="sgd", learning_rate=100.0, epochs=50, checkpoint_every_s=0)
+    with pytest.raises(NotFiniteError, match=r"at step \d+"):
+        train(tmp_path, config)
+    kept = Checkpoint.load(tmp_path / "last.pt")
+    assert all(torch.isfinite(tensor).all() for tensor in kept.model.values())
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    train(tmp_path)
+    good, before = Checkpoint.load(path), path.read_bytes()
+    name = next(iter(good.model))
+    good.model[name].view(-1)[0] = float("nan")
+    with pytest.raises(NotFiniteError, match=name):
+        good.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["last.pt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full, the device that is always full")
+def test_a_full_disk_ends_the_run_and_keeps_the_checkpoint_before(tmp_path: Path) -> None:
+    first = train(tmp_path, script={1: {"stop": True}})
+    before = (tmp_path / "last.pt").read_bytes()
+    (tmp_path / "last.part").symlink_to("/dev/full")
+    with pytest.raises(RunStoreError, match=r"last\.pt cannot be written.*[Nn]o space left.*run\.resume") as caught:
+        train(tmp_path, resume=True, first_step=2)
+    assert caught.value.__cause__ is not None
+    assert (tmp_path / "last.pt").read_bytes() == before
+    assert os.listdir(tmp_path) == ["last.pt"]
+    assert Path("/dev/full").exists()
+    assert first.losses + train(tmp_path, resume=True, first_step=2).losses == train(tmp_path).losses
+
+
+def test_a_checkpoint_path_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "last.pt").mkdir()
+    with pytest.raises(RunStoreError, match="cannot be written"):
+        train(tmp_path)
+    assert os.listdir(tmp_path) == ["last.pt"]
+
+
+def test_records_that_cannot_be_written_end_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RunStoreError, match="records"):
+        train(tmp_path, recorder=RecordingRecorder(RunStoreError("the records cannot be written")))
+
+
+def test_a_slowed_rank_shows_in_compute(tmp_path: Path) -> None:
+    config = config_of(slow_rank=0, slow_ms=30.0, epochs=1)
+    done = train(tmp_path, config, script={2: {"set": {"slow_rank": -1}}})
+    spent_s = done.recorder.column("steps", "compute_s")
+    assert all(0.030 <= s < 0.2 for s in spent_s[:3])
+    assert np.median(spent_s[3:]) < 0.030
+    assert done.losses == train(tmp_path, config_of(epochs=1)).losses
+
+
+# evaluation
+
+
+def _by_hand(config: RunConfig, graph: DynamicGraph, trained: Any) -> dict[str, float]:
+    """Mean squared errors of each split, from dense matrices, starting at zero at 0 or at each split's start."""
+    snapshots = []
+    for t in range(graph.num_snapshots):
+        dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+        snapshot = graph.snapshots[t]
+        dense[snapshot.rows(), snapshot.indices.astype(np.int64)] = 1.0
+        snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
+    targets = torch.from_numpy(np.array(graph.targets)).double()
+    built = build(config, graph, SoloGroup())
+    built.model.load_state_dict(trained.parameters)
+    model = built.model.double()
+    splits = {"train": range(12), "validation": range(12, 15), "test": range(15, 39)}
+    with torch.no_grad():
+        if config.protocol == "warm":
+            errors = (run_model(model, snapshots)[0] - targets).square().mean(dim=1)
+            return {name: errors[list(part)].mean().item() for name, part in splits.items()}
+        cold = {name: run_model(model, snapshots[part.start : part.stop])[0] for name, part in splits.items()}
+        return {
+            name: (cold[name] - targets[part.start : part.stop]).square().mean().item() for name, part in splits.items()
+        }
+
+
+@pytest.mark.parametrize("protocol", ["warm", "cold"])
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o"])
+def test_losses_are_those_computed_by_hand(tmp_path: Path, protocol: str, model: str) -> None:
+    config = config_of(model=model, layers=2, protocol=protocol, dtype="float64")
+    done = train(tmp_path, config)
+    found = {row["split"]: row["loss"] for row in done.recorder.tables["evaluations"] if row["step"] == 2 * STEPS}
+    wanted = _by_hand(config, graph_of(), done)
+    assert found == pytest.approx(wanted, rel=1e-10)
+
+
+def test_warm_and_cold_differ_after_the_training_part(tmp_path: Path) -> None:
+    found = {}
+    for protocol in ("warm", "cold"):
+        built = build(config_of(protocol=protocol, dtype="float64"), graph_of(), SoloGroup())
+        found[protocol] = {
+            row.split: row.loss for row in built.evaluator.evaluate(built.model, ("train", "validation"))
+        }
+    assert found["warm"]["train"] == found["cold"]["train"]
+    assert found["warm"]["validation"] != found["cold"]["validation"]
+
+
+def test_baselines_are_those_computed_by_hand(trained: Trained) -> None:
+    graph, splits = graph_of(), {"train": range(12), "validation": range(12, 15), "test": range(15, 39)}
+    targets, persistence = (np.array(a, np.float64) for a in (graph.targets, graph.persistence))
+    mean = sum(targets[t].sum() for t in range(12)) / (12 * graph.num_nodes)
+    for row in trained.recorder.tables["evaluations"]:
+        part = splits[row["split"]]
+        today = np.mean([((persistence[t] - targets[t]) ** 2).mean() for t in part])
+        constant = np.mean([((mean - targets[t]) ** 2).mean() for t in part])
+        assert row["persistence_loss"] == pytest.approx(today, rel=1e-12)
+        assert row["mean_loss"] == pytest.approx(constant, rel=1e-12)
+        assert row["snapshots"] == len(part)
+
+
+def test_the_test_part_is_refused_before_the_end() -> None:
+    built = build(config_of(), graph_of(), SoloGroup())
+    for splits in (("test",), ("train", "test")):
+        with pytest.raises(ConfigError, match="when the run is over"):
+            built.evaluator.evaluate(built.model, splits)
+    assert built.evaluator.evaluate(built.model, ("test",), final=True)[0].snapshots == 24
+
+
+def test_the_test_part_is_not_read_before_the_end() -> None:
+    """Steering reads train and validation only: test labels and features of another world change nothing."""
+    graph = graph_of()
+    features, targets = np.array(graph.features), np.array(graph.targets)
+    features[15:], targets[15:] = 7.0, -3.0
+    other = DynamicGraph("other", graph.snapshots, features, targets, graph.persistence, "test", 1)
+    rows = []
+    for data in (graph, other):
+        built = build(config_of(), data, SoloGroup())
+        rows.append(built.evaluator.evaluate(built.model, ("train", "validation")))
+    assert rows[0] == rows[1]
+
+
+def test_evaluation_leaves_gradients_and_parameters_alone(tmp_path: Path) -> None:
+    often, seldom = train(tmp_path, config_of(epochs=4)), train(tmp_path, config_of(epochs=4, evaluate_every=100))
+    assert often.losses == seldom.losses
+    assert_same_bits(often, seldom)
+
+
+def test_backends_train_alike(tmp_path: Path) -> None:
+    one, other = (train(tmp_path, config_of(kernel=kernel, dtype="float64")) for kernel in ("torch", "auto"))
+    assert one.losses == pytest.approx(other.losses, rel=1e-9)
+    assert one.recorder.events("kernel")[0]["data"]["backend"] == "torch"

@@ -95,9 +95,11 @@ def _run(parsed: argparse.Namespace) -> int:
     config = RunConfig.load(parsed.config)
     if config.ranks > 1 or parsed.cluster:
         from dtdg_lab.cluster.session import Session
+        from dtdg_lab.runs.progress import progress
 
         with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
             run = session.train(config)
+            progress(run)
             run.wait()
             return _report(run)
     from dtdg_lab.cluster.local import train

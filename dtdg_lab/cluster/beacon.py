@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.cluster.liveness import dead_ranks
+from dtdg_lab.comm.heartbeat import Heartbeat
 from dtdg_lab.core.errors import LabError
 
 LOOK_S = 0.5
 GRACE_S = 1.5  # a survivor that is not stuck in a collective leaves by itself within this time
-SILENT_S = 15.0  # heartbeats through the store, for ranks on other machines
+SILENT_S = 15.0  # heartbeats through the store find what process tables cannot: ranks on other machines
 
 
 class Beacon:
@@ -41,9 +42,9 @@ class Beacon:
         on_death: Callable[[int], None],
         busy_file: Path | None,
     ) -> None:
-        self._live, self._attempt, self._rank, self._size = live, attempt, rank, size
-        self._store, self._on_death, self._busy_file = store, on_death, busy_file
-        self._beats: dict[int, tuple[int, float]] = {}
+        self._live, self._attempt, self._rank = live, attempt, rank
+        self._on_death, self._busy_file = on_death, busy_file
+        self._heartbeat = Heartbeat(store, rank, size, limit_s=SILENT_S)
         self._stop = threading.Event()
         self._reported = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="beacon", daemon=True)
@@ -67,27 +68,10 @@ class Beacon:
                 self._busy_file.touch()
             dead = self.first_dead(0.0)
             if dead is None:
-                dead = self._silent()
+                dead = self._heartbeat.silent_rank
             if dead is not None:
                 self._leave_the_dead(dead)
                 return
-
-    def _silent(self) -> int | None:
-        """A rank whose heartbeat stood still too long; the store's own rank when the store is gone."""
-        if self._store is None:
-            return None
-        try:
-            self._store.add(f"beat/{self._rank}", 1)
-            counts = {rank: self._store.add(f"beat/{rank}", 0) for rank in range(self._size) if rank != self._rank}
-        except RuntimeError:  # torch's DistNetworkError: the store's process is gone
-            return 0 if self._rank != 0 and not self._stop.is_set() else None
-        now = time.monotonic()
-        for rank, count in counts.items():
-            if self._beats.get(rank, (-1, now))[0] != count:
-                self._beats[rank] = (count, now)
-            elif count and now - self._beats[rank][1] > SILENT_S:
-                return rank
-        return None
 
     def _leave_the_dead(self, dead: int) -> None:
         if self._stop.wait(GRACE_S):
@@ -103,3 +87,4 @@ class Beacon:
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        self._heartbeat.close()

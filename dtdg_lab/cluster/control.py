@@ -13,6 +13,7 @@ import zmq
 
 from dtdg_lab.cluster.signing import pack, unpack
 from dtdg_lab.core.errors import ControlError, LabError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
 
 Check = Callable[[dict[str, Any]], None]
 _NONCES = 10_000
@@ -73,6 +74,8 @@ class ControlServer:
             if not nonce or nonce in self._seen:
                 raise ControlError("a control message without a new nonce is ignored.")
             self._seen.append(nonce)
+            if self._version >= MAX_CONTROL_VERSION:
+                raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
             self._check(request)
         except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
             return pack(self._key, {"refused": str(error)})

@@ -41,7 +41,7 @@ class Task:
 
 
 def warm_up(threads_env: dict[str, str]) -> dict[str, Any]:
-    """Import what training needs, once, so that a click on Run starts training and not importing.
+    """Import what training needs, once, so that a click on Run starts training and not importing (see ``rehearse``).
 
     Returns:
         The engine's process number, its machine, and how many CUDA devices it sees.
@@ -50,10 +50,15 @@ def warm_up(threads_env: dict[str, str]) -> dict[str, Any]:
     import torch
 
     import dtdg_lab.training.loop  # noqa: F401
-    from dtdg_lab.training.rehearsal import rehearse
 
-    rehearse()
     return {"pid": os.getpid(), "host": host_id(), "gpus": torch.cuda.device_count()}
+
+
+def rehearse() -> None:
+    """Do once what libraries do on first use (two seconds); nobody waits for it but a run started at once."""
+    from dtdg_lab.training import rehearsal
+
+    rehearsal.rehearse()
 
 
 def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.cluster.engine import warm_up
+from dtdg_lab.cluster.engine import rehearse, warm_up
 from dtdg_lab.cluster.liveness import host_id
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.core.errors import ClusterError
@@ -101,6 +101,7 @@ class Engines:
             facts = view.apply_async(warm_up, {"GLOO_SOCKET_IFNAME": "lo"} if self._cluster is not None else {})
             for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
                 self._warm[number] = Engine(number, **fact)
+            view.apply_async(rehearse)  # what goes wrong in it goes wrong in the first run again, and is told there
             write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
             raise ClusterError(

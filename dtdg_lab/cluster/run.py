@@ -236,6 +236,8 @@ class Run:
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "knob":
             self._changes |= data["changes"]
+        elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
+            self._changes = dict(data["settings"])
         self._while_running = {
             "started": "running",
             "paused": "paused",
@@ -244,6 +246,17 @@ class Run:
         }.get(kind, self._while_running)
 
     def _follow(self) -> None:
+        """Follow the run to its end; a handle that cannot says so instead of leaving its user waiting."""
+        try:
+            self._follow_to_the_end()
+        except Exception as error:
+            reason = f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.open_run(run.path)."
+            self._file_status = {**self._file_status, "state": "failed", "reason": reason}
+            self._subscriber.close()
+            self._ended.set()
+            raise
+
+    def _follow_to_the_end(self) -> None:
         """Read what is on the disk, listen to the ranks as they appear, and watch until the run has ended."""
         with self.lock:
             for rank in self._directory.record_files():

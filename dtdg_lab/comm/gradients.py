@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import ControlError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
 
-MAX_VERSION = 2**24 - 1  # largest integer that float32 holds exactly with all its predecessors
 _CLOCK_PERIOD_NS = 64_000_000_000  # arrival times ride as float32 seconds modulo 64: 4 microseconds apart at most
 _VERSION, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3
 
@@ -67,8 +67,10 @@ class FlatGradients:
         Raises:
             ControlError: the version no longer fits the slot.
         """
-        if version > MAX_VERSION:
-            raise ControlError(f"control version {version} exceeds {MAX_VERSION}: start a new run, or resume this one.")
+        if version > MAX_CONTROL_VERSION:
+            raise ControlError(
+                f"control version {version} exceeds {MAX_CONTROL_VERSION}: start a new run, or resume this one."
+            )
         group, slots = self._group, self._flat[self._numel :]
         arrived_ns = group.clock_ns()
         own = torch.zeros(len(slots), dtype=torch.float64)

@@ -26,6 +26,7 @@ class Heartbeat:
     def __init__(self, store: Any, rank: int, ranks: int, *, limit_s: float, name: str = "heartbeat") -> None:
         self._store, self._rank, self._ranks, self._limit_s, self._name = store, rank, ranks, limit_s, name
         self._failure = ""
+        self._silent_rank: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
@@ -34,6 +35,11 @@ class Heartbeat:
     def failure(self) -> str:
         """What is known to have gone wrong on another rank or the store; empty while all is well."""
         return self._failure
+
+    @property
+    def silent_rank(self) -> int | None:
+        """The rank this one found silent; 0, which serves the store, where the store itself is gone."""
+        return self._silent_rank
 
     def check(self) -> None:
         """Raise if the run cannot go on.
@@ -79,6 +85,7 @@ class Heartbeat:
                     self._failure = self._store.get(f"{self._name}/cause").decode()
             except RuntimeError as error:
                 self._failure = f"The run's store cannot be reached ({error})."
+                self._silent_rank = 0 if self._rank else None
             if self._failure:
                 self.fail(self._failure)
                 return
@@ -96,4 +103,5 @@ class Heartbeat:
         if int(self._store.add(f"{self._name}/left/{rank}", 0)):
             others.remove(rank)
         else:
+            self._silent_rank = rank
             self._failure = f"Rank {rank} has given no sign of life for {silent_s:.1f} s."

@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 SCHEMA = 1
 
+MAX_CONTROL_VERSION = 2**24 - 1  # the version rides in a float32 slot, which holds every integer up to here exactly
+
 PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
 BETWEEN_STEPS = ("evaluate", "checkpoint", "rebuild")  # rows of `phases` that belong to no step's sum
 

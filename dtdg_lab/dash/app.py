@@ -18,6 +18,7 @@ from dtdg_lab.dash.pages import CodePage, ComparePage
 from dtdg_lab.dash.resources import load_resources
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.dash.status import ACTIVE, Asked, status_html
+from dtdg_lab.dash.watch import SessionWatch
 from dtdg_lab.datasets import default_dataset
 from dtdg_lab.views import RunWindow
 
@@ -54,12 +55,13 @@ class Dashboard:
         load_resources()
         self.session = session
         self.actions = Actions(self._show_problem)
+        self.watch = SessionWatch(session)
+        self.watch.look()
         self._run: Run | None = None
         self._version = -1
         self._config: RunConfig | None = None
-        self._engines: dict[int, bool] = {}
         self._asked: Asked | None = None
-        self._told = ""
+        self._told = self._trouble = ""
         self._ticks = self._gone = 0
         self._callback: Any = None
         # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
@@ -77,9 +79,8 @@ class Dashboard:
         self._start()
 
     def _first_config(self) -> RunConfig:
-        runs = self.session.runs
-        if runs:
-            return runs[-1].config
+        if self.watch.seen.run is not None:
+            return self.watch.seen.run.config
         try:
             dataset = default_dataset()
         except LabError as error:
@@ -162,23 +163,24 @@ class Dashboard:
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
         self._ticks += 1
-        run = self._newest_run()
-        if run is not self._run:
-            self._follow(run)
+        if polled:
+            self.watch.wake()
+        seen = self.watch.seen
+        if seen.problem != self._trouble:
+            self._trouble = seen.problem
+            if seen.problem:
+                self._show_problem(seen.problem)
+        if seen.run is not self._run:
+            self._follow(seen.run)
         self.charts.update()
-        if slow:
-            self._engines = dict(self.session.engines())
-            if self.tabs.active == 1:
-                self.compare.update(self.session.runs, self.axis.value)
+        self.watch.with_runs = self.tabs.active == 1
+        if slow and self.watch.with_runs:
+            self.compare.open()
+            self.compare.update(seen.runs, self.axis.value)
+        run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
         self._stop_where_nobody_looks()
-
-    def _newest_run(self) -> Run | None:
-        if self.session.current is not None:
-            return self.session.current
-        runs = self.session.runs
-        return runs[-1] if runs else None
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._asked, self._version, self._told = run, None, -1, ""
@@ -190,18 +192,18 @@ class Dashboard:
 
     def _refresh_state(self) -> None:
         """Status line, buttons, and live knobs as the run has them."""
-        run = self._run
+        run, engines = self._run, self.watch.seen.engines
         state = "idle" if run is None else run.status
         active = state in ACTIVE
         self.settings.run_is_on(active)
         if run is None:
-            self.status.value = status_html(None, self._engines, None, ready=self.session.ready)
+            self.status.value = status_html(None, engines, None, ready=self.watch.seen.ready)
         else:
             self._version = run.version
             if active:
                 self._follow_knobs(run)
             with run.lock:
-                self.status.value = status_html(run, self._engines, self._asked, ready=self.session.ready)
+                self.status.value = status_html(run, engines, self._asked, ready=self.watch.seen.ready)
             self._tell_failure(run, state)
         self._enable(state, active)
 
@@ -219,27 +221,34 @@ class Dashboard:
             self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
 
     def _enable(self, state: str, active: bool) -> None:
-        whole = bool(self._engines) and all(self._engines.values())
+        engines = self.watch.seen.engines
+        whole = bool(engines) and all(engines.values())
         busy = self.actions.busy
-        self.buttons["run"].disabled = active or busy or not (self.session.ready and whole)
+        self.buttons["run"].disabled = active or busy or not (self.watch.seen.ready and whole)
         self.buttons["pause"].param.update(
             disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
         )
         self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
         self.buttons["resume"].param.update(visible=state in ("stopped", "failed"), disabled=busy or not whole)
-        self.buttons["repair"].param.update(visible=bool(self._engines) and not whole, disabled=busy)
+        self.buttons["repair"].param.update(visible=bool(engines) and not whole, disabled=busy)
 
     # where it is shown
 
     def _start(self) -> None:
         if self._callback is None:
             self._gone = 0
+            self.watch.start()
             self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
 
     def _stop_where_nobody_looks(self) -> None:
         """A cell that was run again leaves a dashboard without any display: it must not be updated for ever."""
         self._gone = 0 if self.layout._models else self._gone + 1
-        if self._gone > GONE_TICKS and self._callback is not None:
+        if self._gone > GONE_TICKS:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.watch.stop()
+        if self._callback is not None:
             self._callback.stop()
             self._callback = None
 
@@ -258,7 +267,5 @@ class Dashboard:
 
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
-        if self._callback is not None:
-            self._callback.stop()
-            self._callback = None
+        self._stop()
         self.actions.close()

@@ -26,7 +26,12 @@ class ComparePage:
         self._drawn: tuple[Any, ...] = ()
         self.figure = compare_figure([])
         self.charts = WholeCharts(lambda: {"compare": self.figure}, chart_height=620, sizing_mode="stretch_width")
-        self.panel = pn.Column(self.charts, sizing_mode="stretch_width", margin=0)
+        self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def open(self) -> None:
+        """Put the chart on the page, where it stays; a page nobody opens draws nothing."""
+        if not len(self.panel):
+            self.panel.append(self.charts)
 
     def update(self, runs: Sequence[Any], x: XAxis) -> None:
         """Draw again where something changed; costs a whole figure, so at most once a second."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,11 @@ class Checkpoint:
             raise RunStoreError(
                 f"there is no checkpoint at {path}: the run ended before its first. Start it anew."
             ) from error
-        except (RuntimeError, KeyError, TypeError, EOFError, OSError) as error:
-            raise RunStoreError(f"{path} is not a readable checkpoint: {error}.") from error
+        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, EOFError, OSError) as error:
+            first_line = str(error).partition("\n")[0]  # torch goes on to advise loading without its safeguard
+            raise RunStoreError(
+                f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start the run anew."
+            ) from error
 
 
 def vars_of(checkpoint: Checkpoint) -> dict[str, Any]:

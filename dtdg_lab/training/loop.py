@@ -20,7 +20,7 @@ from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
-from dtdg_lab.training.knobs import Knobs, check_changes
+from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.vitals import Vitals
 
@@ -72,7 +72,7 @@ class Trainer:
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
         self._recorder, self._control, self._checkpoint, self._vitals = recorder, control, checkpoint, vitals
-        self._show_progress = show_progress
+        self._show_progress, self._resumed = show_progress, resume
         self._clock = PhaseClock(device)
         self._position = Position()
         stored = Checkpoint.load(checkpoint, device=device) if resume else None
@@ -92,6 +92,9 @@ class Trainer:
         """
         if self._position.step == 0:
             self._probe_memory()
+        if self._resumed:
+            settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
+            self._event("resumed", {"settings": settings})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
         from tqdm.auto import tqdm
 
@@ -196,9 +199,9 @@ class Trainer:
             if changed:
                 self._knob_event(changed, "step", next_step)
             if self.knobs.paused != was_paused:
-                self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version})
+                self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version}, next_step)
             if payload.get("stop"):
-                self._event("stopping", {"version": self.knobs.version})
+                self._event("stopping", {"version": self.knobs.version}, next_step)
 
     def _set_learning_rate(self) -> None:
         for options in self._built.optimizer.param_groups:
@@ -307,7 +310,7 @@ class Trainer:
         data = {"version": self.knobs.version, "changes": changes, "when": when}
         self._recorder.row("events", (step, self._position.epoch, time.time_ns(), "knob", data))
 
-    def _event(self, kind: str, data: dict[str, Any]) -> None:
+    def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         if self._group.rank == 0:
-            row = (self._position.step, self._position.epoch, time.time_ns(), kind, data)
-            self._recorder.row("events", row)
+            step = self._position.step if step is None else step
+            self._recorder.row("events", (step, self._position.epoch, time.time_ns(), kind, data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dtdg_lab.core.units import format_joules
@@ -104,7 +105,10 @@ class EnergyView:
             name = f"rank {rank} · {source}" if scope == "rank" else f"node of rank {rank} · {source}"
             dash = "solid" if scope == "rank" else "dashdot"
             style = {"mode": "lines", "line": {"color": series_colour(rank), "width": 2, "dash": dash}}
-            lines.append(meter.series.line(name, "seconds", style))
+            line = meter.series.line(name, "seconds", style)
+            # joules of steps and of readers are different points, though the line is called the same
+            origin = "readers" if (scope, rank, source) in self._meters else "steps"
+            lines.append(replace(line, key=f"{origin}/{line.key}"))
         return lines
 
     def _end(self) -> float:

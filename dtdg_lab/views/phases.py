@@ -14,6 +14,7 @@ from dtdg_lab.views.palette import PHASE_COLOURS
 RECENT = 50
 OWN = ("batch", "transfer", "compute")
 BALANCED = 1.05
+NAMED = 0.005  # share of the time from which a phase is named in the legend
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class PhasesView:
             yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "},
         )
         names = [f"rank {rank}" for rank in means]
+        whole = sum(sum(phases.values()) for phases in means.values())
         data = [
             {
                 "type": "bar",
@@ -100,7 +102,7 @@ class PhasesView:
                 "y": names,
                 "x": [round(means[rank][phase] * 1e3, 4) for rank in means],
                 "marker": {"color": PHASE_COLOURS[phase]},
-                "showlegend": any(means[rank][phase] > 0 for rank in means),
+                "showlegend": sum(means[rank][phase] for rank in means) >= NAMED * whole,
                 "hovertemplate": "%{y}: %{x:.2f} ms<extra>" + phase + "</extra>",
             }
             for phase in PHASES

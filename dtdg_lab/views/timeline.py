@@ -8,6 +8,7 @@ from typing import Any
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.views.layout import Figure, frame, percent, with_note
 from dtdg_lab.views.palette import PHASE_COLOURS
+from dtdg_lab.views.phases import NAMED
 
 RECENT = 25
 Interval = tuple[str, int, int]  # phase, start_ns, end_ns
@@ -68,6 +69,7 @@ class TimelineView:
         return {"data": data, "layout": layout if shown else with_note(layout)}
 
     def _trace(self, phase: str, shown: dict[int, list[Interval]]) -> dict[str, Any]:
+        whole = sum(end - start for rows in shown.values() for _, start, end in rows)
         found = [(rank, start, end) for rank, rows in shown.items() for kind, start, end in rows if kind == phase]
         return {
             "type": "bar",
@@ -77,7 +79,7 @@ class TimelineView:
             "base": [round((start - self._start_ns) / 1e9, 6) for _, start, _ in found],
             "x": [round((end - start) / 1e9, 6) for _, start, end in found],
             "marker": {"color": PHASE_COLOURS[phase], "line": {"width": 0}},
-            "showlegend": bool(found),
+            "showlegend": sum(end - start for _, start, end in found) >= NAMED * whole,
             "hovertemplate": "%{y}: %{x:.4f} s<extra>" + phase + "</extra>",
         }
 

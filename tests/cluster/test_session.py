@@ -6,6 +6,7 @@ import json
 import socket
 import stat
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -54,9 +55,9 @@ def test_every_record_on_disk_is_in_the_window(session: Session, config: RunConf
 
 
 def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunConfig) -> None:
-    short = config.replace(epochs=6)
+    short = config.replace(epochs=40)
     whole = session.train(short).wait(60)
-    run = session.train(short)
+    run = session.train(short.replace(slow_rank=0, slow_ms=30.0))  # slow enough to be caught, equal in its losses
     until_step(run, 7)
     run.stop()
     run.wait(20)
@@ -83,6 +84,14 @@ def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, co
     until(lambda: run.window.progress.step > held + 3, what="steps after the pause")
     run.stop()
     run.wait(20)
+
+
+def test_two_sessions_in_one_process_work_side_by_side(session: Session, config: RunConfig, tmp_path: Path) -> None:
+    with Session(ranks=1, runs_dir=tmp_path) as other:
+        left = session.train(config.replace(epochs=10))
+        right = other.train(config.replace(epochs=10, ranks=1, parts=1))
+        assert left.wait(40).status == right.wait(40).status == "finished"
+        assert [run.id for run in other.runs] == [right.id]
 
 
 def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> None:
@@ -192,3 +201,23 @@ def test_two_handles_agree(session: Session, config: RunConfig) -> None:
     finally:
         other.detach()
     run.wait(20)
+
+
+def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(checkpoint_every_s=1000.0, epochs=100_000))
+    until_step(run, 5)
+    run.stop()
+    run.wait(20)
+    again = run.resume(learning_rate=0.5)
+    until_step(again, run.window.progress.step + 3)
+    until(lambda: again.config.learning_rate == 0.5, what="the handle knows the settings it resumed with")
+    again.set(learning_rate=0.25)
+    until(lambda: again.config.learning_rate == 0.25, what="the knob")
+    again.stop()
+    again.wait(20)
+    later = Session.attach(session._files.id)
+    try:
+        assert later.current is not None
+        until(lambda: later.current.config.learning_rate == 0.25, what="another handle reads the same")
+    finally:
+        later.detach()

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from dtdg_lab.comm.gradients import MAX_VERSION, FlatGradients
+from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.core.errors import ControlError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 CHANGES = 1000
@@ -143,7 +144,7 @@ def _send(gradients: FlatGradients) -> tuple[list[int], str]:
 
 
 def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next() -> None:
-    assert VERSIONS[-1] == MAX_VERSION
+    assert VERSIONS[-1] == MAX_CONTROL_VERSION
     for rank in run_ranks(_send_versions, 2):
         for received, refusal in rank:
             assert received == VERSIONS

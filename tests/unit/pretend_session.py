@@ -140,14 +140,13 @@ class PretendSession:
 
     @property
     def current(self) -> PretendRun | None:
-        active = [run for run in self.runs if run.status in ("running", "paused")]
-        return active[-1] if active else None
+        return self.runs[-1] if self.runs else None
 
     def engines(self) -> dict[int, bool]:
         return dict(self.alive)
 
     def train(self, config: RunConfig) -> PretendRun:
-        if self.current is not None:
+        if self.current is not None and self.current.status in ("running", "paused"):
             raise ControlError(f"run {self.current.id} is under way: stop it first.")
         run = PretendRun(config, len(self.runs))
         self.runs.append(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import param
@@ -39,8 +40,17 @@ def settle(*dashboards: Dashboard) -> None:
             time.sleep(0.005)
     for _ in range(2):
         for shown in dashboards:
+            shown.watch.look()
             shown.tick()
             shown._refresh_state()
+
+
+def look(shown: Dashboard) -> None:
+    """A second of ticks."""
+    for _ in range(8):
+        shown.tick()
+        shown.watch.look()
+    shown.tick()
 
 
 def click(shown: Dashboard, name: str) -> None:
@@ -198,9 +208,24 @@ def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     assert "ZeroDivisionError" in dashboard.alert.value and "ZeroDivisionError" in caplog.text
     session.engines = lambda: 1 // 0
     dashboard._clear_problem()
-    for _ in range(8):
-        dashboard.tick()
+    look(dashboard)
     assert "ZeroDivisionError" in dashboard.alert.value
+
+
+def test_a_session_that_does_not_answer_does_not_hold_up_the_page(dashboard, session):
+    answer = threading.Event()
+    session.repair = lambda: answer.wait(20)
+    session.engines = lambda: {0: True, 1: answer.wait(20)}
+    session.alive[1] = False
+    dashboard.actions.do("Repair", session.repair)
+    begun = time.monotonic()
+    for _ in range(20):
+        dashboard.tick()
+    assert time.monotonic() - begun < 5.0 and dashboard.actions.busy
+    assert dashboard.buttons["run"].disabled
+    answer.set()
+    settle(dashboard)
+    assert not dashboard.buttons["run"].disabled
 
 
 def test_settings_that_do_not_go_together_are_shown(dashboard, session):
@@ -215,14 +240,12 @@ def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
     session.current.advance(5)
     session.alive[1] = False
     session.runs[0].fail("rank 1 died: killed by signal 9")
-    for _ in range(8):
-        dashboard.tick()
+    look(dashboard)
     assert "rank 1 died" in dashboard.alert.value
     assert "dead: rank 1" in dashboard.status.value and "engines 1/2 alive" in dashboard.status.value
     assert dashboard.buttons["run"].disabled and dashboard.buttons["resume"].disabled
     click(dashboard, "repair")
-    for _ in range(8):
-        dashboard.tick()
+    look(dashboard)
     assert session.repaired == 1
     assert not dashboard.buttons["repair"].visible and not dashboard.buttons["resume"].disabled
 
@@ -242,8 +265,7 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
         session.current.advance(60)
         click(dashboard, "stop")
     dashboard.tabs.active = 1
-    for _ in range(8):
-        dashboard.tick()
+    look(dashboard)
     names = [trace["name"] for trace in dashboard.compare.figure["data"]]
     assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
 

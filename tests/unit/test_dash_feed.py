@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pretend_session import PretendRun
-from synthetic_lines import evaluation_row, knob_row, line, steady_run, step_row
+from synthetic_lines import energy_row, evaluation_row, knob_row, line, steady_run, step_row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
@@ -113,6 +113,17 @@ def test_a_baseline_that_changes_is_drawn_anew():
     window.add(line("evaluations", [evaluation_row(20, "validation", 0.3, persistence=0.6)]))
     display.take(feed.patch(window, "steps"))
     assert display.shows(window, "steps")
+
+
+def test_a_reader_that_reports_after_the_first_steps_takes_the_line_over():
+    window, feed, display = plain(), ChartFeed(), Display()
+    window.add(line("steps", [step_row(step, 1.0, energy_j=0.5, source="modelled") for step in range(5)]))
+    display.take(feed.snapshot(window, "steps"))
+    window.add(line("energy", [energy_row(1.0, 3.0)]))
+    window.add(line("energy", [energy_row(2.0, 3.0)]))
+    display.take(feed.patch(window, "steps"))
+    assert display.shows(window, "steps")
+    assert display.figures["energy"]["data"][0]["y"] == [3.0, 6.0]
 
 
 class Wired(LiveCharts):

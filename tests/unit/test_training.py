@@ -127,9 +127,10 @@ STORIES: dict[str, dict[int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o"])
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
-def test_interrupted_at_every_step_and_resumed_is_the_same_run(tmp_path: Path, story: str, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "story"), [*(("tgcn", story) for story in STORIES), ("evolvegcn-o", "both, and more epochs")]
+)
+def test_interrupted_at_every_step_and_resumed_is_the_same_run(tmp_path: Path, model: str, story: str) -> None:
     config, script = config_of(model=model), STORIES[story]
     whole = train(tmp_path, config, script=script)
     assert whole.outcome.state == "finished"
@@ -163,7 +164,7 @@ def test_a_checkpoint_taken_before_the_last_step_s_epoch_ends_is_gone_on_from(tm
     recorder.row = keep  # type: ignore[method-assign]
     train(tmp_path, config, script={2: {"set": {"group_window": 6}}}, recorder=recorder)
     assert set(range(1, STEPS + 1)) <= kept.keys()
-    for step in (STEPS - 1, STEPS, STEPS + 1):
+    for step in (STEPS - 1, STEPS, STEPS + 1):  # at STEPS the epoch is done and not yet over
         (tmp_path / "last.pt").write_bytes(kept[step])
         rest = train(tmp_path, config, resume=True, first_step=step)
         assert rest.losses == whole.losses[step:]
@@ -418,11 +419,11 @@ def test_records_that_cannot_be_written_end_the_run(tmp_path: Path) -> None:
 
 
 def test_a_slowed_rank_shows_in_compute(tmp_path: Path) -> None:
-    config = config_of(slow_rank=0, slow_ms=30.0, epochs=1)
+    config = config_of(slow_rank=0, slow_ms=100.0, epochs=1)
     done = train(tmp_path, config, script={2: {"set": {"slow_rank": -1}}})
     spent_s = done.recorder.column("steps", "compute_s")
-    assert all(0.030 <= s < 0.2 for s in spent_s[:3])
-    assert np.median(spent_s[3:]) < 0.030
+    assert min(spent_s[:3]) >= 0.1
+    assert min(spent_s[3:]) < 0.1
     assert done.losses == train(tmp_path, config_of(epochs=1)).losses
 
 

@@ -1,0 +1,265 @@
+"""One plan of four parts on one, two and four processes: the same losses, gradients, work and evaluations.
+
+What "the same losses" means is written in the comparison of each test: float64 and plain SGD for exact equality
+(1e-10), float32 for the first step (1e-5), and only curves (1e-3) after epochs of Adam, which divides noise by sqrt(v).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.comm.group import Group, SoloGroup, open_store
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.contracts_models import DenseSpace, run_model
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training.build import Built, build
+
+PARTS, STEPS = 4, 3
+# 12 training snapshots, 9 groups of 4: three iterations on 4 parts, the last with one group and three idle parts
+SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,
+         "generated_snapshots": 40, "hidden": 4, "parts": PARTS, "learning_rate": 0.05, "device": "cpu"}  # fmt: skip
+EXACT = {"dtype": "float64", "optimizer": "sgd"}
+
+
+def _plans() -> list[dict[str, Any]]:
+    """Every model with one and two layers under every scheduler, and what else changes a plan or its sums."""
+    plans: list[dict[str, Any]] = [
+        {"model": model, "layers": layers, "scheduler": scheduler}
+        for model in catalogue.names("models")
+        for layers in (1, 2)
+        for scheduler in catalogue.names("scheduling")
+    ]
+    plans += [
+        {"loss_at": "all", "groups_per_rank": 2, "scheduler": "longest_first"},
+        {"gc_layers": 2, "group_window": 3, "group_stride": 2},
+        {"kernel": "torch"},
+        {"groups_per_rank": 3},
+    ]
+    return plans
+
+
+CASES = _plans()
+ids = [" ".join(f"{name}={value}" for name, value in case.items()) for case in CASES]
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(RunConfig(**SMALL))
+
+
+def _built(case: dict[str, Any], group: Group, **more: Any) -> Built:
+    return build(RunConfig(**{**SMALL, **case, **more, "ranks": group.size}), _graph(), group)
+
+
+def _step(built: Built, group: Group, number: int) -> dict[str, Any]:
+    works = [work for epoch in range(number + 1) for work in built.layout.epoch(epoch)]
+    built.gradients.zero()
+    sent = group.bytes_sent
+    computed = built.layout.compute(works[number], lambda phase: None)
+    agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+    built.optimizer.step()
+    return {
+        "loss": agreed.loss_sum / agreed.groups,
+        "gradients": {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None},
+        "groups": computed.groups,
+        "agreed_groups": agreed.groups,
+        "vertex_snapshots": computed.vertex_snapshots,
+        "bytes": group.bytes_sent - sent,
+        "numel": sum(p.numel() for p in built.model.parameters()),
+    }
+
+
+def _curve(case: dict[str, Any], group: Group) -> list[float]:
+    built, losses = _built(case, group, optimizer="adam", learning_rate=0.01), []
+    for epoch in range(5):
+        for number in range(len(built.layout.epoch(epoch))):
+            losses.append(_step(built, group, number)["loss"])
+    return losses
+
+
+def _evaluated(case: dict[str, Any], group: Group, protocol: str) -> dict[str, Any]:
+    built = _built(case, group, **EXACT, protocol=protocol)
+    sent = group.bytes_sent
+    rows = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
+    return {"losses": {row.split: row.loss for row in rows}, "bytes": group.bytes_sent - sent}
+
+
+def everything(group: Group) -> dict[str, Any]:
+    """All that this file compares, on one rank."""
+    found: dict[str, Any] = {"exact": [], "single_precision": [], "curves": [], "evaluations": {}}
+    for case in CASES:
+        built = _built(case, group, **EXACT)
+        found["exact"].append([_step(built, group, number) for number in range(STEPS)])
+        found["single_precision"].append(_step(_built(case, group, optimizer="sgd"), group, 0))
+    for model in catalogue.names("models"):
+        found["curves"].append(_curve({"model": model}, group))
+        for layers in (1, 2):
+            for protocol in ("warm", "cold"):
+                case = {"model": model, "layers": layers}
+                found["evaluations"][model, layers, protocol] = _evaluated(case, group, protocol)
+    return found
+
+
+def _on_rank(rank: int, ranks: int, address: str) -> dict[str, Any]:
+    group = join_group(rank, ranks, address)
+    found = everything(group)
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def solo() -> dict[str, Any]:
+    """No process group at all."""
+    return everything(SoloGroup())
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """What each of R gloo processes found; the one of R = 1 is this one."""
+    if request.param > 1:
+        return run_ranks(_on_rank, request.param, timeout_s=120)
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
+        store, address = open_store(1)
+        try:
+            return [_on_rank(0, 1, address)]
+        finally:
+            torch.set_num_threads(threads)
+            del store
+
+
+def _assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    """Each parameter's gradient, relative to its largest entry."""
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        scale = gradient.abs().max()
+        assert scale > 0, name
+        assert (found[name] - gradient).abs().max() <= tolerance * scale, name
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_three_exact_steps(solo: dict[str, Any], ranks: list[dict[str, Any]], case: int) -> None:
+    """float64, plain SGD: 1e-10 relative on the loss and on every gradient, on every rank."""
+    for number in range(STEPS):
+        wanted = solo["exact"][case][number]
+        for found in ranks:
+            step = found["exact"][case][number]
+            assert step["loss"] == pytest.approx(wanted["loss"], rel=1e-10)
+            _assert_close(step["gradients"], wanted["gradients"], 1e-10)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_the_first_step_in_single_precision(solo: dict[str, Any], ranks: list[dict[str, Any]], case: int) -> None:
+    wanted = solo["single_precision"][case]
+    for found in ranks:
+        step = found["single_precision"][case]
+        assert step["gradients"].keys() == wanted["gradients"].keys()
+        assert step["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+        largest = max(gradient.abs().max() for gradient in wanted["gradients"].values())
+        for name, gradient in wanted["gradients"].items():
+            assert (step["gradients"][name] - gradient).abs().max() <= 1e-5 * largest, name
+
+
+def test_curves_of_five_adam_epochs(solo: dict[str, Any], ranks: list[dict[str, Any]]) -> None:
+    for model, wanted in enumerate(solo["curves"]):
+        assert len(wanted) == 5 * 3
+        for found in ranks:
+            assert found["curves"][model] == pytest.approx(wanted, rel=1e-3)
+            assert found["curves"][model][-1] < found["curves"][model][0]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_the_work_is_shared_and_none_is_done_twice(
+    solo: dict[str, Any], ranks: list[dict[str, Any]], case: int
+) -> None:
+    for number in range(STEPS):
+        wanted, steps = solo["exact"][case][number], [found["exact"][case][number] for found in ranks]
+        for counted in ("groups", "vertex_snapshots"):
+            assert sum(step[counted] for step in steps) == wanted[counted]
+        assert {step["agreed_groups"] for step in steps} == {wanted["groups"]}
+        window = CASES[case].get("group_window", 4)
+        assert [step["vertex_snapshots"] for step in steps] == [23 * window * step["groups"] for step in steps]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_bytes_are_the_ring_s(ranks: list[dict[str, Any]], case: int) -> None:
+    """2 b (R - 1) / R with b the gradients and 3 + R slots behind them."""
+    size = len(ranks)
+    for precision, width in (("exact", 8), ("single_precision", 4)):
+        for found in ranks:
+            step = found[precision][case]
+            step = step[0] if precision == "exact" else step
+            assert step["bytes"] == 2 * width * (step["numel"] + 3 + size) * (size - 1) // size
+
+
+def test_evaluation_is_the_same_on_any_number_of_processes(solo: dict[str, Any], ranks: list[dict[str, Any]]) -> None:
+    """1e-10 in float64; deeper layers gather rows, and their bytes are counted."""
+    size, nodes, snapshots = len(ranks), 23, 39
+    for (model, layers, protocol), wanted in solo["evaluations"].items():
+        for found in ranks:
+            seen = found["evaluations"][model, layers, protocol]
+            assert seen["losses"] == pytest.approx(wanted["losses"], rel=1e-10), (model, layers, protocol)
+            sums = 2 * 8 * snapshots * (size - 1) // size
+            widest = -(-nodes // size)  # shares are padded to the largest
+            gathers = (layers - 1) * snapshots * 8 * widest * SMALL["hidden"] * (size - 1)
+            assert seen["bytes"] == sums + gathers
+    one = solo["evaluations"]
+    assert one["tgcn", 1, "warm"]["losses"]["test"] != one["tgcn", 1, "cold"]["losses"]["test"]
+
+
+# against plain autograd over the groups of the first iteration, without the layouts' code
+
+
+def _groups_of_first_iteration(case: dict[str, Any]) -> list[range]:
+    """The snapshots of each group, from the definitions: groups start at every stride; longest first sorts by size."""
+    window, stride = case.get("group_window", 4), case.get("group_stride", 1)
+    groups = [range(start, start + window) for start in range(0, 12 - window + 1, stride)]
+    if case.get("scheduler") == "longest_first":
+        graph = _graph()
+        sizes = [sum(graph.snapshots[t].num_edges + graph.num_nodes for t in group) for group in groups]
+        groups = [groups[i] for i in sorted(range(len(groups)), key=lambda i: -sizes[i])]
+    return groups[: PARTS * case.get("groups_per_rank", 1)]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> None:
+    graph, plan = _graph(), CASES[case]
+    config = RunConfig(**{**SMALL, **plan, **EXACT})
+    make = catalogue.entry("models", config.model).load()
+    model = make(
+        graph.num_features, config.hidden, config.layers, seed=config.seed, **config.options.get("models", {})
+    ).double()
+    losses = []
+    for group in _groups_of_first_iteration(plan):
+        snapshots = []
+        for t in group:
+            dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+            dense[graph.snapshots[t].rows(), graph.snapshots[t].indices.astype(np.int64)] = 1.0
+            snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
+        predictions, _ = run_model(model, snapshots)
+        labels = torch.from_numpy(np.array(graph.targets[group.start : group.stop])).double()
+        errors = (predictions - labels).square().mean(dim=1)
+        losses.append(errors.mean() if plan.get("loss_at") == "all" else errors[-1])
+    loss = sum(losses[1:], losses[0]) / len(losses)
+    loss.backward()
+    step = solo["exact"][case][0]
+    assert step["loss"] == pytest.approx(loss.item(), rel=1e-10)
+    wanted = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    _assert_close(step["gradients"], wanted, 1e-10)
+
+
+def test_the_protocol_leaves_the_training_part_this_file_assumes() -> None:
+    from dtdg_lab.graphs.split import split
+
+    assert split(_graph().num_snapshots, 1, PROTOCOLS["warm"]).train == range(12)

@@ -30,11 +30,21 @@ def import_dgl() -> ModuleType:
     return dgl
 
 
-def choose_backend(kernel: str, *, device: str, weighted: bool) -> str:
+DGL_FROM_EDGES = 100_000
+
+
+def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int) -> str:
     """``dgl`` or ``torch`` for an asked-for kernel.
 
-    ``auto`` takes DGL where it was measured faster (``benchmarks/kernels.py``): unweighted sums on the CPU; its PyPI
-    build has no CUDA kernels, and its weighted sum is slower than torch's CSR product.
+    ``auto`` takes DGL where it was measured faster (``benchmarks/kernels.py``): unweighted sums on the CPU over large
+    snapshots; below about 100,000 edges its call costs more than its kernel saves, its PyPI build has no CUDA kernels,
+    and its weighted sum is slower than torch's CSR product.
+
+    Args:
+        kernel: ``auto``, ``dgl`` or ``torch``.
+        device: ``cpu`` or a CUDA device.
+        weighted: whether edges carry weights.
+        edges: edges of the largest snapshot.
 
     Raises:
         NotAvailableError: ``dgl`` was asked for by name and cannot be imported, or not for this device.
@@ -48,7 +58,7 @@ def choose_backend(kernel: str, *, device: str, weighted: bool) -> str:
                 f"kernel='dgl' on device {device!r}: the PyPI build of DGL has CPU kernels only. Set kernel='auto'."
             )
         return "dgl"
-    if device != "cpu" or weighted:
+    if device != "cpu" or weighted or edges < DGL_FROM_EDGES:
         return "torch"
     try:
         import_dgl()

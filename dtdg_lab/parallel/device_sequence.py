@@ -78,7 +78,8 @@ class DeviceSequence:
     ) -> None:
         self.graph, self.device, self.dtype = graph, device, dtype
         self.rows = range(graph.num_nodes) if rows is None else rows
-        self.backend = choose_backend(kernel, device=device, weighted=graph.snapshots[0].weights is not None)
+        weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
+        self.backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges)
         self._gather = gather
         self._spaces: dict[int, SnapshotSpace] = {}
 

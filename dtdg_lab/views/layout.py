@@ -51,7 +51,8 @@ def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
     }
     bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
     axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
-    return {**layout, **axes, "annotations": [*layout["annotations"], text]}
+    # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
+    return {**layout, **axes, "annotations": [*layout["annotations"], text], "uirevision": "waiting"}
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll
     traces: e.data.map(t => ({name: t.name, points: (t.x || []).length, last: (t.y || []).slice(-1)[0] ?? null,
                               sum: (t.x || []).reduce((a, b) => a + (+b || 0), 0)})),
     marks: ((e.layout && e.layout.annotations) || []).map(a => a.text),
+    last_x: e.data[0] && e.data[0].x ? [...e.data[0].x].pop() : null, x_range: e._fullLayout.xaxis.range,
     shapes: ((e.layout && e.layout.shapes) || []).length};
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
@@ -69,10 +70,14 @@ def _until_it_answers(url: str, server: subprocess.Popen[bytes]) -> None:
 def run_all_cells(page: Any) -> None:
     """Run > Run All Cells, again where the page was not listening yet; cells are made to be run twice."""
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=60_000)
-    if page.locator(".jp-Dialog").count():
-        page.keyboard.press("Escape")
+    page.get_by_text("| Idle").first.wait_for(timeout=60_000)  # the kernel is connected, not only the page
+    no_news = page.get_by_role("button", name="No", exact=True)
+    if no_news.count():
+        no_news.first.click()
     started = "[...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[[*0-9]+\\]/.test(e.textContent))"
     for _ in range(6):
+        if page.locator(".jp-Dialog .jp-mod-accept").count():
+            page.locator(".jp-Dialog .jp-mod-accept").first.click()  # asks for the kernel when it came too early
         page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).first.click()
         page.get_by_text("Run All Cells", exact=True).first.click()
         try:

@@ -83,7 +83,6 @@ def _follow_the_first_run(page: Any) -> None:
 
 
 def _steer_by_hand(page: Any, session: Session) -> None:
-    page.get_by_role("button", name="Stop").first.scroll_into_view_if_needed()
     page.get_by_role("button", name="Stop").first.click()
     first = session.current
     assert first is not None
@@ -109,6 +108,12 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     wait_until(
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=30, what="new points"
     )
+    page.wait_for_timeout(4000)
+    drawn = page.evaluate(CHARTS)["loss"]
+    assert drawn["x_range"][0] <= 0 and drawn["x_range"][1] >= drawn["last_x"] > 30, "the axis must hold the points"
+    page.keyboard.press("Control+b")  # away with the file browser: the picture shows the lab
+    page.get_by_role("button", name="Stop").first.evaluate("button => button.scrollIntoView({block: 'start'})")
+    page.wait_for_timeout(1500)
     page.screenshot(path=PICTURES / "live-lab.png")
     applied = knobs(run, "learning_rate")
     assert applied

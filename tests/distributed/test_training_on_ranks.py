@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import torch
 
 from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import NotFiniteError
+from dtdg_lab.core.errors import NotAvailableError, NotFiniteError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training import loop
+from dtdg_lab.training.build import build
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15
 SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40,
@@ -60,6 +63,20 @@ def _overflow(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig
     return "finished"
 
 
+def _one_cannot_build(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig) -> Trained:
+    """An epoch knob that the last rank's machine refuses: only its second build fails."""
+    builds = itertools.count()
+
+    def build_or_not(*given: Any, **how: Any) -> Any:
+        if next(builds) == 1 and group.rank == group.size - 1:
+            raise NotAvailableError("this machine lacks something")
+        return build(*given, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "build", build_or_not)
+        return _train(group, folder, graph, config, script={1: {"set": {"group_window": 6}}})
+
+
 def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, Any]:
     """All stories on one rank."""
     group = join_group(rank, ranks, address) if ranks > 1 else SoloGroup()
@@ -72,6 +89,7 @@ def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, A
         "refused": _told(_train(group, folder, graph, config, script={1: {"set": {"group_window": 20}}})),
         "untouched": _told(_train(group, folder, graph, config)),
         "paused": _told(_train(group, folder, graph, config, script={2: {"pause": True}, 5: {"pause": False}})),
+        "one refuses": _told(_one_cannot_build(group, folder, graph, config)),
         "overflow": _overflow(group, folder, graph, config),
     }
     slow = {"slow_rank": 1, "slow_ms": 1e3 * SLOW_S, "epochs": 1}
@@ -137,6 +155,14 @@ def test_a_refused_knob_leaves_all_ranks_as_they_were(ranks: list[dict[str, Any]
         assert found["refused"]["changed"]["group_window"] == 4
     (event,) = ranks[0]["refused"]["refused"]
     assert "group_window=20" in event["data"]["reason"]
+
+
+def test_a_knob_that_one_rank_cannot_follow_is_refused_by_all(ranks: list[dict[str, Any]]) -> None:
+    for found in ranks:
+        assert found["one refuses"]["losses"] == found["untouched"]["losses"]
+        assert _same(found["one refuses"]["parameters"], found["untouched"]["parameters"])
+    (event,) = ranks[0]["one refuses"]["refused"]
+    assert event["data"] == {"changes": {"group_window": 6}, "reason": "another rank could not build it"}
 
 
 def test_pausing_changes_nothing(ranks: list[dict[str, Any]]) -> None:

@@ -144,26 +144,27 @@ def no_dgl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed")
-def test_auto_takes_dgl_for_unweighted_sums_on_the_cpu_only() -> None:
-    assert choose_backend("auto", device="cpu", weighted=False) == "dgl"
-    assert choose_backend("auto", device="cpu", weighted=True) == "torch"
-    assert choose_backend("auto", device="cuda:0", weighted=False) == "torch"
-    assert choose_backend("dgl", device="cpu", weighted=True) == "dgl"
+def test_auto_takes_dgl_for_large_unweighted_sums_on_the_cpu_only() -> None:
+    assert choose_backend("auto", device="cpu", weighted=False, edges=3000) == "torch"
+    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == "dgl"
+    assert choose_backend("auto", device="cpu", weighted=True, edges=1_000_000) == "torch"
+    assert choose_backend("auto", device="cuda:0", weighted=False, edges=1_000_000) == "torch"
+    assert choose_backend("dgl", device="cpu", weighted=True, edges=1_000_000) == "dgl"
     with pytest.raises(NotAvailableError, match=r"'cuda:1'.*kernel='auto'"):
-        choose_backend("dgl", device="cuda:1", weighted=False)
+        choose_backend("dgl", device="cuda:1", weighted=False, edges=1_000_000)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_torch_is_always_to_be_had(device: str, weighted: bool) -> None:
-    assert choose_backend("torch", device=device, weighted=weighted) == "torch"
+    assert choose_backend("torch", device=device, weighted=weighted, edges=1_000_000) == "torch"
 
 
 @pytest.mark.usefixtures("no_dgl")
 def test_without_dgl_auto_takes_torch_and_dgl_is_refused() -> None:
-    assert choose_backend("auto", device="cpu", weighted=False) == "torch"
+    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == "torch"
     with pytest.raises(NotAvailableError, match="kernel='torch'") as caught:
-        choose_backend("dgl", device="cpu", weighted=False)
+        choose_backend("dgl", device="cpu", weighted=False, edges=1_000_000)
     assert "dgl==1.1.3" in str(caught.value) or "3.12" in str(caught.value)
 
 

@@ -35,6 +35,14 @@ class Actions:
         """Make a request later; ``then`` or ``otherwise`` is called by the ``poll`` that follows its end."""
         self._requests.put((words, request, then, otherwise))
 
+    def later(self, call: Callable[[], None]) -> None:
+        """Have the next ``poll`` call it.
+
+        What a person does in a notebook arrives on another thread than the event loop's (a kernel's subshell). Widgets
+        changed on two threads at once lose updates on their way to the page, so all changes are made by the loop.
+        """
+        self._outcomes.put(call)
+
     @property
     def busy(self) -> bool:
         """Whether a request has been made, or waits, whose outcome was not polled yet."""

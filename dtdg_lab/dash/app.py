@@ -67,12 +67,12 @@ class Dashboard:
         # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
         self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
         start = config or self._first_config()
-        self.settings = Settings(session.ranks, start, self._knob)
-        self.charts = LiveCharts(RunWindow(start), sizing_mode="stretch_width", margin=0)
-        self.compare, self.code = ComparePage(), CodePage(self.settings)
+        self.settings = Settings(session.ranks, start, self._knob, defer=self.actions.later)
+        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
+        self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
-        self.axis.param.watch(lambda event: self.charts.over(event.new), "value")
+        self.axis.param.watch(lambda event: self.actions.later(lambda: self.charts.over(event.new)), "value")
         self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
         self.layout = self._lay_out()
         self.tick()
@@ -90,7 +90,7 @@ class Dashboard:
 
     def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
         button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
-        button.on_click(lambda event: self._clicked(name))
+        button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
         return button
 
     def _lay_out(self) -> pn.Row:
@@ -160,6 +160,8 @@ class Dashboard:
             self._show_problem(describe(error))
 
     def _tick(self) -> None:
+        if self.charts.awaited:
+            return  # a page that loads would miss what is changed now, and show the old state for ever
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
         self._ticks += 1
@@ -254,6 +256,7 @@ class Dashboard:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         self._start()
+        self.charts.expect()
         return self.layout._repr_mimebundle_(include, exclude)
 
     def servable(self, title: str = TITLE) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +31,7 @@ class Control:
 
     def __init__(self, option: Option, choices: Choices | None = None) -> None:
         self.option = option
-        self._quiet = False
+        self._quiet: int | None = None  # the thread that shows a value now; a person's may come on another
         self._listener: Callable[[str, Any], None] | None = None
         self.widget: Any = self._make(choices if choices is not None else option.choices)
         throttled = "value_throttled" in self.widget.param
@@ -80,11 +81,11 @@ class Control:
         """Put the widget at a value, without a call back."""
         if value == self.value:
             return
-        self._quiet = True
+        self._quiet = threading.get_ident()
         try:
             self._put(value)
         finally:
-            self._quiet = False
+            self._quiet = None
 
     def _put(self, value: Any) -> None:
         if isinstance(self.widget, pn.widgets.Select):
@@ -102,19 +103,19 @@ class Control:
         if options == self.widget.options:
             return
         values = list(options.values()) if isinstance(options, dict) else options
-        self._quiet = True
+        self._quiet = threading.get_ident()
         try:
             kept = self.widget.value if self.widget.value in values else values[-1]
             self.widget.param.update(options=options, value=kept)
         finally:
-            self._quiet = False
+            self._quiet = None
 
     def on_change(self, listener: Callable[[str, Any], None]) -> None:
         """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
         self._listener = listener
 
     def _changed(self, event: Any) -> None:
-        if not self._quiet and self._listener is not None and event.new is not None:
+        if self._quiet != threading.get_ident() and self._listener is not None and event.new is not None:
             self._listener(self.name, self._typed(event.new))
 
 

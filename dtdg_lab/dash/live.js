@@ -120,6 +120,9 @@ export function render({model, el}) {
     for (const div of Object.values(charts)) if (div.data && window.Plotly) Plotly.purge(div)
   })
 
+  // asked again until it is answered: a page that has just opened may lose the question
+  const asking = setInterval(() => { if (closed) clearInterval(asking); else if (asked && number < 0 && !document.hidden) ask() }, 2000)
+
   const begun = Date.now()
   const begin = () => {
     if (closed) return

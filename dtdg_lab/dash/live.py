@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -34,17 +36,31 @@ class Shown(Protocol):
         """How many changes there were."""
 
 
+PATIENCE_S = 20.0  # a second display that does not come must not hold up the first
+
+
+def _at_once(call: Callable[[], None]) -> None:
+    call()
+
+
 class Charts(JSComponent):
-    """Charts by name. No truth is kept here: a display that reports ready gets what ``_on_ready`` sends."""
+    """Charts by name. No truth is kept here: a display that reports ready gets what ``_on_ready`` sends.
+
+    ``defer(call)`` has a call made by the event loop: in a notebook a display reports on another thread.
+    After ``expect()`` a notebook page loads a display: until it reports, what is sent to it is lost.
+    """
 
     charts = param.List(default=[], item_type=str, doc="Names of the charts, in order.")
     chart_height = param.Integer(default=318, doc="Height of one chart, pixels.")
 
     _esm: ClassVar[Path] = Path(__file__).parent / "live.js"
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = _at_once, **params: Any) -> None:
         super().__init__(**params)
+        self._defer = defer
         self._ready = False
+        self._expected_s = -math.inf
+        self._awaited = False
 
     def _on_ready(self) -> None:
         raise NotImplementedError
@@ -56,6 +72,19 @@ class Charts(JSComponent):
     def _handle_msg(self, data: Any) -> None:
         if json.loads(data).get("kind") != "ready":
             raise LabError(f"live.js sent {data!r}; only 'ready' is understood. Reload the page.")
+        self._awaited = False
+        self._defer(self._greet)
+
+    def expect(self) -> None:
+        """A page is about to load a display."""
+        self._awaited, self._expected_s = True, time.monotonic()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a display is loading: the first one without limit, a further one for ``PATIENCE_S`` seconds."""
+        return self._awaited and (not self._ready or time.monotonic() - self._expected_s < PATIENCE_S)
+
+    def _greet(self) -> None:
         self._ready = True
         self._on_ready()
 

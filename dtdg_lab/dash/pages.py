@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,10 +22,12 @@ COMPARED = 6
 class ComparePage:
     """Validation losses of the last runs in one chart."""
 
-    def __init__(self) -> None:
+    def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         self._drawn: tuple[Any, ...] = ()
         self.figure = compare_figure([])
-        self.charts = WholeCharts(lambda: {"compare": self.figure}, chart_height=620, sizing_mode="stretch_width")
+        self.charts = WholeCharts(
+            lambda: {"compare": self.figure}, defer=defer, chart_height=620, sizing_mode="stretch_width"
+        )
         self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def open(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import panel as pn
@@ -22,9 +23,19 @@ PATIENCE_S = 3.0  # how long a value a person asked for stands before the run's 
 
 
 class Settings:
-    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is on."""
+    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is on.
 
-    def __init__(self, ranks: int, config: RunConfig, on_knob: Callable[[str, Any], None]) -> None:
+    ``defer(call)`` has a call made where widgets may be changed.
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        config: RunConfig,
+        on_knob: Callable[[str, Any], None],
+        *,
+        defer: Callable[[Callable[[], None]], None] = lambda call: call(),
+    ) -> None:
         self._on_knob = on_knob
         self._running = False
         self._watchers: list[Callable[[], None]] = []
@@ -32,7 +43,7 @@ class Settings:
         self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
-            control.on_change(self._changed)
+            control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         scrolling = {"max-height": "270px", "overflow-y": "auto"}

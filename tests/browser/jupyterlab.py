@@ -32,6 +32,12 @@ CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll
     shapes: ((e.layout && e.layout.shapes) || []).length};
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
+# values of choices and positions of sliders, as the page shows them
+CONTROLS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.tagName === 'SELECT') found.push(e.value);
+  if (e.classList.contains('noUi-handle')) found.push(Number(e.getAttribute('aria-valuenow')));
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+
 
 @contextmanager
 def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyterlab import CHARTS, CHROMIUM, FLAGS, lab_server, run_all_cells, wait_until
+from jupyterlab import CHARTS, CHROMIUM, CONTROLS, FLAGS, lab_server, run_all_cells, wait_until
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.runs.open import open_run
@@ -71,6 +71,9 @@ def test_the_live_lab_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _follow_the_first_run(page: Any) -> None:
+    # Run All leaves the page at the notebook's end, and JupyterLab draws what is looked at: scroll up as a person would
+    heading = page.locator(".jp-RenderedMarkdown h2", has_text="The dashboard").first
+    heading.evaluate("heading => heading.scrollIntoView({block: 'start'})")
     wait_until(page, lambda charts: points(charts, "loss") > 20, timeout_s=90, what="20 points of the loss")
     assert set(page.evaluate(CHARTS)) == {"loss", "phases", "energy", "timeline"}
     before = page.evaluate(CHARTS)
@@ -111,6 +114,11 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     page.wait_for_timeout(4000)
     drawn = page.evaluate(CHARTS)["loss"]
     assert drawn["x_range"][0] <= 0 and drawn["x_range"][1] >= drawn["last_x"] > 30, "the axis must hold the points"
+    shown = page.evaluate(CONTROLS)
+    slowed = {-1: "none"}.get(run.config["slow_rank"], f"rank {run.config['slow_rank']}")
+    assert slowed in shown and run.config["slow_ms"] in shown, (
+        f"the controls show {shown}, the run has {run.config.flat}"
+    )
     page.keyboard.press("Control+b")  # away with the file browser: the picture shows the lab
     page.get_by_role("button", name="Stop").first.evaluate("button => button.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(1500)

@@ -32,8 +32,9 @@ def dashboard(session):
 
 
 def settle(*dashboards: Dashboard) -> None:
-    """Let requests end, and every dashboard look at everything."""
+    """Let the loop take what a person did, requests end, and every dashboard look at everything."""
     for shown in dashboards:
+        shown.tick()
         until = time.monotonic() + 5
         while shown.actions._requests.unfinished_tasks:
             assert time.monotonic() < until, "a request did not end"
@@ -70,6 +71,18 @@ def choose(shown: Dashboard, name: str, value: object) -> None:
     else:
         control.widget.value = value
     settle(shown)
+
+
+def test_what_a_person_does_is_done_by_the_loop(dashboard, session):
+    """Widgets changed on two threads at once lose updates on their way to the page."""
+    import threading
+
+    person = threading.Thread(target=lambda: setattr(dashboard.buttons["run"], "clicks", 1))
+    person.start()
+    person.join()
+    assert dashboard.actions._requests.unfinished_tasks == 0, "the click waits for the loop"
+    settle(dashboard)
+    assert session.current is not None
 
 
 def disabled(shown: Dashboard) -> set[str]:

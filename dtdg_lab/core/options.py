@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 
 Live = Literal["step", "epoch", "no"]
@@ -126,7 +127,7 @@ GLOSSARY: tuple[Option, ...] = (
     # scheduling
     Option(
         name="scheduler", owner="scheduling", kind=str, default="round_robin", live="epoch",
-        choices=("round_robin", "longest_first"),
+        choices=names("scheduling"),
         meaning="How snapshot groups are dealt to parts and iterations.",
     ),
     Option(

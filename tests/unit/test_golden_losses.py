@@ -1,0 +1,35 @@
+"""Loss curves kept as text: a change that moves one is a change of results, and CHANGELOG.md names it.
+
+To write them anew after such a change: ``DTDG_LAB_WRITE_GOLDEN=1 pytest tests/unit/test_golden_losses.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets import load_for
+from dtdg_lab.testing.in_memory import train_in_memory
+
+FOLDER = Path(__file__).resolve().parent.parent / "golden"
+CASES = [(system, model) for system in catalogue.names("systems") for model in catalogue.names("models")]
+
+
+@pytest.mark.parametrize(("system", "model"), CASES)
+def test_losses_are_those_kept(system: str, model: str, tmp_path: Path) -> None:
+    config = RunConfig(
+        system=system, model=model, dataset="growing", epochs=4, hidden=8, learning_rate=0.01, dtype="float64",
+        kernel="torch", generated_nodes=60, generated_edges=240, generated_snapshots=24, seed=7,
+    )  # fmt: skip
+    losses = train_in_memory(config, load_for(config), tmp_path / "last.pt").losses
+    path = FOLDER / f"losses-{system}-{model}.txt"
+    if os.environ.get("DTDG_LAB_WRITE_GOLDEN"):
+        path.write_text("".join(f"{loss:.10f}\n" for loss in losses))
+    kept = np.loadtxt(path)
+    assert len(kept) == len(losses)
+    assert np.allclose(losses, kept, rtol=1e-6), f"largest difference {np.abs(np.array(losses) - kept).max():.2e}"

@@ -192,9 +192,10 @@ def _run_trainer(
 
     graph = load_for(config)
     if task.rank == 0:
-        directory.add_environment(data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes)
-        facts = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
-        writer.row("events", (0, 0, time.time_ns(), "started", facts))
+        facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
+        directory.add_environment(data=facts, energy_notes=vitals.notes)
+        begun = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
+        writer.row("events", (0, 0, time.time_ns(), "started", begun))
         directory.write_status("running", attempt=task.attempt)
     trainer = Trainer(
         config, graph, group, recorder=writer, control=meeting.control, checkpoint=directory.checkpoint_file,

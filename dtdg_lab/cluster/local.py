@@ -66,9 +66,10 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     vitals = Vitals(config, device, 0, 1, writer)
     stack.callback(vitals.close)
     vitals.start()
-    directory.add_environment(data_hash=graph.data_hash, data_source=graph.source, energy_notes=vitals.notes)
-    facts = {"ranks": 1, "attempt": 1, "dataset": config.dataset, "source": graph.source}
-    writer.row("events", (0, 0, time.time_ns(), "started", facts))
+    facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
+    directory.add_environment(data=facts, energy_notes=vitals.notes)
+    begun = {"ranks": 1, "attempt": 1, "dataset": config.dataset, "source": graph.source}
+    writer.row("events", (0, 0, time.time_ns(), "started", begun))
     directory.write_status("running")
     trainer = Trainer(
         config, graph, SoloGroup(), recorder=writer, control=LocalControl(), checkpoint=directory.checkpoint_file,

@@ -86,7 +86,7 @@ class Dashboard:
         except LabError as error:
             self._show_problem(str(error))
             dataset = "growing"
-        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=50)
+        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
 
     def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
         button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))

@@ -279,8 +279,14 @@ class Trainer:
         self._snapshot().save(self._checkpoint)
         self._last_checkpoint_s = time.monotonic()
         step, epoch = self._position.step, self._position.epoch
-        self._recorder.row("phases", (step, epoch, "checkpoint", started_ns, time.time_ns()))
+        self._recorder.row("phases", (step, self._current_epoch, "checkpoint", started_ns, time.time_ns()))
         self._event("checkpoint", {"step": step, "epoch": epoch})
+
+    @property
+    def _current_epoch(self) -> int:
+        """The epoch that what is done between steps belongs to: the one just ended where the next has not begun."""
+        at_boundary = self._position.iteration == 0 and self._position.step > 0
+        return self._position.epoch - at_boundary
 
     def _evaluate(self, splits: tuple[str, ...], *, final: bool = False) -> None:
         started_ns = time.time_ns()
@@ -292,7 +298,7 @@ class Trainer:
                     (step, epoch, time.time_ns(), result.split, result.loss, result.persistence_loss, result.mean_loss,
                      result.snapshots),
                 )  # fmt: skip
-        self._recorder.row("phases", (step, epoch, "evaluate", started_ns, time.time_ns()))
+        self._recorder.row("phases", (step, self._current_epoch, "evaluate", started_ns, time.time_ns()))
 
     def _probe_memory(self) -> None:
         works = self._built.layout.epoch(0)

@@ -14,6 +14,9 @@ PHASE_COLOURS: Mapping[str, str] = MappingProxyType(
         "communicate": "#CC79A7",
         "update": "#009E73",
         "control": "#5B5F66",
+        "evaluate": "#F0E442",
+        "checkpoint": "#7A4E9E",
+        "rebuild": "#D55E00",
     }
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.views.layout import Figure, frame, percent, with_note
 from dtdg_lab.views.palette import PHASE_COLOURS
 from dtdg_lab.views.phases import NAMED
@@ -65,7 +65,7 @@ class TimelineView:
             yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " ",
                    "categoryorder": "array", "categoryarray": [f"rank {rank}" for rank in shown]},
         )  # fmt: skip
-        data = [self._trace(phase, shown) for phase in PHASES]
+        data = [self._trace(phase, shown) for phase in (*PHASES, *BETWEEN_STEPS)]
         return {"data": data, "layout": layout if shown else with_note(layout)}
 
     def _trace(self, phase: str, shown: dict[int, list[Interval]]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class Run:
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
         self._while_running = "running"
+        self._refused = ""
         self._trouble_since: float | None = None
         self._subscriber = Subscriber(session.key, self._take)
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
@@ -84,7 +85,7 @@ class Run:
     def reason(self) -> str:
         """Why the run ended or was refused, in words; empty while all is well."""
         reason: str = self._file_status["reason"]
-        return reason
+        return reason or self._refused
 
     @property
     def failed_rank(self) -> int | None:
@@ -236,6 +237,9 @@ class Run:
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "knob":
             self._changes |= data["changes"]
+        elif kind == "refused":  # an epoch change that could not be built when its epoch came
+            asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
+            self._refused = f"{asked} was refused and the run goes on as it was: {data['reason']}"
         elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
             self._changes = dict(data["settings"])
         self._while_running = {

@@ -116,6 +116,8 @@ class RunWindow:
         if row["kind"] == "knob" and self._current(attempt, row["step"]):
             self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
             self._epochs = row["data"]["changes"].get("epochs", self._epochs)
+        elif row["kind"] == "resumed":
+            self._epochs = row["data"]["settings"].get("epochs", self._epochs)
 
     @property
     def dropped(self) -> int:

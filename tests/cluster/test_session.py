@@ -116,6 +116,18 @@ def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> Non
         session.train(config.replace(ranks=4, parts=4))
 
 
+def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    run.set(group_window=500)  # within bounds, but the training part is shorter: only the ranks can know
+    until(lambda: "group_window=500 was refused" in run.reason, what="the refusal")
+    assert run.status == "running" and run.config["group_window"] == config["group_window"]
+    before = run.window.progress.step
+    until(lambda: run.window.progress.step > before + 5, what="training goes on")
+    run.stop()
+    run.wait(20)
+
+
 def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config: RunConfig) -> None:
     run = session.train(config)
     until_step(run, 3)

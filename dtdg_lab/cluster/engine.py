@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -37,16 +38,15 @@ class Task:
     resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
 
-def warm_up(threads_env: dict[str, str]) -> dict[str, Any]:
+def warm_up() -> dict[str, Any]:
     """Import what training needs, once, so that a click on Run starts training and not importing (see ``rehearse``).
 
     Returns:
         The engine's process number, its machine, and how many CUDA devices it sees.
     """
-    os.environ.update(threads_env)
     import torch
 
     import dtdg_lab.training.loop  # noqa: F401
@@ -107,7 +107,8 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
     device = choose_device(config.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)
-    host = task.host or socket.gethostbyname(socket.gethostname())
+    host = task.host or outward_address()
+    _keep_gloo_on(task.host)
     publisher = Publisher(task.key, host=host)
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
@@ -129,6 +130,23 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
     except RuntimeError as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def outward_address() -> str:
+    """This machine's address as others reach it: that of the interface its packets leave by (none is sent here)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # an address kept for documentation; any other names the same interface
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def _keep_gloo_on(host: str) -> None:
+    """Bind gloo to loopback where all ranks are on one machine; elsewhere it, or the user, picks the interface."""
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    if host:
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    elif os.environ.get("GLOO_SOCKET_IFNAME") == loopback:
+        del os.environ["GLOO_SOCKET_IFNAME"]
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ class Engines:
             if not new:
                 return
             view = self.client[new]
-            facts = view.apply_async(warm_up, {"GLOO_SOCKET_IFNAME": "lo"} if self._cluster is not None else {})
+            facts = view.apply_async(warm_up)
             for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
                 self._warm[number] = Engine(number, **fact)
             view.apply_async(rehearse)  # what goes wrong in it goes wrong in the first run again, and is told there

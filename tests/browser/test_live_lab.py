@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from following import knob_steps
 from jupyterlab import CHARTS, CHROMIUM, CONTROLS, FLAGS, lab_server, run_all_cells, wait_until
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.runs.open import open_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PICTURES = ROOT / "artifacts"
@@ -20,15 +20,6 @@ PICTURES = ROOT / "artifacts"
 
 def points(charts: dict[str, Any], chart: str) -> int:
     return max((trace["points"] for trace in charts[chart]["traces"]), default=0)
-
-
-def knobs(run: Any, name: str) -> dict[Any, set[tuple[int, int]]]:
-    events = open_run(run.path).table("events")
-    found: dict[Any, set[tuple[int, int]]] = {}
-    for row in events[events.kind == "knob"].itertuples():
-        if name in row.data["changes"]:
-            found.setdefault((row.data["version"], row.data["changes"][name]), set()).add((row.rank, row.step))
-    return found
 
 
 @pytest.mark.browser
@@ -123,7 +114,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     page.get_by_role("button", name="Stop").first.evaluate("button => button.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(1500)
     page.screenshot(path=PICTURES / "live-lab.png")
-    applied = knobs(run, "learning_rate")
+    applied = knob_steps(run, "learning_rate")
     assert applied
     for change, ranks_and_steps in applied.items():
         assert {rank for rank, _ in ranks_and_steps} == {0, 1}, change

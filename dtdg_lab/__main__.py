@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.errors import DataError, LabError, RunFailedError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         return int(parsed.command(parsed))
+    except RunFailedError as error:
+        print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
+        return 1
     except LabError as error:
         print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
         return 2

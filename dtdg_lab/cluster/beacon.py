@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ class Beacon:
         size: number of ranks.
         store: a connection of the beacon's own.
         on_death: called once with the dead rank; marks the run and saves what is recorded.
-        busy_file: touched every second, so that the cluster's keeper knows that it is in use.
+        failed: whether the run is marked failed: another rank has left by an error, and its exchange may hang here.
+        busy_file: touched twice a second, so that the cluster's keeper knows that it is in use.
     """
 
     def __init__(
@@ -40,13 +42,13 @@ class Beacon:
         size: int,
         store: Any,
         on_death: Callable[[int], None],
+        failed: Callable[[], bool],
         busy_file: Path | None,
     ) -> None:
         self._live, self._attempt, self._rank = live, attempt, rank
-        self._on_death, self._busy_file = on_death, busy_file
+        self._on_death, self._failed, self._busy_file = on_death, failed, busy_file
         self._heartbeat = Heartbeat(store, rank, size, limit_s=SILENT_S)
         self._stop = threading.Event()
-        self._reported = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="beacon", daemon=True)
 
     def start(self) -> None:
@@ -65,19 +67,21 @@ class Beacon:
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):
             if self._busy_file is not None:
-                self._busy_file.touch()
+                with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
+                    self._busy_file.touch()
             dead = self.first_dead(0.0)
             if dead is None:
                 dead = self._heartbeat.silent_rank
-            if dead is not None:
-                self._leave_the_dead(dead)
+            if dead is not None or self._failed():
+                self._leave(dead)
                 return
 
-    def _leave_the_dead(self, dead: int) -> None:
+    def _leave(self, dead: int | None) -> None:
         if self._stop.wait(GRACE_S):
             return  # the loop noticed by itself and has left
         try:
-            self._on_death(dead)
+            if dead is not None:
+                self._on_death(dead)
         except LabError:
             os._exit(71)  # the disk is gone as well: nothing can be marked, but nobody may hang
         os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine

@@ -24,20 +24,36 @@ def store_key(version: int) -> str:
     return f"control/{version}"
 
 
+def read_payload(key: str, store: Any, place: str, version: int) -> dict[str, Any]:
+    """The request of a version, as rank 0 of this attempt signed it.
+
+    Raises:
+        ControlError: what the store holds was made for another run, attempt or version.
+    """
+    kept = unpack(key, store.get(store_key(version)))
+    if (kept.get("place"), kept.get("version")) != (place, version):
+        raise ControlError(f"the store holds a request of another run under version {version}: it was tampered with.")
+    request: dict[str, Any] = kept["request"]
+    return request
+
+
 class ControlServer:
     """Rank 0's side: takes signed requests, checks them, numbers them, and answers with the number.
 
-    Everything unsigned, signed with another key, repeated or refused by ``check`` changes nothing.
+    Everything unsigned, signed with another key, made for another run or attempt, repeated or refused by ``check``
+    changes nothing.
 
     Args:
         key: the session's key.
         store: where payloads go, signed; every rank reads them there.
         check: raises a LabError for a request that cannot be carried out.
+        place: run and attempt that requests must name.
         host: interface to listen on.
     """
 
-    def __init__(self, key: str, store: Any, check: Check, *, host: str = "127.0.0.1") -> None:
-        self._key, self._store, self._check = key, store, check
+    def __init__(self, key: str, store: Any, check: Check, *, place: str, host: str = "127.0.0.1") -> None:
+        self._key, self._store, self._check, self._place = key, store, check, place
+        self._closed_for = ""
         self._version = 0
         self._changed = threading.Condition()
         self._seen: deque[str] = deque(maxlen=_NONCES)
@@ -54,7 +70,12 @@ class ControlServer:
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version."""
-        return unpack(self._key, self._store.get(store_key(version)))
+        return read_payload(self._key, self._store, self._place, version)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse whatever comes from now on; what came before stands."""
+        with self._changed:
+            self._closed_for = reason
 
     def wait(self, seen: int, timeout_s: float) -> None:
         """Return when a version above ``seen`` exists, or after the time-out."""
@@ -64,13 +85,16 @@ class ControlServer:
     def _serve(self) -> None:
         while not self._stop.is_set():
             if self._socket.poll(200):
-                self._socket.send(self._answer(self._socket.recv()))
+                # all frames: a stranger's second one must not leave the socket in the wrong state
+                self._socket.send(self._answer(b"".join(self._socket.recv_multipart())))
         self._socket.close()
 
     def _answer(self, message: bytes) -> bytes:
         try:
             request = unpack(self._key, message)
             nonce = str(request.pop("nonce", ""))
+            if request.pop("place", "") != self._place:
+                raise ControlError("a control message for another run is ignored.")
             if not nonce or nonce in self._seen:
                 raise ControlError("a control message without a new nonce is ignored.")
             self._seen.append(nonce)
@@ -80,7 +104,13 @@ class ControlServer:
         except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
             return pack(self._key, {"refused": str(error)})
         with self._changed:
-            self._store.set(store_key(self._version + 1), pack(self._key, request))
+            if self._closed_for:
+                return pack(self._key, {"refused": self._closed_for})
+            kept = {"place": self._place, "version": self._version + 1, "request": request}
+            try:
+                self._store.set(store_key(self._version + 1), pack(self._key, kept))
+            except RuntimeError as error:  # torch's: the store is going down with its run
+                return pack(self._key, {"refused": f"the run's store does not answer ({error}): it is about to end."})
             self._version += 1
             self._changed.notify_all()
         return pack(self._key, {"version": self._version})
@@ -94,8 +124,8 @@ class ControlServer:
 class StoredControl:
     """The other ranks' side: they hear of versions in the exchange and read the requests in the store."""
 
-    def __init__(self, key: str, store: Any) -> None:
-        self._key, self._store = key, store
+    def __init__(self, key: str, store: Any, *, place: str) -> None:
+        self._key, self._store, self._place = key, store, place
 
     def latest(self) -> int:
         """Not known here; rank 0's answer counts."""
@@ -103,14 +133,17 @@ class StoredControl:
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version."""
-        return unpack(self._key, self._store.get(store_key(version)))
+        return read_payload(self._key, self._store, self._place, version)
+
+    def refuse(self, reason: str) -> None:
+        """Rank 0 does the refusing."""
 
     def wait(self, seen: int, timeout_s: float) -> None:
         """Rank 0 does the waiting; the others wait for it in the exchange."""
 
 
-def ask(address: str, key: str, request: dict[str, Any], *, timeout_s: float = 5.0) -> int:
-    """Send one request to rank 0 and return the version it became.
+def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_s: float = 5.0) -> int:
+    """Send one request to rank 0 of a run's attempt (``place``) and return the version it became.
 
     Raises:
         ControlError: rank 0 refused it, or did not answer in time.
@@ -119,7 +152,7 @@ def ask(address: str, key: str, request: dict[str, Any], *, timeout_s: float = 5
     socket.setsockopt(zmq.LINGER, 0)
     try:
         socket.connect(address)
-        socket.send(pack(key, {**request, "nonce": secrets.token_hex(8)}))
+        socket.send(pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)}))
         if not socket.poll(round(timeout_s * 1000)):
             raise ControlError(
                 f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: look at run.status."

@@ -18,7 +18,7 @@ from dtdg_lab.cluster.control import ControlServer, StoredControl
 from dtdg_lab.cluster.liveness import host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.telemetry import Publisher
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
+from dtdg_lab.core.errors import ClusterError, ConfigError, LabError, RunFailedError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.writer import RecordWriter
@@ -35,6 +35,7 @@ class Task:
     key: str
     local_rank: int = 0
     local_size: int = 1
+    device: str = "auto"
     resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
@@ -62,7 +63,7 @@ def rehearse() -> None:
 
 
 def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
-    """The device of a rank: one GPU each where there are enough, else the CPU.
+    """The device of a rank: one GPU each where there are enough, else the CPU; ``gpus`` are those beside it.
 
     Raises:
         ConfigError: GPUs were asked for by name and are not there.
@@ -86,13 +87,13 @@ def run_rank(task: Task) -> str:
     try:
         with ExitStack() as stack:
             state = _train(task, directory, stack)
+        if task.rank == 0:
+            finish(directory, state)
     except BaseException as error:
         _mark_failed(directory, task, error)
         raise
     finally:
         remove_note(directory.live, task.rank)
-    if task.rank == 0:
-        finish(directory, state)
     return state
 
 
@@ -104,7 +105,7 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
 
     config = directory.config()
     torch.set_num_threads(share_cores(config.threads, task.local_size))
-    device = choose_device(config.device, task.local_rank, torch.cuda.device_count(), task.local_size)
+    device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)
     host = task.host or outward_address()
@@ -126,8 +127,8 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
         )
         vitals.close()
         writer.flush()
-        group.barrier()  # all is written: rank 0, which serves the store, leaves last and merges
-    except RuntimeError as error:
+        group.barrier()  # all has been written when rank 0 begins to merge
+    except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
 
@@ -135,9 +136,17 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
 def outward_address() -> str:
     """This machine's address as others reach it: that of the interface its packets leave by (none is sent here)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # an address kept for documentation; any other names the same interface
-        address: str = probe.getsockname()[0]
-        return address
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address kept for documentation; any other names the same interface
+            address: str = probe.getsockname()[0]
+        except OSError:  # no default route, as on closed compute nodes: the name says where others find us
+            address = socket.gethostbyname(socket.gethostname())
+    if address.startswith("127."):
+        raise ClusterError(
+            f"ranks run on several machines, and this one ({socket.gethostname()}) finds only its loopback address "
+            f"{address}. Give its name an address of the network they share (/etc/hosts or DNS)."
+        )
+    return address
 
 
 def _keep_gloo_on(host: str) -> None:
@@ -165,20 +174,26 @@ def _meet(
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
     from dtdg_lab.comm.group import open_store, reach_store
 
+    place = place_of(directory, task.attempt)
     if task.rank != 0:
         address = wait_for_note(directory.live, 0, task.attempt).store
         store = reach_store(address, task.size)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return _Meeting(store, address, StoredControl(task.key, store), lambda: config)
+        return _Meeting(store, address, StoredControl(task.key, store, place=place), lambda: config)
     store, address = open_store(task.size, host=host)
-    meeting = _Meeting(store, address, StoredControl(task.key, store), lambda: config)
+    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place), lambda: config)
     control = ControlServer(
-        task.key, store, lambda request: check_request(meeting.current_config(), request), host=host
+        task.key, store, lambda request: check_request(meeting.current_config(), request), place=place, host=host
     )
     stack.callback(control.close)
     meeting.control = control
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
     return meeting
+
+
+def place_of(directory: RunDirectory, attempt: int) -> str:
+    """What control messages of a run's attempt are signed for."""
+    return f"{directory.id}/{attempt}"
 
 
 def _light_beacon(
@@ -194,7 +209,7 @@ def _light_beacon(
     busy = Path(task.busy_file) if task.busy_file else None
     beacon = Beacon(
         directory.live, attempt=task.attempt, rank=task.rank, size=task.size, store=own_store, on_death=on_death,
-        busy_file=busy,
+        failed=lambda: is_marked_failed(directory, task.attempt), busy_file=busy,
     )  # fmt: skip
     stack.callback(beacon.close)
     beacon.start()
@@ -236,12 +251,18 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
     check_changes(config, request.get("set", {}))
 
 
-def _named(error: RuntimeError, beacon: Beacon, task: Task) -> RunFailedError:
+def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: Task) -> RunFailedError:
     """The same failure with the dead rank's name, where one is dead."""
     dead = beacon.first_dead(1.0)
     if dead is not None:
         return RunFailedError(death_reason(dead))
     return RunFailedError(f"rank {task.rank} failed: {type(error).__name__}: {error}")
+
+
+def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
+    """Whether this attempt is over by a failure, or a later one has begun."""
+    status = directory.status()
+    return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
 
 
 def death_reason(dead: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.errors import ClusterError
-from dtdg_lab.runs.json_files import read_json, write_json
+from dtdg_lab.runs.json_files import write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
     notes = {}
     for path in live.glob("rank*.json"):
         try:
-            data: dict[str, Any] = read_json(path)
+            data: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
             continue  # the rank left between the listing and the reading
         if data["attempt"] == attempt:

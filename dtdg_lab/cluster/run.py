@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.control import ask
-from dtdg_lab.cluster.engine import check_request, death_reason
+from dtdg_lab.cluster.engine import check_request, death_reason, place_of
 from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
 from dtdg_lab.cluster.telemetry import Subscriber
 from dtdg_lab.core.config import RunConfig
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 LOOK_S = 0.1
+BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
 SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and leave within this time
 
@@ -57,6 +58,7 @@ class Run:
         self._file_status = directory.status()
         self._while_running = "running"
         self._refused = ""
+        self._newest_attempt = 0
         self._trouble_since: float | None = None
         self._subscriber = Subscriber(session.key, self._take)
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
@@ -151,7 +153,8 @@ class Run:
             note = read_notes(self._directory.live, self.attempt).get(0)
         if note is None:
             raise ControlError("rank 0 of the run has left: it is about to end. Look at run.status.")
-        return ask(note.control, self._session.key, request)
+        place = place_of(self._directory, self.attempt)
+        return ask(note.control, self._session.key, request, place=place)
 
     def resume(self, **changes: Any) -> Run:
         """Go on from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
@@ -178,6 +181,10 @@ class Run:
         """
         if not self._ended.wait(timeout_s):
             raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
+        if self._closing.is_set() and self.status not in ENDED:
+            raise ControlError(
+                f"run {self.id} goes on, but this session let go of it: Session.attach() finds it again."
+            )
         if self.status == "failed":
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         return self
@@ -195,10 +202,18 @@ class Run:
             await asyncio.sleep(0.05)
         return self
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this handle followed its run to an end after which the run was resumed."""
+        return self._ended.is_set() and bool(self._directory.status()["attempt"] > self.attempt)
+
     def close(self) -> None:
-        """Stop following; the run itself goes on."""
+        """Stop following; the run itself goes on. Whoever waits is told so."""
+        if self._file_status["state"] in ENDED:
+            self._ended.wait(SURVIVORS_S + 5.0)  # its files are being completed
         self._closing.set()
         self._thread.join()
+        self._ended.set()
 
     def abandon(self, reason: str) -> None:
         """Mark a run failed whose engines are about to be ended."""
@@ -207,23 +222,32 @@ class Run:
 
     # following
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _take(self, line: dict[str, Any], size: int) -> None:
         """A line from the stream: passed on in order; what the stream lost is read from the disk."""
         with self.lock:
             rank, seq = line["rank"], line["seq"]
-            if seq > self._next_seq.get(rank, 0):
-                self._catch_up(rank)
+            while seq > self._next_seq.get(rank, 0) and self._catch_up(rank):
+                pass
             if seq == self._next_seq.get(rank, 0):
                 self._add(line)
+                self._offsets[rank] = self._offsets.get(rank, 0) + size  # the stream carries the file's own bytes
 
-    def _catch_up(self, rank: int) -> None:
+    def _catch_up(self, rank: int) -> bool:
+        """Read the next block of a rank's file; whether there was anything."""
         path = self._directory.record_file(rank)
-        if not path.is_file():
-            return
-        lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0))
+        lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0), most_bytes=BLOCK_BYTES)
         for line in lines:
             if line["seq"] >= self._next_seq.get(rank, 0):
                 self._add(line)
+        return bool(lines)
+
+    def _read_from_disk(self) -> None:
+        """All that is on the disk and not yet in the window; others may look between two blocks."""
+        for rank in self._directory.record_files():
+            more = True
+            while more and not self._closing.is_set():
+                with self.lock:
+                    more = self._catch_up(rank)
 
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
@@ -232,9 +256,12 @@ class Run:
         if line["table"] == "events":
             kind, data = line["columns"].index("kind"), line["columns"].index("data")
             for row in line["rows"]:
-                self._note_event(row[kind], row[data])
+                self._note_event(row[kind], row[data], line["attempt"])
 
-    def _note_event(self, kind: str, data: dict[str, Any]) -> None:
+    def _note_event(self, kind: str, data: dict[str, Any], attempt: int) -> None:
+        if attempt < self._newest_attempt:
+            return  # ranks are read one after the other: this one's past must not undo another's present
+        self._newest_attempt = attempt
         if kind == "knob":
             self._changes |= data["changes"]
         elif kind == "refused":  # an epoch change that could not be built when its epoch came
@@ -262,9 +289,7 @@ class Run:
 
     def _follow_to_the_end(self) -> None:
         """Read what is on the disk, listen to the ranks as they appear, and watch until the run has ended."""
-        with self.lock:
-            for rank in self._directory.record_files():
-                self._catch_up(rank)
+        self._read_from_disk()
         if self._file_status["state"] not in ENDED:
             self._subscriber.start()
             while self._file_status["state"] not in ENDED and not self._closing.wait(LOOK_S):
@@ -274,9 +299,7 @@ class Run:
             self._subscriber.close()
             if self._closing.is_set():
                 return
-        with self.lock:
-            for rank in self._directory.record_files():
-                self._catch_up(rank)
+        self._read_from_disk()
         self._complete()
 
     def _look(self) -> None:

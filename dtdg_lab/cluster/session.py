@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from uuid import uuid4
 
 from dtdg_lab.cluster.engine import Task, run_rank
-from dtdg_lab.cluster.engines import Engines
+from dtdg_lab.cluster.engines import Engine, Engines
 from dtdg_lab.cluster.keeper import start_keeper
-from dtdg_lab.cluster.liveness import host_id, read_notes
+from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
+from dtdg_lab.cluster.lookup import find_session, foreign_session_files, new_session_files
 from dtdg_lab.cluster.run import Run
-from dtdg_lab.cluster.session_files import SessionFiles, all_sessions, end_processes, make_private
-from dtdg_lab.cluster.signing import new_key
+from dtdg_lab.cluster.session_files import SessionFiles, all_sessions, end_processes
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 
 HEARTBEAT_S = 5.0
@@ -56,8 +55,8 @@ class Session:
         wanted = default_ranks() if ranks is None else ranks
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
-        found = _find(name, wanted) if name else None
-        files = found or _new_files(name, wanted, Path(runs_dir).resolve(), idle_s)
+        found = find_session(name, wanted) if name else None
+        files = found or new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
         self._setup(files)
         try:
             if found is None:
@@ -95,7 +94,7 @@ class Session:
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
         known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
-        files = known or _foreign_files(str(which), Path(runs_dir).resolve())
+        files = known or foreign_session_files(str(which), Path(runs_dir).resolve())
         session._setup(files)
         try:
             session._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -170,9 +169,10 @@ class Session:
             return self._handle(paths[-1]) if paths else None
 
     def _handle(self, path: Path) -> Run:
-        if path not in self._handles:
-            self._handles[path] = Run(self, RunDirectory.open(path))
-        return self._handles[path]
+        handle = self._handles.get(path)
+        if handle is None or handle.is_outdated:
+            handle = self._handles[path] = Run(self, RunDirectory.open(path))
+        return handle
 
     # what it does
 
@@ -198,11 +198,16 @@ class Session:
             directory = RunDirectory.open(run.path)
             check_request(run.config, {"set": dict(changes)})
             self._check_free(run.config.ranks)
+            status = directory.status()
+            if status["state"] not in ENDED:
+                raise ControlError(
+                    f"run {run.id} is {status['state']}: it needs no resuming. session.runs has its handle."
+                )
             if not directory.checkpoint_file.is_file():
                 raise RunStoreError(
                     f"run {run.id} has no checkpoint yet: start it anew with session.train(run.config)."
                 )
-            attempt = run.attempt + 1
+            attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
             return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes)
 
@@ -224,13 +229,15 @@ class Session:
     ) -> Run:
         engines = self._engines.alive()[:ranks]
         here = {engine.host for engine in engines} == {host_id()}
+        device = _device_for_all(directory.config().device, engines)
         answers = []
         for rank, engine in enumerate(engines):
             beside = [other for other in engines if other.host == engine.host]
             task = Task(
                 run_dir=str(directory.path), rank=rank, size=ranks, attempt=attempt, key=self.key,
-                local_rank=beside.index(engine), local_size=len(beside), resume=attempt > 1,
-                changes=tuple((changes or {}).items()), busy_file=str(self._files.busy_file),
+                local_rank=beside.index(engine), local_size=len(beside), device=device, resume=attempt > 1,
+                changes=tuple((changes or {}).items()),
+                busy_file=str(self._files.busy_file) if self._files.owned else "",
                 host="127.0.0.1" if here else "",
             )  # fmt: skip
             answers.append(self._engines.client[engine.id].apply_async(run_rank, task))
@@ -251,7 +258,7 @@ class Session:
                 raise ControlError(f"run {current.id} is {current.status}: engines are replaced between runs.")
             if current is not None:
                 stuck = read_notes(current.path / "live", current.attempt).values()
-                self._engines.kill([note.pid for note in stuck if note.host == host_id()])
+                self._engines.kill([note.pid for note in stuck if note.host == host_id() and not is_dead(note)])
             self._replace_missing(timeout_s)
 
     def _replace_missing(self, timeout_s: float) -> None:
@@ -302,6 +309,14 @@ class Session:
         self.close()
 
 
+def _device_for_all(wanted: str, engines: list[Engine]) -> str:
+    """``cuda`` where every machine has a GPU for each of its ranks, else ``cpu``: one backend for the whole group."""
+    if wanted != "auto":
+        return wanted
+    sharing = Counter(engine.host for engine in engines)
+    return "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
+
+
 def default_ranks() -> int:
     """One rank per GPU, or two on machines without."""
     from dtdg_lab.runs.environment import gpu_count
@@ -323,59 +338,3 @@ def _trouble(answers: list[Any]) -> str:
             if error is not None:
                 return f"rank {rank} failed: {error}"
     return ""
-
-
-def _new_files(name: str, ranks: int, runs_dir: Path, idle_s: float) -> SessionFiles:
-    session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
-    files = SessionFiles(
-        id=session_id, name=name, ranks=ranks, connection_file="", cluster_file="", key=new_key(),
-        runs_dir=str(runs_dir), idle_s=idle_s, owned=True,
-    )  # fmt: skip
-    security = files.folder / "profile" / "security"
-    files = files.with_paths(str(security / "ipcontroller-client.json"), str(security / "cluster.json"))
-    make_private(files.folder)
-    files.write()
-    return files
-
-
-def _foreign_files(which: str, runs_dir: Path) -> SessionFiles:
-    """Facts about a cluster the lab did not start: a connection file, or a profile's."""
-    path = Path(which)
-    if not path.is_file():
-        from ipyparallel import Cluster
-
-        path = Path(Cluster(profile=which).profile_dir) / "security" / "ipcontroller-client.json"
-    if not path.is_file():
-        known = [key for files in all_sessions() for key in (files.id, files.name) if key]
-        raise UnknownNameError(
-            "session, connection file or profile",
-            which,
-            known,
-            "A profile needs a running ipcluster; see `ipcluster list`.",
-        )
-    session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
-    foreign = SessionFiles(
-        id=session_id, name="", ranks=0, connection_file=str(path.resolve()), cluster_file="", key=new_key(),
-        runs_dir=str(runs_dir), idle_s=120.0, owned=False,
-    )  # fmt: skip
-    foreign.write()
-    return foreign
-
-
-def _find(name: str, ranks: int) -> SessionFiles | None:
-    """The living session of a name; a dead one's files, and an idle one of another size, are cleared away."""
-    for files in all_sessions():
-        if files.name != name or not files.owned:
-            continue
-        alive = bool(files.processes())
-        if alive and files.ranks == ranks:
-            return files
-        runs = files.runs()
-        if alive and runs and RunDirectory.open(runs[-1]).status()["state"] not in ENDED:
-            raise ClusterError(
-                f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}: stop that run before asking for "
-                f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
-            )
-        end_processes(files)
-        files.remove()
-    return None

@@ -45,10 +45,10 @@ class Subscriber:
 
     Args:
         key: the session's key; messages by others are counted in ``forged`` and ignored.
-        take: called with each parsed line.
+        take: called with each parsed line and its length in bytes, its line break included.
     """
 
-    def __init__(self, key: str, take: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, key: str, take: Callable[[dict[str, Any], int], None]) -> None:
         self._key, self._take = key, take
         self.forged = 0
         self._stop = threading.Event()
@@ -82,7 +82,7 @@ class Subscriber:
                 self.forged += 1
                 continue
             for line in lines.splitlines():
-                self._take(json.loads(line))
+                self._take(json.loads(line), len(line) + 1)
         socket.close()
 
     def close(self) -> None:

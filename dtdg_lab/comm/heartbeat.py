@@ -93,7 +93,7 @@ class Heartbeat:
     def _look(self, rank: int, beats: dict[int, int], heard: dict[int, float], others: list[int]) -> None:
         asked = time.monotonic()
         beat = self._store.add(f"{self._name}/beat/{rank}", 0)
-        if beat != beats[rank]:
+        if beat != beats[rank] or not beat:  # a rank that has not begun to beat is starting, not silent
             beats[rank], heard[rank] = beat, asked
             return
         silent_s = asked - heard[rank]

@@ -160,6 +160,7 @@ class Dashboard:
             self._show_problem(describe(error))
 
     def _tick(self) -> None:
+        self._stop_where_nobody_looks()
         if self.charts.awaited:
             return  # a page that loads would miss what is changed now, and show the old state for ever
         polled = self.actions.poll()
@@ -182,7 +183,6 @@ class Dashboard:
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
-        self._stop_where_nobody_looks()
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._asked, self._version, self._told = run, None, -1, ""

@@ -55,7 +55,7 @@ class SessionWatch:
     def start(self) -> None:
         """Begin to look again and again."""
         if self._thread is None:
-            self._stopped.clear()
+            self._stopped = threading.Event()  # the last thread keeps its own, which stays set
             self._thread = threading.Thread(target=self._follow, name="dashboard-watch", daemon=True)
             self._thread.start()
 

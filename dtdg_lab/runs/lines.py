@@ -36,8 +36,10 @@ def read_lines(path: str | Path) -> Iterator[Line]:
         raise store_error("read", path, error) from error
 
 
-def tail(path: str | Path, offset: int = 0) -> tuple[list[Line], int]:
+def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[list[Line], int]:
     """Lines written since ``offset``, and the offset to ask for next time.
+
+    With ``most_bytes`` no more than about so many are read at once: ask again until no lines come.
 
     A line still being written is left for the next call. A file that is not there yet has no lines; one that became
     shorter (a resumed run cuts off a torn line) is followed from its new end.
@@ -51,7 +53,9 @@ def tail(path: str | Path, offset: int = 0) -> tuple[list[Line], int]:
             size = file.seek(0, 2)
             file.seek(min(offset, size))
             offset = file.tell()
-            block = file.read()
+            block = file.read(most_bytes)
+            if b"\n" not in block:
+                block += file.readline()  # one line longer than the limit
     except FileNotFoundError:
         return [], offset
     except OSError as error:

@@ -52,6 +52,9 @@ class ScriptedControl:
             raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
         return self._payloads[version - 1]
 
+    def refuse(self, reason: str) -> None:
+        """The script has ended by then."""
+
     def wait(self, seen: int, timeout_s: float) -> None:
         """Return at once: a script does not come sooner by waiting."""
 

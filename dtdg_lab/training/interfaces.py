@@ -31,6 +31,10 @@ class Control(Protocol):
         """The request of a version that the ranks have agreed on."""
         ...
 
+    def refuse(self, reason: str) -> None:
+        """Refuse requests from now on: the run is ending and would not carry them out."""
+        ...
+
     def wait(self, seen: int, timeout_s: float) -> None:
         """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
         ...
@@ -42,10 +46,21 @@ class LocalControl:
     def __init__(self) -> None:
         self._payloads: list[dict[str, Any]] = []
         self._changed = threading.Condition()
+        self._closed_for = ""
+
+    def refuse(self, reason: str) -> None:
+        """Refuse requests from now on."""
+        self._closed_for = reason
 
     def request(self, payload: dict[str, Any]) -> int:
-        """Queue a request; returns its version."""
+        """Queue a request; returns its version.
+
+        Raises:
+            ControlError: the run is ending.
+        """
         with self._changed:
+            if self._closed_for:
+                raise ControlError(self._closed_for)
             self._payloads.append(payload)
             self._changed.notify_all()
             return len(self._payloads)

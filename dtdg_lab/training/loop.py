@@ -25,6 +25,7 @@ from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.vitals import Vitals
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
+ENDING = "the run is ending: its last step is made. run.resume() or a new run takes changes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Trainer:
         """
         if self._position.step == 0:
             self._probe_memory()
+            self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings})
@@ -101,10 +103,11 @@ class Trainer:
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
             while not self.knobs.stopping:
                 self._rebuild_if_asked()  # before the end is looked for: it may move the end
-                if self._position.epoch >= self.knobs.config.epochs:
+                if self._is_over():
                     break
                 self._epoch()
                 bar.update(self._position.epoch - bar.n)
+        self._control.refuse(ENDING)
         self._save(force=True)
         if not self.knobs.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
@@ -132,6 +135,18 @@ class Trainer:
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
+
+    def _is_over(self) -> bool:
+        """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""
+        if self._position.epoch < self.knobs.config.epochs:
+            return False
+        self._control.refuse(ENDING)
+        self._meet()
+        self._rebuild_if_asked()
+        if self.knobs.stopping or self._position.epoch >= self.knobs.config.epochs:
+            return True
+        self._control.refuse("")  # more epochs were asked for
+        return False
 
     def _is_last(self) -> bool:
         return self._position.epoch >= self.knobs.waiting.get("epochs", self.knobs.config.epochs)
@@ -211,9 +226,13 @@ class Trainer:
         while self.knobs.paused and not self.knobs.stopping:
             if self._group.rank == 0:
                 self._control.wait(self.knobs.version, CONTROL_ROUND_S)
-            asked = self._control.latest() if self._group.rank == 0 else 0
-            self._apply_up_to(self._built.gradients.agree(asked), self._position.step)
+            self._meet()
             self._recorder.check()
+
+    def _meet(self) -> None:
+        """A control round between steps."""
+        asked = self._control.latest() if self._group.rank == 0 else 0
+        self._apply_up_to(self._built.gradients.agree(asked), self._position.step)
 
     def _rebuild_if_asked(self) -> None:
         """Apply epoch knobs: in-memory checkpoint, build, restore. A config that fails leaves the run as it was."""

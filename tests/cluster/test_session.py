@@ -142,14 +142,23 @@ def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config
         stranger.send(message)
         stranger.poll(1000)
         stranger.close()
+    halves = zmq.Context.instance().socket(zmq.REQ)
+    halves.linger = 0
+    halves.connect(note.control)
+    halves.send_multipart([b"one", b"two", b"three"])
+    assert halves.poll(2000), "the port answers whatever comes"
+    halves.close()
     with socket.create_connection(("127.0.0.1", int(note.control.rsplit(":", 1)[1]))) as raw:
         raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
-    recorded = pack(session.key, {"set": {"learning_rate": 0.5}, "nonce": "once"})
-    for expected in (True, False):  # a message overheard and sent again is refused
+    place = f"{run.id}/{run.attempt}"
+    recorded = pack(session.key, {"set": {"learning_rate": 0.5}, "nonce": "once", "place": place})
+    other_run = pack(session.key, {"stop": True, "nonce": "new", "place": "another-run/1"})
+    # a message overheard is refused when sent again, and when it was made for another run
+    for message, expected in ((recorded, True), (recorded, False), (other_run, False)):
         replay = zmq.Context.instance().socket(zmq.REQ)
         replay.linger = 0
         replay.connect(note.control)
-        replay.send(recorded)
+        replay.send(message)
         assert replay.poll(2000)
         assert (b"version" in replay.recv()) is expected
         replay.close()
@@ -233,3 +242,44 @@ def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, con
         until(lambda: later.current.config.learning_rate == 0.25, what="another handle reads the same")
     finally:
         later.detach()
+
+
+def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, config: RunConfig) -> None:
+    first = session.train(config.replace(epochs=100_000))
+    until_step(first, 5)
+    first.set(learning_rate=0.3)
+    first.stop()
+    first.wait(20)
+    other = Session.attach(session._files.id)
+    try:
+        assert other.current is not None
+        other.current.wait(20)
+        again = first.resume()
+        until_step(again, 10)
+        until(lambda: other.current.attempt == 2 and other.current.status == "running", what="the other kernel sees it")
+        with pytest.raises(ControlError, match="stop it first"):
+            other.train(config)
+        with pytest.raises(ControlError):
+            first.resume()  # a handle from before: the run is under way
+        other.current.stop()
+        again.wait(20)
+        third = first.resume()
+        assert third.attempt == 3
+        until_step(third, 5)
+        third.stop()
+        third.wait(20)
+    finally:
+        other.detach()
+
+
+def test_who_waits_is_told_when_the_session_lets_go(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    other = Session.attach(session._files.id)
+    seen = other.current
+    assert seen is not None
+    other.detach()
+    with pytest.raises(ControlError, match="let go"):
+        seen.wait(20)
+    run.stop()
+    run.wait(20)

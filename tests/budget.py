@@ -1,4 +1,4 @@
-"""Pytest plugin: each folder of tests has the seconds of BUDGET.md; a session that takes longer fails."""
+"""Pytest plugin: each folder of tests has the seconds of BUDGET.md; longer is said, twice as long fails."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+SLACK = 2.0  # a loaded machine is slower: over the budget is said, over twice the budget fails
 TABLE = Path(__file__).with_name("BUDGET.md")
 
 
@@ -41,7 +42,8 @@ class BudgetKeeper:
             self.took_s[parts[1]] += report.duration
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self.enforce and exitstatus == pytest.ExitCode.OK and overdrawn(self.took_s, self.budget_s):
+        patience_s = {folder: SLACK * seconds for folder, seconds in self.budget_s.items()}
+        if self.enforce and exitstatus == pytest.ExitCode.OK and overdrawn(self.took_s, patience_s):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

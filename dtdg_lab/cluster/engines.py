@@ -41,8 +41,13 @@ class Engines:
 
     def __init__(self, client: Any, cluster: Any, known_file: Path) -> None:
         self.client, self._cluster, self._known_file = client, cluster, known_file
-        known = json.loads(known_file.read_text()) if known_file.is_file() else []
-        self._warm = {fact["id"]: Engine(**fact) for fact in known}
+        self._warm: dict[int, Engine] = {}
+        self._learn()
+
+    def _learn(self) -> None:
+        """Take over what other kernels know of engines."""
+        known = json.loads(self._known_file.read_text()) if self._known_file.is_file() else []
+        self._warm |= {fact["id"]: Engine(**fact) for fact in known}
 
     @classmethod
     def start(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
@@ -94,6 +99,7 @@ class Engines:
 
         try:
             self.client.wait_for_engines(wanted, timeout=timeout_s, interactive=False)
+            self._learn()
             new = [number for number in self.client.ids if number not in self._warm]
             if not new:
                 return
@@ -115,6 +121,8 @@ class Engines:
     def alive(self) -> list[Engine]:
         """Engines that can train, in the order of ranks."""
         known = set(self.client.ids)
+        if known - set(self._warm):
+            self._learn()  # another kernel may have started some
         return [engine for number, engine in sorted(self._warm.items()) if number in known and _runs(engine)]
 
     def start_more(self, count: int) -> None:

@@ -28,6 +28,7 @@ class Heartbeat:
         self._failure = ""
         self._silent_rank: int | None = None
         self._stop = threading.Event()
+        store.add(f"{name}/beat/{rank}", 1)  # at once: who never beat is starting, who beat and stopped is dead
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
 

@@ -32,6 +32,10 @@ CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll
     shapes: ((e.layout && e.layout.shapes) || []).length};
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
+WIDTHS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.classList && e.classList.contains('dl-chart') && e.dataset.chart && e.data) found.push(e.offsetWidth);
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+
 # values of choices and positions of sliders, as the page shows them
 CONTROLS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
   if (e.tagName === 'SELECT') found.push(e.value);

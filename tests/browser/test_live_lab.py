@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from following import knob_steps
-from jupyterlab import CHARTS, CHROMIUM, CONTROLS, FLAGS, lab_server, run_all_cells, wait_until
+from following import knob_steps, until, until_step
+from jupyterlab import CHARTS, CHROMIUM, CONTROLS, FLAGS, WIDTHS, lab_server, run_all_cells, wait_until
 
+from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -119,5 +123,28 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     for change, ranks_and_steps in applied.items():
         assert {rank for rank, _ in ranks_and_steps} == {0, 1}, change
         assert len({step for _, step in ranks_and_steps}) == 1, f"{change} applied at {ranks_and_steps}"
+    _look_at_a_narrow_window(page)
+    _repair_by_hand(page, session, run)
+
+
+def _look_at_a_narrow_window(page: Any) -> None:
+    page.set_viewport_size({"width": 1100, "height": 800})
+    page.wait_for_timeout(1500)
+    page.screenshot(path=PICTURES / "live-lab-1100.png")
+    widths = page.evaluate(WIDTHS)
+    assert len(widths) == 4 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def _repair_by_hand(page: Any, session: Session, run: Run) -> None:
+    """An engine is killed; the buttons bring it back and go on."""
+    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    page.get_by_role("button", name="Repair").first.click(timeout=20_000)
+    until(lambda: session.ready, timeout_s=40, what="the engine is replaced")
+    page.get_by_role("button", name="Resume").first.click(timeout=20_000)
+    until(lambda: session.current is not None and session.current.attempt == 2, what="the run is resumed")
+    again = session.current
+    assert again is not None and again.id == run.id
+    until_step(again, run.window.progress.step + 5)
     page.get_by_role("button", name="Stop").first.click()
-    run.wait(30)
+    again.wait(30)

@@ -15,11 +15,14 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 
 
-def test_a_cluster_of_the_command_line_tool_trains(tmp_path: Path, config: RunConfig) -> None:
-    profile = tmp_path / "profile"
+def test_a_cluster_of_the_command_line_tool_trains(
+    tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    profile = tmp_path / "ipython" / "profile_elsewhere"
     command = [sys.executable, "-m", "ipyparallel.cluster"]
     cluster = subprocess.Popen(
-        [*command, "start", "-n", "2", f"--profile-dir={profile}",
+        [*command, "start", "-n", "2", "--profile=elsewhere",
          "--Cluster.controller_args=--HeartMonitor.period=500"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -29,7 +32,7 @@ def test_a_cluster_of_the_command_line_tool_trains(tmp_path: Path, config: RunCo
         deadline = time.monotonic() + 40
         while True:
             try:
-                session = Session.attach(connection, runs_dir=tmp_path / "runs")
+                session = Session.attach("elsewhere", runs_dir=tmp_path / "runs")
                 if session.ranks == 2:
                     break
                 session.close()
@@ -50,7 +53,7 @@ def test_a_cluster_of_the_command_line_tool_trains(tmp_path: Path, config: RunCo
         assert again.engines() == {0: True, 1: True}
         again.close()
     finally:
-        subprocess.run([*command, "stop", f"--profile-dir={profile}"], capture_output=True, check=False, timeout=60)
+        subprocess.run([*command, "stop", "--profile=elsewhere"], capture_output=True, check=False, timeout=60)
         cluster.terminate()
         cluster.wait(20)
 

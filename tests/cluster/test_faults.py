@@ -72,12 +72,15 @@ def test_the_waiting_rank_killed_inside_the_collective(session: Session, config:
     assert_failed_and_repairable(session, run, 1, 2)
 
 
-def test_one_of_four_ranks_killed(tmp_path: Path, config: RunConfig) -> None:
+def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_path: Path, config: RunConfig) -> None:
+    four = config.replace(ranks=4, parts=4, epochs=100_000, slow_rank=2, slow_ms=80.0)
     with Session(ranks=4, runs_dir=tmp_path, idle_s=60) as session:
-        run = session.train(config.replace(ranks=4, parts=4, epochs=100_000, slow_rank=2, slow_ms=50.0))
-        until_step(run, 10)
-        kill_rank(session, run, 1)
-        assert_failed_and_repairable(session, run, 1, 4)
+        for victim in (1, 2):  # 1 waits in the collective for 2, which sleeps inside its step
+            run = session.train(four)
+            until_step(run, 10)
+            time.sleep(0.03)
+            kill_rank(session, run, victim)
+            assert_failed_and_repairable(session, run, victim, 4)
 
 
 def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:

@@ -51,7 +51,7 @@ $(STAMP):
 	@touch $(STAMP)
 
 lab: env
-	$(BIN)/jupyter lab notebooks/00_live_lab.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_live_lab.ipynb
 
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)

@@ -1,0 +1,49 @@
+"""The same numbers on a GPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets import load_for
+from dtdg_lab.training.build import build
+from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.memory import peak_bytes
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: what runs on a GPU is not tested here"),
+]
+
+
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
+    config = RunConfig(system="psg", dataset="growing", model=model, dtype="float64", optimizer="sgd", layers=2)
+    graph, found = load_for(config), []
+    for device in ("cpu", "cuda:0"):
+        built = build(config, graph, SoloGroup(), device=device)
+        built.gradients.zero()
+        computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+        agreed = built.gradients.exchange(version=7, loss_sum=computed.loss_sum, groups=computed.groups)
+        losses = built.evaluator.evaluate(built.model, ("train", "validation"))
+        found.append((agreed, built.gradients.gradients.cpu(), [result.loss for result in losses]))
+    (cpu, on_cpu, cpu_losses), (gpu, on_gpu, gpu_losses) = found
+    assert gpu.version == cpu.version == 7
+    assert gpu.loss_sum == pytest.approx(cpu.loss_sum, rel=1e-10)
+    assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
+    assert gpu_losses == pytest.approx(cpu_losses, rel=1e-10)
+
+
+def test_phases_wait_for_the_device_and_memory_is_the_allocator_s() -> None:
+    matrix = torch.randn(4000, 4000, device="cuda:0")
+    clock = PhaseClock("cuda:0")
+    for _ in range(20):
+        matrix @ matrix
+    clock.mark("compute")
+    clock.mark("update")
+    spent = clock.seconds()
+    assert spent["compute"] > 10 * spent["update"]
+    assert peak_bytes(lambda: matrix @ matrix, device="cuda:0") >= 2 * 4000 * 4000 * 4

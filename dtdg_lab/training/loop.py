@@ -21,6 +21,7 @@ from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
+from dtdg_lab.training.last_good import LastGood
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.vitals import Vitals
 
@@ -72,7 +73,7 @@ class Trainer:
         show_progress: bool = False,
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
-        self._recorder, self._control, self._checkpoint, self._vitals = recorder, control, checkpoint, vitals
+        self._recorder, self._control, self._vitals = recorder, control, vitals
         self._show_progress, self._resumed = show_progress, resume
         self._clock = PhaseClock(device)
         self._position = Position()
@@ -82,7 +83,8 @@ class Trainer:
         if stored is not None:
             self._restore(stored)
             self._set_learning_rate()
-        self._last_checkpoint_s = time.monotonic()
+        self._last_good = LastGood(checkpoint)
+        self._loss = 0.0
 
     def run(self) -> Outcome:
         """Train until the last epoch or a stop request.
@@ -165,6 +167,7 @@ class Trainer:
         loss = agreed.loss_sum / max(agreed.groups, 1)
         if not abs(loss) < float("inf"):
             self._refuse_to_go_on(loss)
+        self._loss = loss
         built.optimizer.step()
         clock.mark("update")
         self._apply_up_to(agreed.version, self._position.step + 1)
@@ -290,16 +293,21 @@ class Trainer:
         self._built.optimizer.load_state_dict(stored.optimizer)
 
     def _save(self, *, force: bool) -> None:
-        now_s = time.monotonic()
-        due = now_s - self._last_checkpoint_s >= self.knobs.config["checkpoint_every_s"]
-        if self._group.rank != 0 or not (force or due):
+        """Rank 0 writes a checkpoint: now where forced, else when due and good (see :class:`LastGood`)."""
+        if self._group.rank != 0:
             return
         started_ns = time.time_ns()
-        self._snapshot().save(self._checkpoint)
-        self._last_checkpoint_s = time.monotonic()
-        step, epoch = self._position.step, self._position.epoch
-        self._recorder.row("phases", (step, self._current_epoch, "checkpoint", started_ns, time.time_ns()))
-        self._event("checkpoint", {"step": step, "epoch": epoch})
+        written: Checkpoint | None
+        if force:
+            forced = written = self._snapshot()
+            self._last_good.write(forced)
+        else:
+            every_s = self.knobs.config["checkpoint_every_s"]
+            written = self._last_good.after_step(self._loss, every_s, self._snapshot)
+        if written is not None:
+            at = written.position
+            self._recorder.row("phases", (at.step, self._current_epoch, "checkpoint", started_ns, time.time_ns()))
+            self._event("checkpoint", {"step": at.step, "epoch": at.epoch}, step=at.step)
 
     @property
     def _current_epoch(self) -> int:

@@ -376,7 +376,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_the_update(tmp_path: Path
         train_in_memory(config, _overflowing(graph_of(), 6), tmp_path / "last.pt", recorder=recorder)
     assert [row["step"] for row in recorder.tables["steps"]] == [0, 1, 2]
     kept = Checkpoint.load(tmp_path / "last.pt")
-    assert kept.position.step == 3
+    assert kept.position.step == 2  # that of step 3 waited for a loss that showed it to be of use
     assert all(torch.isfinite(tensor).all() for tensor in kept.model.values())
     rest = train_in_memory(config, graph_of(), tmp_path / "last.pt", resume=True, changes={"learning_rate": 0.001})
     assert np.isfinite(rest.losses).all()
@@ -388,6 +388,16 @@ def test_a_learning_rate_out_of_all_bounds_ends_in_an_error_and_a_finite_checkpo
         train(tmp_path, config)
     kept = Checkpoint.load(tmp_path / "last.pt")
     assert all(torch.isfinite(tensor).all() for tensor in kept.model.values())
+
+
+def test_a_run_that_diverges_keeps_a_checkpoint_that_is_of_use(tmp_path: Path) -> None:
+    config = config_of(optimizer="sgd", epochs=100, checkpoint_every_s=0)
+    with pytest.raises(NotFiniteError):
+        train(tmp_path, config, script={40: {"set": {"learning_rate": 100.0}}})
+    kept = Checkpoint.load(tmp_path / "last.pt")
+    assert 38 <= kept.position.step <= 42
+    rest = train(tmp_path, config, resume=True, first_step=kept.position.step, changes={"learning_rate": 0.001})
+    assert max(rest.losses) < 3 * max(train(tmp_path).losses)
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
     from dtdg_lab.datasets.own import from_edges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+    from dtdg_lab.runs.echo import echo
+    from dtdg_lab.runs.graphs import compare_graphs
     from dtdg_lab.runs.open import compare, open_run
+    from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.progress import progress
+    from dtdg_lab.runs.trace import trace
+    from dtdg_lab.runs.vertex import follow_vertex
 
 __version__ = "0.1.0"
 
@@ -28,13 +33,18 @@ __all__ = [
     "RunConfig",
     "Session",
     "compare",
+    "compare_graphs",
     "datasets",
     "default_dataset",
     "describe",
+    "echo",
+    "follow_vertex",
     "from_edges",
     "load_dataset",
     "open_run",
+    "plot",
     "progress",
+    "trace",
     "train",
 ]
 
@@ -44,13 +54,18 @@ _WHERE = {
     "RunConfig": "dtdg_lab.core.config",
     "Session": "dtdg_lab.cluster.session",
     "compare": "dtdg_lab.runs.open",
+    "compare_graphs": "dtdg_lab.runs.graphs",
     "datasets": "dtdg_lab.datasets.names",
     "default_dataset": "dtdg_lab.datasets.names",
     "describe": "dtdg_lab.core.catalogue",
+    "echo": "dtdg_lab.runs.echo",
+    "follow_vertex": "dtdg_lab.runs.vertex",
     "from_edges": "dtdg_lab.datasets.own",
     "load_dataset": "dtdg_lab.datasets.names",
     "open_run": "dtdg_lab.runs.open",
+    "plot": "dtdg_lab.runs.plot",
     "progress": "dtdg_lab.runs.progress",
+    "trace": "dtdg_lab.runs.trace",
     "train": "dtdg_lab.cluster.local",
 }
 

@@ -142,12 +142,14 @@ def _dash(parsed: argparse.Namespace) -> int:
 
 
 def _datasets(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.core.units import format_bytes
     from dtdg_lab.datasets import datasets
 
-    rows = [("name", "here", "rows", "nodes", "licence", "where")]
+    rows = [("name", "here", "rows", "nodes", "size", "learns", "licence", "where")]
     for info in datasets():
-        here = "yes" if info.on_this_machine else "no"
-        rows.append((info.name, here, _count(info.rows), _count(info.nodes), info.licence, info.where))
+        here, size = "yes" if info.on_this_machine else "no", "-" if info.bytes is None else format_bytes(info.bytes)
+        learns, licence = ", ".join(info.tasks), info.licence.partition(";")[0]
+        rows.append((info.name, here, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
     _print_table(rows)
     return 0
 
@@ -175,7 +177,7 @@ def _sessions(parsed: argparse.Namespace) -> int:
 
 
 def _count(number: int | None) -> str:
-    return "as set" if number is None else str(number)
+    return "-" if number is None else f"{number:,}"
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:

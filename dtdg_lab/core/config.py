@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.defaults import default
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.protocols import PROTOCOLS
@@ -17,6 +18,7 @@ from dtdg_lab.core.protocols import PROTOCOLS
 SCHEMA = 1
 _FIELDS = ("system", "dataset", "model", "ranks", "epochs", "seed", "parts", "hidden", "layers", "learning_rate",
            "protocol", "device", "threads")  # fmt: skip
+_NAMES = ("system", "dataset", "model", "protocol")
 
 
 class _Frozen(dict[str, Any]):
@@ -87,14 +89,26 @@ class RunConfig(BaseModel):
     def replace(self, **changes: Any) -> RunConfig:
         """A copy with some flat settings changed, validated as a whole.
 
-        Options that the changed system, model or data set no longer reads are dropped.
+        Options that the changed system, model or data set no longer reads are dropped; those that had the default of
+        the old data set or protocol take the default of the new one.
         """
-        target = {"system": self.system, "dataset": self.dataset, "model": self.model, **changes}
-        dataset = target["dataset"] if isinstance(target["dataset"], str) else "graph:"
+        target = {name: getattr(self, name) for name in _NAMES} | changes
+        dataset = target["dataset"] if isinstance(target["dataset"], str) else catalogue.STORED
         owners = catalogue.option_owners(target["system"], dataset, target["model"])
         keep = {name for room in owners.values() for name in room}
-        kept = {name: value for name, value in self.flat.items() if name in keep or name in _FIELDS}
+        kept = {
+            name: value
+            for name, value in self.flat.items()
+            if name in _FIELDS or (name in keep and not self._followed_default(name, value, target))
+        }
         return RunConfig(**{**kept, **changes})
+
+    def _followed_default(self, name: str, value: Any, target: dict[str, Any]) -> bool:
+        """Whether an option had the default of a data set or protocol that now changes; a system's are kept."""
+        if (target["dataset"], target["protocol"]) == (self.dataset, self.protocol):
+            return False
+        brought = default(name, system=self.system, dataset=self.dataset, protocol=self.protocol)
+        return bool(value == brought)
 
     def to_json(self) -> str:
         """The settings as indented JSON with a schema version."""
@@ -166,7 +180,7 @@ def _check_rooms(nested: dict[str, dict[str, Any]]) -> None:
 
 def _check_names(common: dict[str, Any]) -> None:
     """Fill in and check system, data set, model and protocol; a graph of the user's is stored under its hash."""
-    for name in ("system", "dataset", "model", "protocol"):
+    for name in _NAMES:
         common.setdefault(name, RunConfig.model_fields[name].default)
         if name != "dataset" and not isinstance(common[name], str):
             raise ConfigError(f"{name}={common[name]!r} has type {type(common[name]).__name__}: a name is needed.")
@@ -174,7 +188,7 @@ def _check_names(common: dict[str, Any]) -> None:
         if not hasattr(common["dataset"], "store"):
             raise ConfigError(f"dataset={common['dataset']!r}: a name from lab.datasets() or a DynamicGraph is needed.")
         common["dataset"] = common["dataset"].store()
-    if not common["dataset"].startswith("graph:"):
+    if not common["dataset"].startswith(catalogue.STORED):
         catalogue.entry("datasets", common["dataset"])
     catalogue.system(common["system"])
     catalogue.entry("models", common["model"])
@@ -191,14 +205,12 @@ def _by_room(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
             if name in OPTIONS:
                 note = f"{name!r} belongs to {OPTIONS[name].owner}, which this system, model or data set does not use."
             raise UnknownNameError("option", name, allowed | set(_FIELDS), note)
-    chosen = catalogue.system(common["system"])
+    where = {name: common[name] for name in ("system", "dataset", "protocol")}
     filled: dict[str, dict[str, Any]] = {}
     for room, names in owners.items():
         for name in names:
-            default = chosen.defaults.get(name, OPTIONS[name].default)
-            if name == "scheduler":
-                default = chosen.parts["scheduling"]
-            filled.setdefault(room, {})[name] = option(name).check(given.get(name, default))
+            value = given[name] if name in given else default(name, **where)
+            filled.setdefault(room, {})[name] = option(name).check(value)
     return filled
 
 
@@ -217,6 +229,7 @@ def _check_together(common: dict[str, Any]) -> None:
             "Set ranks=1 and parts=1, or choose system='psg'."
         )
     catalogue.check_memory(common["model"], layout)
+    catalogue.check_task(common["dataset"], common["options"]["tasks"]["task"])
     energy = common["options"]["energy"]
     if energy["power_idle_w"] > energy["power_max_w"]:
         raise ConfigError(

@@ -80,18 +80,40 @@ GLOSSARY: tuple[Option, ...] = (
     # data
     Option(
         name="cut", owner="datasets", kind=int, default=0, low=0, high=100_000,
-        meaning="Equal base intervals the whole time span is cut into; 0 takes the data set's own window length.",
+        meaning="Base intervals the data is cut into, as cut_by says; 0 takes intervals of a fixed length.",
+    ),
+    Option(
+        name="cut_by", owner="datasets", kind=str, default="time", choices=("time", "edges"),
+        meaning="What the intervals of cut share equally: the time span, or the number of edges.",
+    ),
+    Option(
+        name="interval", owner="datasets", kind=float, default=0.0, low=0.0, high=1e12,
+        meaning="Length of a base interval in the data's unit of time, where cut is 0; 0 takes the data set's own.",
     ),
     Option(
         name="edge_life", owner="datasets", kind=int, default=1, low=1, high=1000, unit="base intervals",
         meaning="Base intervals an edge lives: snapshot i holds the edges of intervals i .. i + edge_life - 1.",
     ),
     Option(
-        name="features", owner="datasets", kind=str, default="log_degrees", choices=("log_degrees", "degrees"),
-        meaning="Vertex features: weighted in- and out-degree, raw as in the papers, or log(1 + degree).",
+        name="smoothing_window", owner="datasets", kind=int, default=1, low=1, high=1000, unit="snapshots",
+        meaning="M-transform of graph and features: means over the last snapshots (w of TM-GCN); 1 is none.",
     ),
     Option(
-        name="generated_nodes", owner="datasets", kind=int, default=600, low=8, high=10_000_000, unit="vertices",
+        name="drop_first", owner="datasets", kind=bool, default=False,
+        meaning="Leave out the edges of the first distinct time, as the loaders of DynaHB and FlareDTDG do.",
+    ),
+    Option(
+        name="min_edges", owner="datasets", kind=int, default=0, low=0, high=1_000_000_000, unit="edges",
+        meaning="Snapshots with fewer edges are left out; 0 keeps all, also empty ones.",
+    ),
+    Option(
+        name="features", owner="datasets", kind=str, default="log_degrees",
+        choices=("log_degrees", "degrees", "one_hot_degree", "constant", "given"),
+        meaning="Vertex features: weighted in- and out-degree (log(1 + d) or raw), one-hot out-degree, 1, or the "
+        "data set's own.",
+    ),
+    Option(
+        name="generated_nodes", owner="datasets", kind=int, default=600, low=8, high=100_000_000, unit="vertices",
         meaning="Size of the generated graph.",
     ),
     Option(
@@ -99,17 +121,71 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Edges of the last generated snapshot.",
     ),
     Option(
-        name="generated_snapshots", owner="datasets", kind=int, default=50, low=4, high=10_000, unit="snapshots",
-        meaning="Snapshots of the generated graph.",
+        name="generated_snapshots", owner="datasets", kind=int, default=50, low=4, high=100_000, unit="snapshots",
+        meaning="Base intervals of a generated graph, or of a static graph made dynamic.",
     ),
     Option(
         name="growth", owner="datasets", kind=float, default=10.0, low=1.0, high=1000.0,
-        meaning="Edges of the last generated snapshot over those of the first (linear growth).",
+        meaning="Edges of the last generated snapshot over those of the first.",
+    ),
+    Option(
+        name="growth_curve", owner="datasets", kind=str, default="linear",
+        choices=("linear", "exponential", "logistic"),
+        meaning="How the number of edges grows from the first generated snapshot to the last.",
+    ),
+    Option(
+        name="churn", owner="datasets", kind=float, default=0.1, low=0.0, high=1.0,
+        meaning="Share of the edges that every generated snapshot renews.",
+    ),
+    Option(
+        name="zipf", owner="datasets", kind=float, default=0.6, low=0.0, high=4.0,
+        meaning="Exponent of popularity of generated targets: in-degrees have a tail of exponent 1 + 1/zipf.",
+    ),
+    Option(
+        name="communities", owner="datasets", kind=int, default=3, low=2, high=1000,
+        meaning="Communities of the generated block model.",
+    ),
+    Option(
+        name="drift", owner="datasets", kind=float, default=0.02, low=0.0, high=1.0,
+        meaning="Share of the vertices that change their community at every generated snapshot.",
     ),
     # models
     Option(
         name="gc_layers", owner="models", kind=int, default=1, low=1, high=2,
         meaning="Graph convolutions before the gates of T-GCN: 1 as PyG-Temporal, 2 as the original paper.",
+    ),
+    Option(
+        name="heads", owner="models", kind=int, default=2, low=1, high=64,
+        meaning="Attention heads, which share the hidden width.",
+    ),
+    Option(
+        name="diffusion_steps", owner="models", kind=int, default=2, low=1, high=16, unit="hops",
+        meaning="Hops of the diffusion convolution in each direction (K of DCRNN).",
+    ),
+    Option(
+        name="transform_window", owner="models", kind=int, default=5, low=1, high=1000, unit="snapshots",
+        meaning="Snapshots the M-transform of TM-GCN's activations averages (w).",
+    ),
+    # tasks
+    Option(
+        name="task", owner="tasks", kind=str, default="regression", choices=("regression", "classification", "link"),
+        meaning="What is learned: the next snapshot's log-degree (or a given value), a vertex's class, or its edges.",
+    ),
+    Option(
+        name="link_share", owner="tasks", kind=float, default=0.1, low=1e-4, high=1.0,
+        meaning="Share of the next snapshot's edges that are positives of link prediction (theta of ESDG).",
+    ),
+    Option(
+        name="negatives", owner="tasks", kind=int, default=1, low=1, high=1000,
+        meaning="Random pairs without an edge for each positive of link prediction.",
+    ),
+    Option(
+        name="ranking_negatives", owner="tasks", kind=int, default=100, low=1, high=100_000,
+        meaning="Targets without an edge against which each evaluated positive is ranked (MRR).",
+    ),
+    Option(
+        name="link_head", owner="tasks", kind=str, default="concat", choices=("concat", "dot"),
+        meaning="Score of a pair: linear in the concatenated embeddings (ESDG), or the product of two projections.",
     ),
     # parallel
     Option(
@@ -146,6 +222,15 @@ GLOSSARY: tuple[Option, ...] = (
     Option(
         name="kernel", owner="training", kind=str, default="auto", choices=("auto", "dgl", "torch"),
         meaning="Backend of sparse products; auto picks by device and edge weights, as measured.",
+    ),
+    Option(
+        name="norm", owner="training", kind=str, default="in", choices=("in", "in_out"),
+        meaning="Scaling of graph convolutions: 1/sqrt(1 + in-degree) on both sides, or, as FlareDTDG's code, "
+        "1/sqrt(in-degree of the target x out-degree of the source).",
+    ),
+    Option(
+        name="self_loops", owner="training", kind=bool, default=True,
+        meaning="Whether graph convolutions add every vertex to its own neighbours.",
     ),
     Option(
         name="evaluate_every", owner="training", kind=int, default=1, low=1, high=100_000, unit="epochs", live="epoch",

@@ -27,12 +27,14 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "steps": STEPS,
         "phases": ("step", "epoch", "phase", "start_ns", "end_ns"),
-        "evaluations": ("step", "epoch", "time_ns", "split", "loss", "persistence_loss", "mean_loss", "snapshots"),
+        "evaluations": (
+            "step", "epoch", "time_ns", "split", "loss", "persistence_loss", "mean_loss", "snapshots", "metrics",
+        ),
         "events": ("step", "epoch", "time_ns", "kind", "data"),
         "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
         "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
     }
-)
+)  # fmt: skip
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,6 +48,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "cpu_s": "processor seconds of this process in the step",
         "energy_j": "joules attributed to this rank; empty where unknown, never 0",
         "energy_source": "counter, polled or modelled",
+        "metrics": "other scores of the task by name, those of persistence under persistence_<name>; empty where "
+        "the run was recorded before there were any",
         "scope": "rank, or node where the reader sees the whole machine",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }

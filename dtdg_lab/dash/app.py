@@ -13,6 +13,7 @@ import panel as pn
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import Actions, describe
+from dtdg_lab.dash.graph_page import GraphPage
 from dtdg_lab.dash.live import LiveCharts
 from dtdg_lab.dash.pages import CodePage, ComparePage
 from dtdg_lab.dash.resources import load_resources
@@ -30,6 +31,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
+COMPARE, DATA = 1, 2  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -62,6 +64,7 @@ class Dashboard:
         self._config: RunConfig | None = None
         self._asked: Asked | None = None
         self._told = self._trouble = ""
+        self._graph_is_here = False
         self._ticks = self._gone = 0
         self._callback: Any = None
         # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
@@ -69,6 +72,7 @@ class Dashboard:
         start = config or self._first_config()
         self.settings = Settings(session.ranks, start, self._knob, defer=self.actions.later)
         self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
+        self.graph = GraphPage(self.settings, self.actions.later)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -100,7 +104,8 @@ class Dashboard:
         controls = (self.settings.panel, axis, self.settings.more)
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
-            ("Live", self.charts), ("Compare", self.compare.panel), ("As code", self.code.panel),
+            ("Live", self.charts), ("Compare", self.compare.panel), ("Data", self.graph.panel),
+            ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -176,16 +181,18 @@ class Dashboard:
         if seen.run is not self._run:
             self._follow(seen.run)
         self.charts.update()
-        self.watch.with_runs = self.tabs.active == 1
+        self.watch.with_runs = self.tabs.active == COMPARE
         if slow and self.watch.with_runs:
             self.compare.open()
             self.compare.update(seen.runs, self.axis.value)
+        if self.tabs.active == DATA:
+            self.graph.open()
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
 
     def _follow(self, run: Run | None) -> None:
-        self._run, self._asked, self._version, self._told = run, None, -1, ""
+        self._run, self._asked, self._version, self._told, self._graph_is_here = run, None, -1, "", False
         self.charts.follow(run)
         if run is not None:
             self._config = run.config
@@ -206,7 +213,11 @@ class Dashboard:
                 self._follow_knobs(run)
             with run.lock:
                 self.status.value = status_html(run, engines, self._asked, ready=self.watch.seen.ready)
+                begun = run.window.progress.step > 0
             self._tell_failure(run, state)
+            if begun and not self._graph_is_here:
+                self._graph_is_here = True
+                self.graph.again()
         self._enable(state, active)
 
     def _follow_knobs(self, run: Run) -> None:
@@ -271,4 +282,5 @@ class Dashboard:
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
         self._stop()
+        self.graph.close()
         self.actions.close()

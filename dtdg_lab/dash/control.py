@@ -20,10 +20,13 @@ LABELS: Mapping[str, str] = MappingProxyType(
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})
 SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
 
-_DISABLED = "input:disabled, select:disabled { background: #f1f3f5; color: #8a9099; opacity: 1; }"
+_STYLE = (
+    "input:disabled, select:disabled { background: #f1f3f5; color: #8a9099; opacity: 1; } "
+    "select.bk-input { padding-left: 8px; padding-right: 20px; }"  # half a row holds the longest names
+)
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
 
-Choices = Sequence[Any] | Mapping[str, Any]
+Choices = Sequence[Any] | Mapping[str, Any]  # values; label -> value; group -> label -> value
 
 
 class Control:
@@ -39,11 +42,9 @@ class Control:
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
-        common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_DISABLED]}
+        common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_STYLE]}
         if choices:
-            options = dict(choices) if isinstance(choices, Mapping) else list(choices)
-            first = next(iter(options.values())) if isinstance(options, dict) else options[0]
-            return pn.widgets.Select(options=options, value=first, **common)
+            return pn.widgets.Select(**_offered(choices), value=_values(choices)[0], **common)
         if option.kind is bool:
             return pn.widgets.Checkbox(value=option.default, **common)
         if option.kind is str:
@@ -77,32 +78,35 @@ class Control:
     def _typed(self, value: Any) -> Any:
         return float(value) if self.option.kind is float and value is not None else value
 
-    def show(self, value: Any) -> None:
-        """Put the widget at a value, without a call back."""
+    def show(self, value: Any, label: str = "", group: str = "Others") -> None:
+        """Put the widget at a value, without a call back; a choice it does not offer yet is added as ``label``."""
         if value == self.value:
             return
         self._quiet = threading.get_ident()
         try:
+            if isinstance(self.widget, pn.widgets.Select) and value not in self.widget.values:
+                self._add_choice(value, label or str(value), group)
             self._put(value)
         finally:
             self._quiet = None
 
+    def _add_choice(self, value: Any, label: str, group: str) -> None:
+        options, groups = self.widget.options, self.widget.groups
+        if groups:
+            self.widget.groups = {**groups, group: {**groups.get(group, {}), label: value}}
+        else:
+            self.widget.options = {**options, label: value} if isinstance(options, dict) else [*options, value]
+
     def _put(self, value: Any) -> None:
-        if isinstance(self.widget, pn.widgets.Select):
-            known = self.widget.values
-            if value not in known:
-                options = self.widget.options
-                self.widget.options = {**options, str(value): value} if isinstance(options, dict) else [*options, value]
-        elif isinstance(self.widget, pn.widgets.FloatSlider):
+        if isinstance(self.widget, pn.widgets.FloatSlider):
             self.widget.end = max(self.widget.end, value)
         self.widget.value = value
 
     def offer(self, choices: Choices) -> None:
         """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
-        options = dict(choices) if isinstance(choices, Mapping) else list(choices)
+        options, values = dict(choices) if isinstance(choices, Mapping) else list(choices), _values(choices)
         if options == self.widget.options:
             return
-        values = list(options.values()) if isinstance(options, dict) else options
         self._quiet = threading.get_ident()
         try:
             kept = self.widget.value if self.widget.value in values else values[-1]
@@ -117,6 +121,21 @@ class Control:
     def _changed(self, event: Any) -> None:
         if self._quiet != threading.get_ident() and self._listener is not None and event.new is not None:
             self._listener(self.name, self._typed(event.new))
+
+
+def _values(choices: Choices) -> list[Any]:
+    """The values that choices stand for."""
+    if not isinstance(choices, Mapping):
+        return list(choices)
+    return [each for value in choices.values() for each in (value.values() if isinstance(value, Mapping) else [value])]
+
+
+def _offered(choices: Choices) -> dict[str, Any]:
+    """The parameter of a Select that takes these choices."""
+    if not isinstance(choices, Mapping):
+        return {"options": list(choices)}
+    grouped = any(isinstance(value, Mapping) for value in choices.values())
+    return {"groups" if grouped else "options": dict(choices)}
 
 
 class LogControl(Control):

@@ -6,7 +6,7 @@ const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws noth
 
 // Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
 const STYLE = `
-.dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: 10px; width: 100%; }
+.dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(min(100%, 300px), 34%), 1fr)); gap: 10px; width: 100%; }
 .dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; }
 .dl-chart { width: 100%; }
 .dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: #24292f; padding: 2px 6px 0; min-height: 2.7em; }

@@ -92,16 +92,24 @@ class Charts(JSComponent):
 class WholeCharts(Charts):
     """Charts that are sent as whole figures, for what changes rarely."""
 
-    def __init__(self, figures: Callable[[], dict[str, Figure]], **params: Any) -> None:
+    def __init__(
+        self,
+        figures: Callable[[], dict[str, Figure]],
+        captions: Callable[[], dict[str, str]] = dict,
+        **params: Any,
+    ) -> None:
         super().__init__(charts=list(figures()), **params)
-        self._figures = figures
+        self._figures, self._captions = figures, captions
         self._number = 0
 
     def redraw(self) -> None:
         """Send the figures to every display."""
         if self._ready:
             self._number += 1
-            self._send({"kind": "snapshot", "number": self._number, "points": 0, "react": self._figures()})
+            self._send(
+                {"kind": "snapshot", "number": self._number, "points": 0, "react": self._figures(),
+                 "captions": self._captions()}
+            )  # fmt: skip
 
     def _on_ready(self) -> None:
         self.redraw()

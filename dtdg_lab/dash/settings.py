@@ -11,14 +11,20 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.defaults import default
 from dtdg_lab.core.options import OPTIONS, Option, option
 from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.dash import choices
 from dtdg_lab.dash.control import make_control
-from dtdg_lab.datasets import datasets
 
-CHOSEN = ("dataset", "model", "system")  # these decide which options there are
-MAIN = (*CHOSEN, "scheduler", "ranks", "epochs", "learning_rate", "slow_rank", "slow_ms")
-RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "protocol", "device", "threads")
+CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
+EXPLAINED = ("dataset", "model", "protocol")
+LINK_ONLY = catalogue.entry("tasks", "link").options
+MAIN = (*CHOSEN, "task", "scheduler", "ranks", "epochs", "learning_rate", "slow_rank", "slow_ms")
+RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
+# one row of the panel each; "name?" stands for the words under a choice
+_ROWS = (("dataset",), ("dataset?",), ("model",), ("model?",), ("task", "protocol"), ("protocol?",),
+         ("system", "scheduler"), ("ranks", "epochs"), ("learning_rate",), ("slow_rank", "slow_ms"))  # fmt: skip
 PATIENCE_S = 3.0  # how long a value a person asked for stands before the run's own value is shown again
 
 
@@ -44,6 +50,9 @@ class Settings:
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
+        # StaticText and not panes: see dash.app
+        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=285) for name in EXPLAINED}
+        self._stood: dict[str, str] = {}
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         scrolling = {"max-height": "270px", "overflow-y": "auto"}
@@ -52,14 +61,21 @@ class Settings:
             title="More settings", collapsed=True, sizing_mode="stretch_width", margin=(6, 8),
             styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
         )  # fmt: skip
-        pairs = (("dataset",), ("model", "system"), ("scheduler", "ranks"), ("epochs",), ("learning_rate",),
-                 ("slow_rank", "slow_ms"))  # fmt: skip
-        rows = [pn.Row(*(self.controls[name].widget for name in pair), margin=0) for pair in pairs]
+        rows = [pn.Row(*map(self._widget, row), margin=0) for row in _ROWS]
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
+
+    def _widget(self, name: str) -> Any:
+        """A control's widget, or the words under one."""
+        return self.notes[name.removesuffix("?")] if name.endswith("?") else self.controls[name].widget
+
+    def put_under(self, name: str, widget: Any) -> None:
+        """Put another widget under the words of a control."""
+        at = next(index for index, row in enumerate(_ROWS) if row == (f"{name}?",))
+        self.panel.insert(at + 1, widget)
 
     def _choices(self, name: str) -> Any:
         if name == "dataset":
-            return {info.name if info.on_this_machine else f"{info.name} (download)": info.name for info in datasets()}
+            return choices.dataset_choices()
         if name == "ranks":
             return self._ranks
         if name == "slow_rank":
@@ -87,14 +103,21 @@ class Settings:
         return RunConfig(**{name: self._value(name) for name in self.controls if name in self._active()})
 
     def load(self, config: RunConfig) -> None:
-        """Put every control at a config's values."""
+        """Put every control at a config's values; one it does not read at what its choices bring."""
         self._asked.clear()
+        self._show_dataset(config.dataset)
+        brought = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
-            value = config[name]
+            value = config.flat[name] if name in config.flat else default(name, **brought)
             if name == "parts" and value == config.ranks:
                 value = 0  # 0 follows the number of ranks
             self.controls[name].show(value)
+        self._stood = brought
         self._refresh()
+
+    def _show_dataset(self, dataset: str) -> None:
+        """A graph of the user's own is not in the catalogue: it is offered once it was seen."""
+        self.controls["dataset"].show(dataset, choices.dataset_label(dataset), choices.OWN)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher()`` whenever a setting has changed, here or in the run."""
@@ -131,19 +154,20 @@ class Settings:
             self._asked[name] = (value, time.monotonic() + PATIENCE_S)
             self._on_knob(name, value)
         elif name in CHOSEN:
+            self._take_defaults(name)
             self._refresh()
-            if name == "system":
-                self._take_defaults()
+        elif name == "task":
+            self._refresh()
         self.touched()
 
-    def _take_defaults(self) -> None:
-        """A system brings its own scheduler and defaults."""
-        chosen = catalogue.system(self._value("system"))
-        brought = dict(chosen.defaults)
-        if "scheduling" in chosen.parts:
-            brought["scheduler"] = chosen.parts["scheduling"]
-        for name, value in brought.items():
-            self.controls[name].show(value)
+    def _take_defaults(self, changed: str) -> None:
+        """Data set, protocol and system bring defaults: show those of the new choice, take back those of the old."""
+        before, now = self._stood, {name: self._value(name) for name in ("system", "dataset", "protocol")}
+        self._stood = now
+        if changed == "model":
+            return
+        for name in {*_brought(changed, before[changed]), *_brought(changed, now[changed])}:
+            self.controls[name].show(default(name, **now))
 
     def _refresh(self) -> None:
         active = self._active()
@@ -151,9 +175,32 @@ class Settings:
         self.controls["ranks"].offer([1] if alone else self._ranks)
         if alone:
             self.controls["parts"].show(0)
+        self._offer_tasks()
+        linked = self._value("task") == "link"
         for name, control in self.controls.items():
-            control.widget.visible = name in active
+            control.widget.visible = name in active and (linked or name not in LINK_ONLY)
             control.widget.disabled = self._running and control.option.live == "no"
+        for name, note in self.notes.items():
+            note.value = choices.about(name, self._value(name))
+
+    def _offer_tasks(self) -> None:
+        """The tasks of the data set; where the one chosen is none of them, the data set's own."""
+        tasks = choices.dataset_tasks(self._value("dataset"))
+        if self._value("task") not in tasks:
+            usual = default("task", **self._stood)
+            self.controls["task"].show(usual if usual in tasks else tasks[0])
+        self.controls["task"].offer(tasks)
+
+
+def _brought(chooser: str, value: str) -> set[str]:
+    """Names of the options for which a data set, protocol or system has a default of its own."""
+    if chooser == "protocol":
+        return set(PROTOCOLS[value].settings)
+    if chooser == "dataset":
+        # a length of time in one data set's unit means nothing in another's
+        return {"interval", *(() if choices.is_stored(value) else catalogue.entry("datasets", value).defaults)}
+    system = catalogue.system(value)
+    return {*system.defaults, *(("scheduler",) if "scheduling" in system.parts else ())}
 
 
 def _options() -> dict[str, Option]:

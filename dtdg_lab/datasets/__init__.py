@@ -1,4 +1,4 @@
-"""Data sets by name: published files, a seeded generator, and the user's own edges. No torch, no pandas.
+"""Data sets by name: published files, seeded generators, download, and the user's own edges. No torch, no pandas.
 
 Called, ``dtdg_lab.datasets()``, it lists the names; the room and the function people type share one word.
 """
@@ -8,8 +8,22 @@ from types import ModuleType
 
 from dtdg_lab.datasets.names import DatasetInfo, datasets, default_dataset, load_dataset, load_for
 from dtdg_lab.datasets.own import from_edges
+from dtdg_lab.datasets.own_csv import from_csv
+from dtdg_lab.datasets.own_dgl import from_dgl
+from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
 
-__all__ = ["DatasetInfo", "datasets", "default_dataset", "from_edges", "load_dataset", "load_for"]
+__all__ = [
+    "DatasetInfo",
+    "datasets",
+    "default_dataset",
+    "from_csv",
+    "from_dgl",
+    "from_edges",
+    "from_pandas",
+    "from_parquet",
+    "load_dataset",
+    "load_for",
+]
 
 
 class _CallableRoom(ModuleType):

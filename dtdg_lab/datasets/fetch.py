@@ -1,43 +1,41 @@
-"""Finding a published file on this machine, or downloading it, and making sure it is the right one."""
+"""The files of a published data set: found on this machine or downloaded, and known to be the right ones."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import importlib.util
 import os
-import zlib
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from dtdg_lab.core.errors import ChecksumError, DataError
-from dtdg_lab.datasets.snap import SnapText
+from dtdg_lab.datasets.contents import content
+from dtdg_lab.datasets.download import NotDownloadedError, download
+from dtdg_lab.datasets.hashes import check_recorded, file_hash, record
+from dtdg_lab.datasets.published import Form, Published, PublishedFile
 from dtdg_lab.graphs.store import cache_folder
 
-_GZIP_MAGIC = b"\x1f\x8b"
-CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5, 60
-RETRIES = 2
+_WEB_PAGES = (b"<!doctype", b"<html")  # what some servers send, with success, in place of a file they lack
 
 
-def find(definition: SnapText, root: str | Path | None = None) -> Path | None:
-    """The file of a data set on this machine, or None.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A form of a data set whose files are all on this machine.
 
-    Looked for in ``root``, then in $DTDG_LAB_DATA, then among the downloads in $DTDG_LAB_CACHE/raw.
-
-    Raises:
-        DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
+    Attributes:
+        form: which one.
+        paths: one for each of its files.
     """
-    folders = []
-    for called, given in (("root", root), ("DTDG_LAB_DATA", os.environ.get("DTDG_LAB_DATA"))):
-        if given:
-            folder = Path(given).expanduser()
-            if not folder.is_dir():
-                raise DataError(f"{called}={str(given)!r} is not a folder. Give one that exists, or leave it out.")
-            folders.append(folder)
-    for folder in (*folders, raw_folder()):
-        for name in definition.files:
-            if (folder / name).is_file():
-                return folder.resolve() / name
-    return None
+
+    form: Form
+    paths: tuple[Path, ...]
+
+    @property
+    def where(self) -> str:
+        """The files, in words."""
+        names = ", ".join(path.name for path in self.paths)
+        folders = dict.fromkeys(str(path.parent) for path in self.paths)
+        return f"{'file' if len(self.paths) == 1 else 'files'} {names} in {', '.join(folders)}"
 
 
 def raw_folder() -> Path:
@@ -45,80 +43,145 @@ def raw_folder() -> Path:
     return cache_folder() / "raw"
 
 
-def fetch(definition: SnapText, root: str | Path | None = None) -> Path:
-    """The file of a data set, downloaded where this machine has none.
+def find(definition: Published, root: str | Path | None = None) -> Found | None:
+    """The files of a data set on this machine, or None where some are missing in every form.
+
+    Looked for in ``root``, then in $DTDG_LAB_DATA, then among the downloads in $DTDG_LAB_CACHE/raw; the files of one
+    form may lie in several of them. Nothing is read.
+
+    Raises:
+        DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
+    """
+    folders = _folders(root)
+    for count in range(1, len(folders) + 1):
+        for form in definition.forms:
+            paths = [_located(file, folders[:count]) for file in form.files]
+            if all(paths):
+                return Found(form, tuple(path for path in paths if path))
+    return None
+
+
+def fetch(definition: Published, root: str | Path | None = None) -> Found:
+    """The files of a data set, those that this machine lacks downloaded.
+
+    Files that are there already, put there by hand or by a run that was cut short, are not fetched again.
 
     Raises:
         ChecksumError: what was downloaded is not the published file.
         DataError: it is not on this machine and cannot be downloaded; the message says where to put it.
     """
     found = find(definition, root)
-    return found if found is not None else _download(definition)
+    if found is not None:
+        return found
+    folders = _folders(root)
+    failures: list[NotDownloadedError] = []
+    for form in definition.forms:
+        if form.downloadable:
+            try:
+                return Found(form, tuple(_had(definition, file, folders) for file in form.files))
+            except NotDownloadedError as error:
+                failures.append(error)
+    said = f"cannot be downloaded ({'; '.join(map(str, failures))})" if failures else "has no address for programs"
+    problem = f"data set {definition.name!r} is not on this machine and {said}. {_by_hand(definition, folders)}"
+    if any(error.wrong for error in failures):
+        raise ChecksumError(problem) from failures[-1]
+    raise DataError(problem) from (failures[-1] if failures else None)
 
 
-def verified(definition: SnapText, path: Path) -> bytes:
-    """The text of a data set's file, plain or gzip, once its SHA-256 is known to be right.
+def verified(definition: Published, found: Found) -> tuple[str, ...]:
+    """What identifies the content of each file, once it is known to be the published or the recorded one.
 
-    A gzip file that was packed anew is taken where the text in it is right.
+    A file that was packed anew is taken where the content is right, and identified by it.
 
     Raises:
-        ChecksumError: it is another file, or a damaged one.
+        ChecksumError: a file is another one, or a damaged one.
         DataError: it cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}. Check its permissions.") from error
-    packed = data[:2] == _GZIP_MAGIC
-    expected = definition.sha256_gz if packed else definition.sha256_text
-    found = hashlib.sha256(data).hexdigest()
-    cause: Exception | None = None
-    if packed:
+    files = zip(found.form.files, found.paths, strict=True)
+    return tuple(_identity(definition, file, path, path.name) for file, path in files)
+
+
+def remember(definition: Published, found: Found) -> None:
+    """Record the hashes that nobody wrote down, once the files have been of use: others are refused from now on.
+
+    Raises:
+        DataError: the record cannot be written.
+    """
+    for file, path in zip(found.form.files, found.paths, strict=True):
+        if not (file.sha256 or file.sha256_content):
+            record(definition.name, path.name, path, file_hash(path))
+
+
+def _folders(root: str | Path | None) -> list[Path]:
+    folders = []
+    for called, given in (("root", root), ("DTDG_LAB_DATA", os.environ.get("DTDG_LAB_DATA"))):
+        if given:
+            folder = Path(given).expanduser()
+            if not folder.is_dir():
+                raise DataError(f"{called}={str(given)!r} is not a folder. Give one that exists, or leave it out.")
+            folders.append(folder)
+    return [*folders, raw_folder()]
+
+
+def _located(file: PublishedFile, folders: list[Path]) -> Path | None:
+    for folder in folders:
+        for name in file.names:
+            if (folder / name).is_file():
+                return folder.resolve() / name
+    return None
+
+
+def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Path:
+    """One file, downloaded unless it is in one of the folders."""
+    here = _located(file, folders)
+    if here is not None:
+        return here
+
+    def check(draft: Path) -> None:
+        with draft.open("rb") as start:
+            if start.read(512).lstrip().lower().startswith(_WEB_PAGES):
+                raise ChecksumError(f"a web page came in place of {file.name}")
+        _identity(definition, file, draft, file.name)
+
+    return download(raw_folder() / file.name, file.urls, check)
+
+
+def _identity(definition: Published, file: PublishedFile, path: Path, name: str) -> str:
+    """What identifies the content of a file; see :func:`verified`."""
+    digest = file_hash(path)
+    if not (file.sha256 or file.sha256_content):
+        check_recorded(definition.name, name, path, digest)
+        return digest
+    if digest in (file.sha256, file.sha256_content):
+        return file.sha256_content or digest
+    problem: Exception | None = None
+    if file.sha256_content:
         try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            cause = error
-    right = found == expected or hashlib.sha256(data).hexdigest() == definition.sha256_text
-    if cause is not None or not right:
-        raise ChecksumError(
-            f"{path} has SHA-256 {found}; {expected} is recorded for {definition.name!r}. The file is damaged or "
-            f"another version: delete it to have it fetched again, or put the one from {definition.urls[0]} there."
-        ) from cause
-    return data
+            if hashlib.sha256(content(path, file.member)[0]).hexdigest() == file.sha256_content:
+                return file.sha256_content
+        except DataError as error:
+            problem = error
+    known = " or ".join(filter(None, (file.sha256, file.sha256_content and f"{file.sha256_content} unpacked")))
+    raise ChecksumError(
+        f"{path} has SHA-256 {digest}; {known} is recorded for {definition.name!r}. The file is damaged or another "
+        f"version: delete it to have it fetched again, or put the one from {definition.address or definition.page} "
+        "there."
+    ) from problem
 
 
-def _download(definition: SnapText) -> Path:
-    """Fetch ``files[0]`` into the raw folder; TLS is verified, the hash is checked before the file appears there."""
-    import pooch
-    import requests
-
-    name, folder = definition.files[0], raw_folder()
-    failures = []
-    for url in definition.urls:
-        store = pooch.create(
-            path=folder, base_url="", registry={name: f"sha256:{definition.sha256_gz}"}, urls={name: url},
-            retry_if_failed=RETRIES,
-        )  # fmt: skip
-        downloader = pooch.HTTPDownloader(
-            progressbar=importlib.util.find_spec("tqdm") is not None,
-            timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
-            # a server that packs what it sends would have the file unpacked on arrival, and its hash changed
-            headers={"Accept-Encoding": "identity"},
+def _by_hand(definition: Published, folders: list[Path]) -> str:
+    """What a person does where the program cannot: the command, the place, and the other ways."""
+    form = next((form for form in definition.forms if form.downloadable), definition.forms[0])
+    missing = [file for file in form.files if _located(file, folders) is None]
+    names, folder = ", ".join(file.name for file in missing), raw_folder()
+    place = f"put {names} into {folder}, then run again"
+    if form.downloadable:
+        commands = "; ".join(
+            f"curl -fL --create-dirs -o {shlex.quote(str(folder / file.name))} {shlex.quote(file.urls[0])}"
+            for file in missing
         )
-        try:
-            return Path(store.fetch(name, downloader=downloader)).resolve()
-        except ValueError as error:
-            if isinstance(error, requests.exceptions.RequestException):  # some of them are ValueErrors too
-                failures.append(f"{url}: {error}")
-                continue
-            raise ChecksumError(
-                f"{url} does not give the file recorded for {definition.name!r}: {error} "
-                "Try again, or put the right file into a folder and set DTDG_LAB_DATA to it."
-            ) from error
-        except (requests.exceptions.RequestException, OSError) as error:
-            failures.append(f"{url}: {error}")
-    raise DataError(
-        f"data set {definition.name!r} is not on this machine and cannot be downloaded ({'; '.join(failures)}). "
-        f"Put {' or '.join(definition.files)} into {folder}, or set DTDG_LAB_DATA to the folder that has it, "
-        'or use dataset="growing", which needs no file.'
+        place = f"{place}: {commands}"
+    return (
+        f"Get it from {definition.page} by hand: {place}. Or set DTDG_LAB_DATA to the folder that has it, or use "
+        'dataset="growing", which needs no file.'
     )

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.entry import Entry
 from dtdg_lab.core.errors import DataError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import option
 from dtdg_lab.core.protocols import PROTOCOLS
-from dtdg_lab.datasets.cut_cache import cached_graph
-from dtdg_lab.datasets.fetch import fetch, find, verified
-from dtdg_lab.datasets.growing import GENERATOR_VERSION, Growing
-from dtdg_lab.datasets.snap import COLLEGEMSG, SnapText, read_edges
-from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.datasets.definitions.snap import COLLEGEMSG
+from dtdg_lab.datasets.fetch import find
+from dtdg_lab.datasets.loading import load_generated, load_published
+from dtdg_lab.datasets.published import Published
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.store import graph_folder, holds_graph, read_meta
-from dtdg_lab.graphs.windows import IntervalEdges
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
 
-STORED = "graph:"
+STORED = catalogue.STORED
 FALLBACK = "growing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """What the lab knows about a data set; ``rows`` and ``nodes`` are None where options decide them."""
+    """What the lab knows about a data set.
+
+    Attributes:
+        name: what ``load_dataset`` and ``RunConfig`` call it.
+        source: the paper to cite, and the collection.
+        licence: as far as stated.
+        rows: edges in the source; None where options decide, or where it is not stated.
+        nodes: vertices; None as for ``rows``.
+        bytes: size of its files on this machine, else of the download; None where neither is known.
+        tasks: what can be learned on it: ``regression``, ``link``, ``classification``.
+        on_this_machine: whether it can be loaded without the web.
+        where: the files, or where they are to be had.
+    """
 
     name: str
     source: str
     licence: str
     rows: int | None
     nodes: int | None
+    bytes: int | None
+    tasks: tuple[str, ...]
     on_this_machine: bool
     where: str
 
@@ -46,11 +57,8 @@ def load_dataset(
     *,
     root: str | Path | None = None,
     seed: int = 0,
-    cut: int = 0,
-    edge_life: int = 1,
-    features: str = "log_degrees",
     strict_label: bool = False,
-    **generated: Any,
+    **options: Any,
 ) -> DynamicGraph:
     """A data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
 
@@ -59,107 +67,38 @@ def load_dataset(
 
     Args:
         name: one of :func:`datasets`, or ``"graph:<hash>"`` as ``DynamicGraph.store`` returned it.
-        root: a folder that holds the file; for a stored graph, the cache folder it was stored under.
-        seed: seed of a generated graph.
-        cut: equal base intervals over the whole span; 0 takes the data set's own window length.
-        edge_life: base intervals an edge lives.
-        features: ``log_degrees`` or ``degrees``.
+        root: a folder that holds the files; for a stored graph, the cache folder it was stored under.
+        seed: seed of a generated graph, and of the edges deleted from a static one.
         strict_label: count only edges of the newest base interval in the label.
-        **generated: ``generated_nodes``, ``generated_edges``, ``generated_snapshots``, ``growth`` of ``growing``.
+        **options: how it is cut or generated, each by its name in the glossary; what is not given is what the data
+            set brings, or the glossary. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first`` and
+            ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``; generators their
+            own; all of them ``edge_life``, ``smoothing_window`` and ``features``.
 
     Raises:
         UnknownNameError: no such data set or option; the closest match is suggested.
         ConfigError: an option is out of its bounds, or the data set does not read it.
-        ChecksumError: the file is not the published one.
-        DataError: the file cannot be found, read or understood.
+        ChecksumError: a file is not the published one, or not the one used before.
+        DataError: a file cannot be found, read or understood.
     """
-    given = {"cut": cut, "edge_life": edge_life, "features": features, **generated}
     if name.startswith(STORED):
-        _refuse_others(name, (), given)
+        _refuse_others(name, (), options)
         return _stored(name, root, strict_label=strict_label)
     if name not in catalogue.names("datasets"):
         advice = f"A graph of your own: from_edges(...).store() returns its name, {STORED}<hash>."
         raise UnknownNameError("data set", name, catalogue.names("datasets"), advice)
     entry = catalogue.entry("datasets", name)
-    _refuse_others(name, entry.options, given)
-    options = {key: option(key).check(given.get(key, option(key).default)) for key in entry.options}
+    _refuse_others(name, entry.options, options)
+    brought = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
+    checked = {key: option(key).check(brought[key]) for key in entry.options}
     definition = entry.load()
-    if isinstance(definition, Growing):
-        return load_growing(definition, seed=seed, strict_label=strict_label, **options)
-    return load_text(definition, root=root, strict_label=strict_label, **options)
-
-
-def load_text(
-    definition: SnapText,
-    *,
-    root: str | Path | None = None,
-    cut: int = 0,
-    edge_life: int = 1,
-    features: str = "log_degrees",
-    strict_label: bool = False,
-) -> DynamicGraph:
-    """The dynamic graph of a text file; see :func:`load_dataset`, which calls this with the file's definition."""
-    path = fetch(definition, root)
-    text = verified(definition, path)
-    data = {"sha256": definition.sha256_text, "cut": cut, "window_s": 0 if cut else definition.window_s}
-    return _cut(
-        partial(read_edges, definition, text, cut=cut), data, name=definition.name, strict_label=strict_label,
-        source=f"file {path.name} in {path.parent}", edge_life=edge_life, features=features,
-    )  # fmt: skip
-
-
-def load_growing(
-    definition: Growing,
-    *,
-    seed: int,
-    generated_nodes: int,
-    generated_edges: int,
-    generated_snapshots: int,
-    growth: float,
-    edge_life: int = 1,
-    features: str = "log_degrees",
-    strict_label: bool = False,
-) -> DynamicGraph:
-    """A generated dynamic graph; see :func:`load_dataset`, which calls this."""
-
-    def generate() -> IntervalEdges:
-        return definition.generate(
-            seed=seed, nodes=generated_nodes, edges=generated_edges, snapshots=generated_snapshots, growth=growth
-        )
-
-    data = {
-        "generator": GENERATOR_VERSION, "seed": seed, "nodes": generated_nodes, "edges": generated_edges,
-        "snapshots": generated_snapshots, "growth": growth, **asdict(definition),
-    }  # fmt: skip
-    return _cut(
-        generate, data, name=definition.name, strict_label=strict_label,
-        source=f"generated (seed {seed})", edge_life=edge_life, features=features,
-    )  # fmt: skip
-
-
-def _cut(
-    read: Callable[[], IntervalEdges],
-    data: dict[str, Any],
-    *,
-    name: str,
-    source: str,
-    edge_life: int,
-    features: str,
-    strict_label: bool,
-) -> DynamicGraph:
-    """Cut what ``read`` gives, or take it from the cache; ``data`` identifies what it gives."""
-    options = {"edge_life": edge_life, "features": features, "strict_label": strict_label}
-
-    def make() -> DynamicGraph:
-        return build_graph(
-            read(), name=name, source=source, edge_life=edge_life, features=features, strict_label=strict_label
-        )
-
-    return cached_graph({"name": name, **data, **options}, make, source=source)
+    if isinstance(definition, Published):
+        return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
+    return load_generated(definition, checked, seed=seed, strict_label=strict_label)
 
 
 def _refuse_others(name: str, allowed: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Refuse settings that the data set would silently ignore; defaults are no settings."""
+    """Refuse settings that the data set would silently ignore; the glossary's defaults are no settings."""
     for key, value in given.items():
         if key in allowed or value == option(key).default:
             continue
@@ -205,24 +144,33 @@ def load_for(config: RunConfig) -> DynamicGraph:
 
 
 def datasets(root: str | Path | None = None) -> list[DatasetInfo]:
-    """What data sets there are, and whether this machine has them, in the catalogue's order."""
-    return [_info(catalogue.entry("datasets", name).load(), root) for name in catalogue.names("datasets")]
+    """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read."""
+    return [_info(catalogue.entry("datasets", name), root) for name in catalogue.names("datasets")]
 
 
-def _info(definition: SnapText | Growing, root: str | Path | None) -> DatasetInfo:
-    if isinstance(definition, Growing):
+def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
+    definition = entry.load()
+    known: dict[str, Any] = {
+        "name": entry.name, "source": definition.cite, "licence": definition.licence, "tasks": entry.tasks,
+    }  # fmt: skip
+    if not isinstance(definition, Published):
         return DatasetInfo(
-            name=definition.name, source=definition.cite, licence=definition.licence, rows=None, nodes=None,
-            on_this_machine=True, where="generated when asked for",
-        )  # fmt: skip
+            **known, rows=None, nodes=None, bytes=None, on_this_machine=True, where="generated when asked for"
+        )
+    size = definition.bytes
     try:
-        path = find(definition, root)
-        where = str(path) if path else f"to be downloaded from {definition.urls[0]}"
-    except DataError as error:  # a wrong folder in the environment: the list is the place to see it
-        path, where = None, str(error)
+        found = find(definition, root)
+        if found is not None:
+            where, size = found.where, sum(path.stat().st_size for path in found.paths)
+        elif definition.address:
+            where = f"to be downloaded from {definition.address}"
+        else:
+            where = f"to be fetched by hand from {definition.page}"
+    except (DataError, OSError) as error:  # a wrong folder in the environment: the list is the place to see it
+        found, where = None, str(error)
     return DatasetInfo(
-        name=definition.name, source=definition.cite, licence=definition.licence, rows=definition.rows,
-        nodes=definition.nodes, on_this_machine=path is not None, where=where,
+        **known, rows=definition.rows, nodes=definition.nodes, bytes=size, on_this_machine=found is not None,
+        where=where,
     )  # fmt: skip
 
 

@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
 from numpy.typing import ArrayLike
 
+from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.options import option
+from dtdg_lab.datasets.sequences import renamed
+from dtdg_lab.datasets.vertex_values import class_labels, vertex_features
 from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.windows import cut_edges
+from dtdg_lab.graphs.intervals import IntervalEdges
 
 
-def from_edges(
+def from_edges(  # noqa: PLR0917 (what people give in this order)
     src: ArrayLike,
     dst: ArrayLike,
     time: ArrayLike,
-    *,
     weight: ArrayLike | None = None,
-    cut: int,
+    features: str | ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    labels: ArrayLike | Mapping[Any, int] | None = None,
+    *,
+    cut: int = 0,
+    cut_by: str = "time",
+    interval: float | timedelta = 0.0,
+    drop_first: bool = False,
     edge_life: int = 1,
-    features: str = "log_degrees",
+    smoothing_window: int = 1,
+    min_edges: int = 0,
     strict_label: bool = False,
     name: str = "mine",
 ) -> DynamicGraph:
     """A dynamic graph from E edges with times, for ``RunConfig(dataset=graph)``.
 
-    Vertices are numbered over all time in the order of their ids, which stay in ``graph.node_ids``.
+    Vertices are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those
+    that an edge has. B base intervals result from ``cut`` or ``interval``, one of which is needed.
 
     Args:
         src: sources, shape (E,): whole numbers or text; arrays, lists or columns of a table.
         dst: targets, shape (E,).
-        time: times, shape (E,), in any order: numbers in any unit, or datetimes.
+        time: times, shape (E,), in any order: numbers in any unit, or datetimes, which count in nanoseconds.
         weight: weights, shape (E,), finite and at least 0; those of equal edges in a window are summed.
-        cut: equal base intervals the whole span is cut into.
-        edge_life: base intervals an edge lives; ``cut - edge_life`` labelled snapshots result.
-        features: ``log_degrees`` or ``degrees``.
+        features: what vertices are described by. A name (``log_degrees``, the default; ``degrees``,
+            ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of the sorted ids, or (B, N, F)
+            where they change from interval to interval; or a mapping from every id to its F numbers, in which ids
+            without an edge are left out.
+        labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
+            ids. Without them there is nothing to classify.
+        cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
+        cut_by: what they share equally: ``time`` or ``edges``.
+        interval: length of a base interval where ``cut`` is 0: in the unit of ``time``, a timedelta where these are
+            datetimes, or a number of edges.
+        drop_first: leave out the edges of the first distinct time.
+        edge_life: base intervals an edge lives; ``B - edge_life`` labelled snapshots result.
+        smoothing_window: snapshots that the M-transform averages; 1 is none.
+        min_edges: snapshots with fewer edges are left out.
         strict_label: count only edges of the newest base interval in the label.
         name: what runs and reports call the graph.
 
@@ -41,10 +69,62 @@ def from_edges(
         DataError: vectors do not fit together or hold values of the wrong kind, or too few intervals.
         ConfigError: an option is out of its bounds.
     """
-    cut, edge_life = option("cut").check(cut), option("edge_life").check(edge_life)
-    features = option("features").check(features)
-    edges = cut_edges(src, dst, time, weight=weight, cut=cut)
+    edges = cut_own(src, dst, time, weight, cut=cut, cut_by=cut_by, interval=interval, drop_first=drop_first)
+    return built(
+        edges, features, labels, edge_life=edge_life, smoothing_window=smoothing_window, min_edges=min_edges,
+        strict_label=strict_label, name=name, source=f"given in memory ({len(edges.src):,} rows)",
+    )  # fmt: skip
+
+
+def cut_own(
+    src: ArrayLike,
+    dst: ArrayLike,
+    time: ArrayLike,
+    weight: ArrayLike | None,
+    *,
+    node_ids: Any = None,
+    cut: int = 0,
+    cut_by: str = "time",
+    interval: float | timedelta = 0.0,
+    drop_first: bool = False,
+) -> IntervalEdges:
+    """The edges in base intervals; see :func:`from_edges`. Where ``node_ids`` is given, ids are positions in it."""
+    given = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first))
+    checked = {key: option(key).check(value) for key, value in given}
+    if isinstance(interval, (timedelta, np.timedelta64)):
+        interval = float(np.timedelta64(interval) / np.timedelta64(1, "ns"))  # the unit that datetimes become
+    window = replace(option("interval"), high=None).check(interval)
+    if not checked["cut"] and not window:
+        raise DataError(
+            "cut=0 and interval=0: give cut=n, the number of base intervals, or interval=x, the length of each in the "
+            "unit of time."
+        )
+    return renamed(cut_edges(src, dst, time, weight=weight, window=window or None, **checked), node_ids)
+
+
+def built(
+    edges: IntervalEdges,
+    features: str | ArrayLike | Mapping[Any, ArrayLike] | None,
+    labels: ArrayLike | Mapping[Any, int] | None,
+    *,
+    name: str = "mine",
+    source: str,
+    edge_life: int = 1,
+    smoothing_window: int = 1,
+    min_edges: int = 0,
+    strict_label: bool = False,
+) -> DynamicGraph:
+    """The dynamic graph of base intervals and what is given for their vertices; see :func:`from_edges`."""
+    given: dict[str, Any] = {}
+    if features is not None and not isinstance(features, str):
+        given["features"] = vertex_features(features, edges)
+    if labels is not None:
+        given["classes"] = class_labels(labels, edges)
+    named = features if isinstance(features, str) else "given" if "features" in given else "log_degrees"
+    options: dict[str, Any] = {
+        "edge_life": edge_life, "smoothing_window": smoothing_window, "min_edges": min_edges, "features": named,
+    }  # fmt: skip
     return build_graph(
-        edges, name=name, source=f"given in memory ({len(edges.src):,} rows)", edge_life=edge_life, features=features,
-        strict_label=strict_label,
+        edges.stream(**given), name=name, source=source, strict_label=strict_label,
+        **{key: option(key).check(value) for key, value in options.items()},
     )  # fmt: skip

@@ -1,8 +1,21 @@
-"""Discrete-time dynamic graphs as immutable CSR arrays: windows, features, splits, storage. No torch."""
+"""Discrete-time dynamic graphs as immutable CSR arrays: cuts, windows, features, splits, storage. No torch."""
 
 from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split, split
 
-__all__ = ["DynamicGraph", "Snapshot", "Split", "build_graph", "split"]
+__all__ = [
+    "DynamicGraph",
+    "GraphStatistics",
+    "IntervalEdges",
+    "IntervalStream",
+    "Snapshot",
+    "Split",
+    "build_graph",
+    "cut_edges",
+    "split",
+]

@@ -48,3 +48,32 @@ def give_up(array: NDArray[Any]) -> NDArray[Any]:
     """The same array made read-only, for one that its maker has just built and will not touch again."""
     array.setflags(write=False)
     return array
+
+
+def over_time(array: Any, *, name: str, dtype: DTypeLike, steps: int, shape: Sequence[int | None]) -> NDArray[Any]:
+    """A checked, read-only array with one entry of ``shape`` for each of T steps.
+
+    An array of ``shape`` itself stands for all steps: it is repeated by a view, which takes no memory.
+
+    Returns:
+        Shape (T, *shape).
+
+    Raises:
+        DataError: as :func:`frozen`.
+    """
+    if isinstance(array, np.ndarray) and array.ndim == len(shape) + 1 and repeats(array):
+        array = array[0]
+    if isinstance(array, np.ndarray) and array.ndim == len(shape):
+        one = frozen(array, name=name, dtype=dtype, shape=shape)
+        return np.broadcast_to(one, (steps, *one.shape))
+    return frozen(array, name=name, dtype=dtype, shape=(steps, *shape))
+
+
+def repeats(array: NDArray[Any]) -> bool:
+    """Whether an array over time is one entry that a view repeats."""
+    return array.size > 0 and array.strides[0] == 0
+
+
+def stored_once(array: NDArray[Any]) -> NDArray[Any]:
+    """What has to be kept of an array over time: its only entry where it repeats, else all of it."""
+    return array[0] if repeats(array) else array

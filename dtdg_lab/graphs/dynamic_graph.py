@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs import store
-from dtdg_lab.graphs.arrays import frozen, give_up
+from dtdg_lab.graphs import checks
+from dtdg_lab.graphs.arrays import give_up, repeats, stored_once
+from dtdg_lab.graphs.cut_counts import CutCounts
+from dtdg_lab.graphs.hashing import GraphHash, LabelHash
 from dtdg_lab.graphs.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from dtdg_lab.graphs.describe import GraphStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +30,21 @@ class DynamicGraph:
     Attributes:
         name: what runs and reports call it.
         snapshots: the T labelled snapshots, oldest first, all over the same N vertices.
-        features: shape (T, N, F), float32.
-        targets: shape (T, N), float32: the label at t, taken from the snapshot after t.
+        features: shape (T, N, F), float32; (N, F) is taken too, and repeated over time by a view.
+        targets: shape (T, N), float32: the label at t, taken from the snapshot after t where it is not given.
         persistence: shape (T, N), float32: what "tomorrow is like today" predicts for ``targets``.
         source: where the data came from, in words.
         edge_life: base intervals an edge lives; neighbouring snapshots share all but one of them.
         node_ids: shape (N,): the vertices' ids in the source; None where there are none.
         strict_label: whether targets count only edges of the newest base interval.
+        following: T snapshots: the edges that the label at t counts, which link prediction predicts; None where
+            targets are given and there are none.
+        classes: shape (T, N), int16, -1 where unlabelled; (N,) is taken too; None where there are none.
+        vertex_split: shape (N,), int8: 0 trains, 1 validates, 2 tests, -1 none of them; None where there is none.
+        counts: sizes of the whole sequence the graph was cut from, where it was cut.
 
     Raises:
-        DataError: arrays do not fit together, or hold values that are not finite.
+        DataError: arrays do not fit together, or hold values that are not allowed.
     """
 
     name: str
@@ -49,29 +56,32 @@ class DynamicGraph:
     edge_life: int
     node_ids: NDArray[Any] | None = None
     strict_label: bool = False
+    following: tuple[Snapshot, ...] | None = None
+    classes: NDArray[np.int16] | None = None
+    vertex_split: NDArray[np.int8] | None = None
+    counts: CutCounts | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "snapshots", tuple(self.snapshots))
-        _check_snapshots(self.snapshots)
-        if self.edge_life < 1:
-            raise DataError(f"edge_life={self.edge_life}: an edge lives at least 1 base interval.")
-        shape = (len(self.snapshots), self.snapshots[0].num_nodes)
-        for name, extra in (("features", (None,)), ("targets", ()), ("persistence", ())):
-            array = frozen(getattr(self, name), name=name, dtype=np.float32, shape=(*shape, *extra))
-            if not np.isfinite(array).all():
-                where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                raise DataError(f"{name}{list(where)} is {array[where]}; every value must be finite. Check the source.")
-            object.__setattr__(self, name, array)
-        if self.node_ids is not None:
-            kind = np.asarray(self.node_ids).dtype
-            if kind.kind not in "iuU":
-                raise DataError(f"node_ids have type {kind}; whole numbers or text are needed.")
-            ids = frozen(self.node_ids, name="node_ids", dtype=kind, shape=(shape[1],))
-            object.__setattr__(self, "node_ids", ids)
+        checks.check_graph(self)
+
+    @classmethod
+    def trusted(cls, **fields: Any) -> DynamicGraph:
+        """A graph of fields that are known to be right: nothing is checked and no page of an array is read.
+
+        For graphs that the lab has just built, or has written to disk itself.
+        """
+        graph = object.__new__(cls)
+        for name, field in cls.__dataclass_fields__.items():
+            graph.__dict__[name] = fields.pop(name, field.default)
+        graph.__dict__.update(fields)  # cached properties, such as data_hash
+        return graph
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # numpy forgets the read-only flag in a pickle; going through the constructor puts it back
-        return (DynamicGraph, tuple(getattr(self, name) for name in self.__dataclass_fields__))
+        # numpy forgets the read-only flag in a pickle, and expands views; going through the constructor helps both
+        whole = {"features": stored_once(self.features)}
+        if self.classes is not None:
+            whole["classes"] = stored_once(self.classes)
+        return (DynamicGraph, tuple(whole.get(name, getattr(self, name)) for name in self.__dataclass_fields__))
 
     def __repr__(self) -> str:
         edges = self.num_edges
@@ -97,31 +107,75 @@ class DynamicGraph:
         return self.features.shape[2]
 
     @cached_property
+    def num_classes(self) -> int:
+        """The number of classes, 0 where vertices have none."""
+        return 0 if self.classes is None else int(stored_once(self.classes).max(initial=-1)) + 1
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges carry weights."""
+        return self.snapshots[0].weights is not None
+
+    @property
+    def static_features(self) -> bool:
+        """Whether features are the same at all times, and held once."""
+        return repeats(self.features)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What can be learned on this graph: ``regression``, ``link``, ``classification``."""
+        links, classes = self.following is not None, self.num_classes > 0
+        return ("regression", *(["link"] if links else []), *(["classification"] if classes else []))
+
+    @cached_property
     def num_edges(self) -> NDArray[np.int64]:
         """Distinct directed edges of every snapshot, shape (T,)."""
         return give_up(np.array([snapshot.num_edges for snapshot in self.snapshots], dtype=np.int64))
 
+    @property
+    def follows_next(self) -> bool:
+        """Whether the label at t counts the edges of snapshot t + 1: only the last of ``following`` is extra then."""
+        return self.following is not None and all(
+            graph is later for graph, later in zip(self.following, self.snapshots[1:], strict=False)
+        )
+
+    @property
+    def extra_following(self) -> tuple[Snapshot, ...]:
+        """What has to be kept of ``following`` beside the snapshots: the last, or all T of them."""
+        return (self.following or ())[-1:] if self.follows_next else self.following or ()
+
     @cached_property
     def data_hash(self) -> str:
         """SHA-256 of all arrays and ``edge_life``, in hexadecimal; name and source do not enter."""
-        digest = hashlib.sha256(json.dumps(["dtdg-lab graph", 1, self.edge_life]).encode())
-        for label, array in self._arrays():
-            digest.update(f"{label}{array.dtype.str}{array.shape}".encode())
-            if array.size:
-                digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        digest = GraphHash(self.edge_life)
+        for snapshot in self.snapshots:
+            digest.snapshot(snapshot)
+        for label, array in self.arrays():
+            digest.array(label, array)
+        if self.following is not None:
+            labels = LabelHash(self.edge_life)
+            for following, after in zip(self.following, (*self.snapshots[1:], None), strict=True):
+                labels.follow(following, after)
+            digest.labels(labels)
         return digest.hexdigest()
 
-    def _arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        for snapshot in self.snapshots:
-            yield "indptr", snapshot.indptr
-            yield "indices", snapshot.indices
-            if snapshot.weights is not None:
-                yield "weights", snapshot.weights
-        yield "features", self.features
+    def arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The arrays beside the snapshots that there are, by name; what never changes is given once."""
+        yield "features", stored_once(self.features)
         yield "targets", self.targets
         yield "persistence", self.persistence
         if self.node_ids is not None:
             yield "node_ids", self.node_ids
+        if self.classes is not None:
+            yield "classes", stored_once(self.classes)
+        if self.vertex_split is not None:
+            yield "vertex_split", self.vertex_split
+
+    def describe(self) -> GraphStatistics:
+        """Statistics of the graph: sizes, overlap of consecutive snapshots, degrees, baselines; print it to read it."""
+        from dtdg_lab.graphs.describe import describe
+
+        return describe(self)
 
     def save(self, folder: str | Path) -> Path:
         """Write the graph into ``folder``: .npy files and meta.json, all of them or nothing.
@@ -131,56 +185,23 @@ class DynamicGraph:
         Raises:
             DataError: the folder holds something else, or cannot be written.
         """
-        snapshots = self.snapshots
-        arrays = {
-            "indptr": np.stack([snapshot.indptr for snapshot in snapshots]),
-            "indices": np.concatenate([snapshot.indices for snapshot in snapshots]),
-            "features": self.features,
-            "targets": self.targets,
-            "persistence": self.persistence,
-        }
-        if self.snapshots[0].weights is not None:
-            arrays["weights"] = np.concatenate([snapshot.weights for snapshot in snapshots])
-        if self.node_ids is not None:
-            arrays["node_ids"] = self.node_ids
-        meta = {
-            "name": self.name,
-            "source": self.source,
-            "edge_life": self.edge_life,
-            "strict_label": self.strict_label,
-            "data_hash": self.data_hash,
-        }
-        return store.write(Path(folder), arrays, meta)
+        from dtdg_lab.graphs.graph_files import save
+
+        return save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, mmap: bool = True, *, source: str | None = None) -> DynamicGraph:
         """Read what :meth:`save` wrote; with ``mmap`` the pages are read when used and shared by all processes.
 
-        ``source`` replaces the stored words on where the data came from. ``data_hash`` is the stored one.
+        ``source`` replaces the stored words on where the data came from. ``data_hash`` is the stored one. The arrays
+        were checked before they were written: here only their types and lengths are.
 
         Raises:
             DataError: the folder holds no graph, or a damaged one.
         """
-        arrays, meta = store.read(Path(folder), mmap=mmap)
-        try:
-            ends = np.cumsum(arrays["indptr"][:, -1])
-            bounds = list(zip(ends - arrays["indptr"][:, -1], ends, strict=True))
-            weights = arrays.get("weights")
-            snapshots = tuple(
-                Snapshot(indptr, arrays["indices"][start:stop], None if weights is None else weights[start:stop])
-                for indptr, (start, stop) in zip(arrays["indptr"], bounds, strict=True)
-            )
-            graph = cls(
-                name=meta["name"], snapshots=snapshots, features=arrays["features"], targets=arrays["targets"],
-                persistence=arrays["persistence"], source=meta["source"] if source is None else source,
-                edge_life=meta["edge_life"], node_ids=arrays.get("node_ids"), strict_label=meta["strict_label"],
-            )  # fmt: skip
-        except KeyError as error:
-            raise DataError(
-                f"the graph in {folder} lacks {error}. Delete the folder and save the graph again."
-            ) from error
-        graph.__dict__["data_hash"] = meta["data_hash"]  # fills the cached property
-        return graph
+        from dtdg_lab.graphs.graph_files import load
+
+        return load(Path(folder), mmap=mmap, source=source)
 
     def store(self, root: str | Path | None = None) -> str:
         """Keep the graph on this machine under its data hash and return the name it can be loaded by.
@@ -194,25 +215,10 @@ class DynamicGraph:
         Raises:
             DataError: the folder cannot be written.
         """
+        from dtdg_lab.graphs.store import graph_folder, holds_graph
+
         key = self.data_hash[:16]
-        folder = store.graph_folder(key, root)
-        if not store.holds_graph(folder):
+        folder = graph_folder(key, root)
+        if not holds_graph(folder):
             self.save(folder)
         return f"graph:{key}"
-
-
-def _check_snapshots(snapshots: tuple[Snapshot, ...]) -> None:
-    if not snapshots:
-        raise DataError("a dynamic graph needs at least 1 labelled snapshot; 0 were given. Cut more windows.")
-    for t, snapshot in enumerate(snapshots):
-        if not isinstance(snapshot, Snapshot):
-            raise DataError(f"snapshots[{t}] is a {type(snapshot).__name__}; a Snapshot is needed.")
-        if snapshot.num_nodes != snapshots[0].num_nodes:
-            raise DataError(
-                f"snapshots[{t}] has {snapshot.num_nodes} vertices and snapshots[0] has {snapshots[0].num_nodes}; "
-                "all must be over the same vertices. Number them over all time."
-            )
-        if (snapshot.weights is None) != (snapshots[0].weights is None):
-            raise DataError(
-                f"snapshots[{t}] and snapshots[0] differ in having weights; give all of them weights or none."
-            )

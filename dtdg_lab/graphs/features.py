@@ -1,4 +1,4 @@
-"""Vertex features from degrees, and the next-step label with the baseline that stands beside it."""
+"""Vertex features of one window: degrees, a constant, or what the data set gives."""
 
 from __future__ import annotations
 
@@ -6,62 +6,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs.arrays import give_up
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.keys import LARGEST
 from dtdg_lab.graphs.snapshot import Snapshot
 
-KINDS = ("log_degrees", "degrees")
+KINDS = ("log_degrees", "degrees", "one_hot_degree", "constant", "given")
+ONE_HOT_CLASSES = 64
 
 
-def degree_features(snapshots: tuple[Snapshot, ...], kind: str) -> NDArray[np.float32]:
-    """In-degree and out-degree of every vertex and snapshot, weighted where edges carry weights.
+class FeatureRows:
+    """The features of window after window.
+
+    ``degrees`` are the in-degree and the out-degree, sums of weights where edges carry any, raw as in the papers;
+    ``log_degrees`` are log(1 + degree). ``one_hot_degree`` is the number of out-neighbours, one-hot in 64 classes of
+    which the last is "63 or more". ``constant`` is 1. ``given`` are those of the stream: where they change over time,
+    a window has the value of its newest base interval.
 
     Args:
-        snapshots: T snapshots over N vertices.
-        kind: ``degrees`` (raw, as in the papers) or ``log_degrees`` (log(1 + degree)).
-
-    Returns:
-        Shape (T, N, 2), read-only: in-degree, then out-degree.
+        stream: the data, for ``given``.
+        kind: one of the above.
 
     Raises:
         UnknownNameError: another kind.
+        DataError: ``given`` for data that gives none.
+
+    Source: degrees of DynaHB and FlareDTDG; one-hot out-degree of EvolveGCN's released code; constant of ROLAND.
+
+    Differs from the paper: EvolveGCN's one-hot is as wide as the largest degree at any time, later ones included; here
+    the width is fixed, so that nothing of the future shows in it.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("value of features", kind, KINDS)
-    features = np.empty((len(snapshots), snapshots[0].num_nodes, 2), dtype=np.float32)
-    for t, snapshot in enumerate(snapshots):
-        pair = (snapshot.in_degrees(), snapshot.out_degrees())
-        for column, degrees in enumerate(pair):
-            features[t, :, column] = np.log1p(degrees) if kind == "log_degrees" else degrees
-    return give_up(features)
+
+    def __init__(self, stream: IntervalStream, kind: str) -> None:
+        if kind not in KINDS:
+            raise UnknownNameError("value of features", kind, KINDS)
+        if kind == "given" and stream.features is None:
+            raise DataError(
+                "features='given', and this data set gives none. Choose features='log_degrees' or another kind, or "
+                "give features of shape (N, F) or (B, N, F) with the edges."
+            )
+        self._stream, self._kind = stream, kind
+
+    @property
+    def static(self) -> NDArray[np.float32] | None:
+        """The features of all windows at once, shape (N, F), where they never change."""
+        if self._kind == "constant":
+            return np.ones((self._stream.num_nodes, 1), dtype=np.float32)
+        given = self._stream.features
+        return given if self._kind == "given" and given is not None and given.ndim == 2 else None
+
+    @property
+    def width(self) -> int:
+        """F, the number of features."""
+        if self._kind == "given" and self._stream.features is not None:
+            return int(self._stream.features.shape[-1])
+        return {"one_hot_degree": ONE_HOT_CLASSES, "constant": 1}.get(self._kind, 2)
+
+    def row(self, graph: Snapshot, newest: int) -> NDArray[np.float32]:
+        """Features of shape (N, F) of a window whose newest base interval has this number; they are not static."""
+        if self._kind == "given":
+            assert self._stream.features is not None  # seen in the constructor
+            return self._stream.features[newest]
+        if self._kind == "one_hot_degree":
+            return _one_hot(np.bincount(graph.indices, minlength=graph.num_nodes))
+        degrees = np.stack([graph.in_degrees(), graph.out_degrees()], axis=1)
+        return narrowed(np.log1p(degrees) if self._kind == "log_degrees" else degrees)
 
 
-def next_step_labels(
-    base: tuple[Snapshot, ...], windows: tuple[Snapshot, ...], *, strict_label: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What is to be predicted at every snapshot but the last, and what "tomorrow is like today" predicts.
+def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
+    """log(1 + in-degree) of every vertex, shape (N,), weighted where edges carry weights."""
+    return np.log1p(graph.in_degrees()).astype(np.float32)
 
-    The target at t is log(1 + in-degree in snapshot t + 1), its persistence log(1 + in-degree in snapshot t). With
-    ``strict_label`` only edges that the newest base interval of those snapshots holds count: with edges that live
-    long, neighbouring snapshots share nearly all of them, and persistence is hard to beat.
 
-    Args:
-        base: B snapshots of one base interval each.
-        windows: S snapshots of B - S + 1 base intervals each.
-        strict_label: count edges of the newest base interval only.
-
-    Returns:
-        Targets and persistence, each of shape (S - 1, N), float32, read-only.
+def narrowed(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values of at least 0 in float32.
 
     Raises:
-        DataError: fewer than two snapshots: the last one is only a label.
-
-    Source: SYSTEMS.md, "Data conventions of the papers" (targets of DynaHB and FlareDTDG); the strict label is ours.
+        DataError: one is too large for it.
     """
-    if len(windows) < 2:
-        raise DataError(
-            f"{len(base)} base intervals make {len(windows)} snapshot; at least 2 are needed, because the last one is "
-            "only a label. Cut more intervals, or lower edge_life."
-        )
-    counted = base[len(base) - len(windows) :] if strict_label else windows
-    logs = np.stack([np.log1p(snapshot.in_degrees()).astype(np.float32) for snapshot in counted])
-    return give_up(logs[1:].copy()), give_up(logs[:-1].copy())
+    largest = float(values.max(initial=0.0))
+    if largest > LARGEST:
+        raise DataError(f"a degree is {largest}; at most 3.4e38 can be kept. Scale the weights down.")
+    return values.astype(np.float32)
+
+
+def _one_hot(degrees: NDArray[np.int64]) -> NDArray[np.float32]:
+    features = np.zeros((len(degrees), ONE_HOT_CLASSES), dtype=np.float32)
+    features[np.arange(len(degrees)), np.minimum(degrees, ONE_HOT_CLASSES - 1)] = 1
+    return features

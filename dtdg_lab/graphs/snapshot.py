@@ -47,6 +47,27 @@ class Snapshot:
                     "degrees are sums of weights and are square-rooted. Drop such edges, or shift the weights."
                 )
 
+    @classmethod
+    def trusted(
+        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None = None
+    ) -> Snapshot:
+        """A snapshot of read-only arrays that are known to be right: only types and lengths are looked at.
+
+        For arrays that the lab has just built, or has written to disk itself: no page of them is read.
+
+        Raises:
+            DataError: an array has the wrong type or length, or could be changed.
+        """
+        fits = indptr.dtype == np.int64 and indices.dtype == np.int32 and len(indptr) > 1
+        if weights is not None:
+            fits = fits and weights.dtype == np.float32 and weights.shape == indices.shape
+        if not fits or any(array is not None and array.flags.writeable for array in (indptr, indices, weights)):
+            raise DataError("these arrays are no snapshot: int64 (N + 1,), int32 (E,), float32 (E,), all read-only.")
+        snapshot = object.__new__(cls)
+        for name, array in (("indptr", indptr), ("indices", indices), ("weights", weights)):
+            object.__setattr__(snapshot, name, array)
+        return snapshot
+
     def __reduce__(self) -> tuple[Any, ...]:
         # numpy forgets the read-only flag in a pickle; going through the constructor puts it back
         return (Snapshot, (self.indptr, self.indices, self.weights))
@@ -64,6 +85,15 @@ class Snapshot:
     def num_edges(self) -> int:
         """E, the number of distinct directed edges."""
         return len(self.indices)
+
+    def equals(self, other: Snapshot) -> bool:
+        """Whether the other one holds the same edges and weights, over as many vertices."""
+        if self is other:
+            return True
+        if self.num_edges != other.num_edges or (self.weights is None) != (other.weights is None):
+            return False
+        mine, theirs = (self.indptr, self.indices, self.weights), (other.indptr, other.indices, other.weights)
+        return all(a is None or b is None or np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def rows(self) -> NDArray[np.int64]:
         """The target vertex of every edge, shape (E,), in the order of ``indices``."""
@@ -101,5 +131,5 @@ def _check_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
         raise DataError(
             f"row {row} is not sorted or holds a duplicate: its in-neighbours begin with "
             f"{indices[indptr[row] : indptr[row + 1]][:8].tolist()}. Sort each row and merge duplicates "
-            "(dtdg_lab.graphs.windows does both)."
+            "(graph builders do both)."
         )

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.protocols import Protocol
 
+LEAST_TRAINED = 2  # with fewer there is no step from one snapshot to the next
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Ranges of labelled snapshots, in time order, none empty; snapshots between them belong to no part."""
+    """Ranges of labelled snapshots, in time order; snapshots between them belong to no part.
+
+    ``validation`` is empty where the protocol has none; the others never are.
+    """
 
     train: range
     validation: range
@@ -21,11 +26,11 @@ class Split:
 def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
     """Split T labelled snapshots by a protocol.
 
-    The first ``train_share`` of them is the training part, the rest is the test part. The training part ends with the
-    purge gap, before it lies the validation part (``validation_share`` of the training part, at least 1), before
-    that another gap. A gap is ``edge_life - 1`` snapshots where the protocol purges: with it, the label of the last
-    snapshot before the gap shares no base interval with the label of the first one after it. Gaps are taken from the
-    training part only, so that the test part is the same under every protocol.
+    The last ``test_snapshots`` of them are the test part, or, where that is 0, all after the first ``train_share``.
+    What lies before ends with the purge gap, before it lies the validation part (``validation_share`` of it, at least
+    1, or none where that is 0), before that another gap. A gap is ``edge_life - 1`` snapshots where the protocol
+    purges: with it, the label of the last snapshot before the gap shares no base interval with the label of the first
+    one after it. Gaps are taken from what lies before the test part, so that this is the same whether one purges.
 
     Args:
         num_snapshots: T.
@@ -33,30 +38,46 @@ def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
         protocol: shares, and whether to purge.
 
     Raises:
-        DataError: a part would be empty; the message says how many labelled snapshots are needed.
+        DataError: fewer than 2 snapshots would train, or a part that the protocol has would be empty; the message
+            says how many labelled snapshots are needed.
 
-    Source: 40/60 split of DynaHB and FlareDTDG; validation inside the training part and the purge gap are ours.
+    Source: 40/60 split of DynaHB and FlareDTDG, test on the last snapshot of ESDG; validation inside the training part
+    and the purge gap are ours.
     """
     gap = edge_life - 1 if protocol.purge else 0
     parts = _parts(num_snapshots, gap, protocol)
-    if not all(parts):
+    if not _enough(parts, protocol):
         needed = num_snapshots
-        while not all(_parts(needed, gap, protocol)):
+        while not _enough(_parts(needed, gap, protocol), protocol):
             needed += 1
             if needed > num_snapshots + 100_000:
-                raise DataError(f"protocol {protocol.name!r} leaves a part empty whatever the number of snapshots.")
+                raise DataError(
+                    f"protocol {protocol.name!r} leaves a part empty, or fewer than {LEAST_TRAINED} snapshots to train "
+                    "on, whatever the number of snapshots."
+                )
+        train, validation, test = (len(part) for part in parts)
         raise DataError(
-            f"{num_snapshots} labelled snapshots with edge_life={edge_life} leave a part of protocol "
-            f"{protocol.name!r} empty; {needed} are needed. Cut more intervals (cut=...), or lower edge_life."
+            f"{num_snapshots} labelled snapshots with edge_life={edge_life} give protocol {protocol.name!r} {train} "
+            f"to train on, {validation} to validate and {test} to test; at least {LEAST_TRAINED} must train, and "
+            f"{needed} labelled snapshots are needed. Cut more intervals (cut=...), or lower edge_life."
         )
     return Split(*parts)
+
+
+def _enough(parts: tuple[range, range, range], protocol: Protocol) -> bool:
+    train, validation, test = parts
+    return len(train) >= LEAST_TRAINED and bool(validation or not protocol.validation_share) and bool(test)
 
 
 def _parts(num_snapshots: int, gap: int, protocol: Protocol) -> tuple[range, range, range]:
     """Training, validation and test ranges, perhaps empty."""
     # the small addend keeps 0.4 * 35 at 14, which in binary is a little less
     part = math.floor(num_snapshots * protocol.train_share + 1e-9)
-    validation = max(1, math.floor(part * protocol.validation_share + 1e-9))
+    if protocol.test_snapshots:
+        part = max(0, num_snapshots - protocol.test_snapshots)
     end = part - gap
+    if not protocol.validation_share:
+        return range(max(0, end)), range(max(0, end), max(0, end)), range(part, num_snapshots)
+    validation = max(1, math.floor(part * protocol.validation_share + 1e-9))
     start = end - validation
     return range(max(0, start - gap)), range(max(0, start), max(0, end)), range(part, num_snapshots)

@@ -1,230 +1,106 @@
-"""From edges with times to snapshots: base intervals, then windows of ``edge_life`` of them.
+"""From base intervals to windows of ``edge_life`` of them.
 
-Snapshot i holds the edges of base intervals i .. i + edge_life - 1, so B intervals make B - edge_life + 1 snapshots
-and an edge lives in ``edge_life`` of them, fewer at the two ends. Duplicates are merged; where edges carry weights
-these are summed. Self loops are kept, and so are intervals without edges.
+Window i holds the edges of base intervals i .. i + edge_life - 1, so B intervals make B - edge_life + 1 windows and an
+edge lives in ``edge_life`` of them, fewer at the two ends. Duplicates are merged; where edges carry weights these are
+summed. Self loops are kept, and so are windows without edges, unless ``min_edges`` leaves them out.
 
 Source: the edge-life windows of ESDG section 5.4 and of the released code of DynaHB and FlareDTDG.
 
-Differs from the papers: the first distinct time is not dropped, and snapshots with few edges are kept.
+Differs from the papers: ``min_edges`` counts the distinct edges of a window, the released code counts duplicates too;
+and ESDG also keeps the first windows, which have fewer than ``edge_life`` base intervals.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.arrays import give_up
+from dtdg_lab.graphs.cut_counts import CutCounts
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.keys import edge_keys, finite_weights, snapshot_of_rows
+from dtdg_lab.graphs.sliding import SlidingEdges
 from dtdg_lab.graphs.snapshot import Snapshot
-
-MAX_NODES = 2**31 - 1  # sources are kept as int32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntervalEdges:
-    """E edges dealt to B base intervals, over vertices 0 .. N - 1.
+class Window:
+    """One window: ``graph`` merges ``edge_life`` base intervals, ``base`` is the newest, of number ``newest``."""
 
-    Attributes:
-        src: shape (E,): sources.
-        dst: shape (E,): targets.
-        interval: shape (E,): base interval of every edge, 0 .. B - 1.
-        num_intervals: B.
-        num_nodes: N.
-        weight: shape (E,), or None.
-        node_ids: shape (N,): ids in the source, or None.
-
-    Raises:
-        DataError: vectors of different lengths, or numbers outside their range.
-    """
-
-    src: NDArray[Any]
-    dst: NDArray[Any]
-    interval: NDArray[Any]
-    num_intervals: int
-    num_nodes: int
-    weight: NDArray[Any] | None = None
-    node_ids: NDArray[Any] | None = None
-
-    def __post_init__(self) -> None:
-        limits = (("src", self.num_nodes), ("dst", self.num_nodes), ("interval", self.num_intervals))
-        for name, limit in limits:
-            array = getattr(self, name)
-            if array.shape != self.src.shape or array.ndim != 1:
-                raise DataError(f"{name} has shape {array.shape} and src {self.src.shape}; equal vectors are needed.")
-            if len(array) and not (array.min() >= 0 and array.max() < limit):
-                raise DataError(f"{name} runs from {array.min()} to {array.max()}; 0 to {limit - 1} is allowed.")
-        if self.weight is not None and self.weight.shape != self.src.shape:
-            raise DataError(
-                f"weight has shape {self.weight.shape}; one weight for each of {len(self.src)} edges is needed."
-            )
+    newest: int
+    graph: Snapshot
+    base: Snapshot
 
 
-def cut_edges(
-    src: ArrayLike,
-    dst: ArrayLike,
-    time: ArrayLike,
-    *,
-    weight: ArrayLike | None = None,
-    cut: int = 0,
-    window: float | None = None,
-) -> IntervalEdges:
-    """Deal edges to base intervals by their time and number the vertices over all time, in the order of their ids.
+class Windows:
+    """The windows of a sequence, one after the other; ``counts`` tells about them once they have all gone by.
 
     Args:
-        src: sources, shape (E,); whole numbers or text.
-        dst: targets, shape (E,).
-        time: times, shape (E,), in any order: numbers, or numpy datetimes.
-        weight: weights, shape (E,), finite and at least 0; None where edges carry none.
-        cut: equal intervals over the whole span, the last edge in the last interval; 0 takes ``window``.
-        window: length of an interval, in the unit of ``time``, counted from the first time. Used where ``cut`` is 0.
-
-    Raises:
-        DataError: no edges, vectors of different lengths, or values that are no ids, times or weights.
-    """
-    lengths = [np.size(values) for values in (src, dst, time)]
-    if not lengths[0] or len(set(lengths)) > 1:
-        raise DataError(
-            f"src, dst and time have {lengths[0]}, {lengths[1]} and {lengths[2]} entries; "
-            "the same number, at least 1, is needed."
-        )
-    sources, targets, times = _ids(src, "src"), _ids(dst, "dst"), _times(time)
-    if sources.dtype.kind != targets.dtype.kind:
-        raise DataError("src and dst must both be whole numbers or both be text, because they name the same vertices.")
-    interval, count = _intervals(times, cut=cut, window=window)
-    node_ids, numbers = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-    if len(node_ids) > MAX_NODES:
-        raise DataError(f"{len(node_ids):,} vertices; at most {MAX_NODES:,} fit the index type.")
-    return IntervalEdges(
-        src=numbers[: len(sources)], dst=numbers[len(sources) :], interval=interval, num_intervals=count,
-        num_nodes=len(node_ids), weight=_weights(weight, len(sources)), node_ids=give_up(node_ids),
-    )  # fmt: skip
-
-
-def base_snapshots(edges: IntervalEdges) -> tuple[Snapshot, ...]:
-    """One snapshot for each base interval, duplicates merged; B of them, some perhaps without edges."""
-    src, dst, interval, weight = edges.src, edges.dst, edges.interval, edges.weight
-    if (np.diff(interval) < 0).any():
-        order = np.argsort(interval, kind="stable")
-        src, dst, interval = src[order], dst[order], interval[order]
-        weight = None if weight is None else weight[order]
-    bounds = np.searchsorted(interval, np.arange(edges.num_intervals + 1)).tolist()
-    keys = dst.astype(np.int64) * edges.num_nodes + src
-    return tuple(
-        _from_keys(keys[a:b], None if weight is None else weight[a:b], edges.num_nodes)
-        for a, b in itertools.pairwise(bounds)
-    )
-
-
-def merge_windows(base: tuple[Snapshot, ...], edge_life: int) -> tuple[Snapshot, ...]:
-    """Snapshots of ``edge_life`` base intervals each: snapshot i merges ``base[i:i + edge_life]``.
-
-    Args:
-        base: B snapshots of one base interval each, over the same N vertices.
+        stream: B base intervals.
         edge_life: base intervals an edge lives, 1 .. B.
-
-    Returns:
-        B - edge_life + 1 snapshots.
+        min_edges: windows with fewer edges are left out.
 
     Raises:
         DataError: there are fewer base intervals than ``edge_life``.
     """
-    if not 1 <= edge_life <= len(base):
-        raise DataError(
-            f"edge_life={edge_life} with {len(base)} base intervals: allowed 1 to {len(base)}. "
-            "Lower edge_life, or cut more intervals."
-        )
-    if edge_life == 1:
-        return base
-    return tuple(_merged(base[i : i + edge_life]) for i in range(len(base) - edge_life + 1))
 
-
-def _merged(window: tuple[Snapshot, ...]) -> Snapshot:
-    num_nodes = window[0].num_nodes
-    keys = np.concatenate([snapshot.rows() * num_nodes + snapshot.indices for snapshot in window])
-    given = [snapshot.weights for snapshot in window if snapshot.weights is not None]
-    return _from_keys(keys, np.concatenate(given).astype(np.float64) if given else None, num_nodes)
-
-
-def _from_keys(keys: NDArray[np.int64], weight: NDArray[np.float64] | None, num_nodes: int) -> Snapshot:
-    """The snapshot of edges given as keys target * N + source, in any order and with duplicates; weights are summed."""
-    if weight is None:
-        keys, weights = np.sort(keys), None
-        keys = keys[np.diff(keys, prepend=-1) != 0]
-    else:
-        order = np.argsort(keys, kind="stable")  # stable: sums are always taken in the same order
-        keys = keys[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=-1) != 0)
-        sums = np.add.reduceat(weight[order], starts) if len(starts) else np.zeros(0)
-        keys, weights = keys[starts], give_up(sums.astype(np.float32))
-    dst, src = np.divmod(keys, num_nodes)
-    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(dst, minlength=num_nodes), out=indptr[1:])
-    return Snapshot(give_up(indptr), give_up(src.astype(np.int32)), weights)
-
-
-def _intervals(times: NDArray[Any], *, cut: int, window: float | None) -> tuple[NDArray[np.int64], int]:
-    """The base interval of every time, shape (E,), and the number of intervals."""
-    since = times - times.min()
-    span = since.max()
-    if cut:
-        if cut < 0 or (span == 0 and cut > 1):
+    def __init__(self, stream: IntervalStream, edge_life: int, min_edges: int = 0) -> None:
+        if not 1 <= edge_life <= stream.num_intervals:
             raise DataError(
-                f"cut={cut} over a time span of {span}: at least 1 interval and edges of different times are needed."
+                f"edge_life={edge_life} with {stream.num_intervals} base intervals: allowed 1 to "
+                f"{stream.num_intervals}. Lower edge_life, or cut more intervals."
             )
-        # whole numbers stay exact, so that an edge on a boundary falls into the later interval
-        exact = times.dtype.kind == "i" and int(span) < 2**62 // cut
-        where = since * cut // max(span, 1) if exact else np.floor(since / (span or 1) * cut)
-        return np.minimum(where.astype(np.int64), cut - 1), cut
-    if window is None or not window > 0:
-        raise DataError(f"cut=0 takes the window length, and that is {window}; give cut=n, the number of intervals.")
-    interval = (since // window).astype(np.int64)
-    return interval, int(interval.max()) + 1
+        self.stream, self.edge_life, self.min_edges = stream, edge_life, min_edges
+        self._interval_edges = self._windows = self._window_edges = 0
 
+    def __iter__(self) -> Iterator[Window]:
+        """The windows that have enough edges, oldest first."""
+        self._interval_edges = self._windows = self._window_edges = 0
+        for window in self._all():
+            if window.graph.num_edges < self.min_edges:
+                continue
+            self._windows += 1
+            self._window_edges += window.graph.num_edges
+            yield window
 
-def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
-        array = array.astype(str)
-    if array.dtype.kind not in "iuU" or array.ndim != 1:
-        raise DataError(
-            f"{name} has type {array.dtype} and shape {array.shape}; a vector of whole numbers or text is needed."
-        )
-    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+    @property
+    def most(self) -> int:
+        """At most so many of them can be labelled: all where targets are given, else all but the last."""
+        return self.stream.num_intervals - self.edge_life + (self.stream.targets is not None)
 
+    @property
+    def counts(self) -> CutCounts:
+        """Sizes of the whole sequence, after it has been gone through."""
+        made = self.stream.num_intervals - self.edge_life + 1
+        return CutCounts(
+            rows=self.stream.rows, intervals=self.stream.num_intervals, interval_edges=self._interval_edges,
+            windows=self._windows, dropped=made - self._windows, window_edges=self._window_edges,
+        )  # fmt: skip
 
-def _times(values: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        if np.isnat(array).any():
-            raise DataError(f"time[{np.flatnonzero(np.isnat(array))[0]}] is not a time (NaT). Drop such edges.")
-        array = array.astype("datetime64[ns]").astype(np.int64)
-    if array.dtype.kind not in "iuf" or array.ndim != 1:
-        raise DataError(
-            f"time has type {array.dtype} and shape {array.shape}; a vector of numbers or datetimes is needed."
-        )
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    if not np.isfinite(array).all():
-        raise DataError(f"time[{np.flatnonzero(~np.isfinite(array))[0]}] is not finite. Drop such edges.")
-    return array.astype(np.float64)
+    def _all(self) -> Iterator[Window]:
+        stream = self.stream
+        alive = SlidingEdges(stream.num_nodes, self.edge_life, weighted=stream.weighted)
+        for number, base in enumerate(self._base()):
+            self._interval_edges += base.num_edges
+            if self.edge_life == 1:
+                yield Window(number, base, base)
+                continue
+            alive.push(edge_keys(base), base.weights)
+            if number >= self.edge_life - 1:
+                weights = finite_weights(alive.sums()) if stream.weighted else None
+                yield Window(number, snapshot_of_rows(alive.in_degree, alive.keys, weights), base)
 
-
-def _weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
-    if values is None:
-        return None
-    array = np.asarray(values)
-    if array.dtype.kind not in "iuf" or array.shape != (count,):
-        raise DataError(f"weight has type {array.dtype} and shape {array.shape}; {count} numbers are needed.")
-    array = array.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-    if len(wrong):
-        raise DataError(
-            f"weight[{wrong[0]}] is {array[wrong[0]]}; finite weights of at least 0 are needed, because degrees are "
-            "sums of weights. Drop such edges, or shift the weights."
-        )
-    return array
+    def _base(self) -> Iterator[Snapshot]:
+        """The base intervals, checked against what the stream says of itself."""
+        stream, number = self.stream, -1
+        for number, base in enumerate(stream.make()):
+            if base.num_nodes != stream.num_nodes or (base.weights is not None) != stream.weighted:
+                raise DataError(
+                    f"base interval {number} has {base.num_nodes} vertices and weighted={base.weights is not None}; "
+                    f"the stream says {stream.num_nodes} vertices and weighted={stream.weighted}."
+                )
+            if number == stream.num_intervals:
+                break
+            yield base
+        if number != stream.num_intervals - 1:
+            raise DataError(f"the stream gave other than the {stream.num_intervals} base intervals it says it has.")

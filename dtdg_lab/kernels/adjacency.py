@@ -10,31 +10,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.kernels.backend import import_dgl
+from dtdg_lab.kernels.backend import has_bag_kernel, import_dgl
+
+_INT32_EDGES = 2**31 - 1
 
 
-class _CSRProduct(torch.autograd.Function):
-    """A @ x with the transpose built once per matrix; torch's own backward would convert it at every call."""
+class _Product(torch.autograd.Function):
+    """A @ x; its backward is the product with the transpose, which is built once per matrix."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, owner: Adjacency) -> Tensor:
         ctx.owner = owner
-        return owner.matrix @ x
+        return owner.product(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return ctx.owner.transposed @ grads[0], None
+        return ctx.owner.transposed_adjacency().multiply(grads[0]), None
 
 
 class Adjacency:
-    """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, N), with n = hi - lo.
+    """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, M), with n = hi - lo.
+
+    On the CPU the index arrays given are used in place, not copied.
 
     Args:
         indptr: (N + 1,) offsets of each vertex's in-neighbours.
         indices: (E,) in-neighbours.
         weights: (E,) edge weights, or None where every edge counts 1.
         rows: the vertices whose rows are kept; all where None.
-        backend: ``dgl`` or ``torch`` (see :func:`choose_backend`).
+        columns: M, the vertices that may be in-neighbours; N where None.
+        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.backend.choose_backend`).
         dtype: type of the products.
         device: where the products run.
     """
@@ -46,67 +51,129 @@ class Adjacency:
         weights: NDArray[np.float32] | None,
         *,
         rows: range | None = None,
+        columns: int | None = None,
         backend: str = "torch",
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> None:
         rows = range(len(indptr) - 1) if rows is None else rows
         first, last = int(indptr[rows.start]), int(indptr[rows.stop])
-        self.shape = (len(rows), len(indptr) - 1)
+        self.shape = (len(rows), len(indptr) - 1 if columns is None else columns)
         self.num_edges = last - first
-        self.dtype, self.device = dtype, device
-        self.indptr = torch.tensor(np.asarray(indptr[rows.start : rows.stop + 1]) - first, device=device)
-        self.indices = torch.tensor(np.asarray(indices[first:last]), device=device)
-        self.weights: Tensor | None = None
-        if weights is not None:
-            self.weights = torch.tensor(np.asarray(weights[first:last]), device=device).to(dtype)
-        self._backend = backend
+        self.backend, self.dtype, self.device = backend, dtype, device
+        kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
+        self._indptr: NDArray[Any] = (indptr[rows.start : rows.stop + 1] - first).astype(kind)
+        self._indices: NDArray[Any] = np.asarray(indices[first:last]).astype(kind, copy=False)
+        self._weights = None if weights is None else np.asarray(weights[first:last])
+        self.indptr, self.indices = _on(self._indptr, device), _on(self._indices, device)
+        self.weights = None if self._weights is None else _on(self._weights, device).to(dtype)
         self._block: Any = None
         self._matrix: Tensor | None = None
-        self._transposed: Tensor | None = None
+        self._transposed: Adjacency | None = None
 
     def multiply(self, x: Tensor) -> Tensor:
-        """Weighted sums over in-neighbours: (N, F) -> (n, F), differentiable in x."""
-        if self._backend == "dgl":
-            dgl = import_dgl()
-            if self._block is None:
-                csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices.long(), []))
-                self._block = dgl.create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])
-            if self.weights is None:
-                return dgl.ops.copy_u_sum(self._block, x)
-            return dgl.ops.u_mul_e_sum(self._block, x, self.weights.unsqueeze(1))
-        return _CSRProduct.apply(x, self)
+        """Weighted sums over in-neighbours: (M, F) -> (n, F), differentiable in x."""
+        product: Tensor = _Product.apply(x, self)
+        return product
+
+    def product(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Sums over in-neighbours with these weights (E,), or the own ones: (M, F) -> (n, F), without gradient."""
+        weights = self.weights if weights is None else weights
+        x = x.contiguous()
+        if self.backend == "dgl":
+            block = self.block()
+            ops = import_dgl().ops
+            return ops.copy_u_sum(block, x) if weights is None else ops.u_mul_e_sum(block, x, weights.unsqueeze(1))
+        if has_bag_kernel(self.device, x.dtype):
+            return torch.embedding_bag(x, self.indices, self.indptr, False, 0, False, weights, True)[0]
+        if weights is None or weights is self.weights:
+            return self.matrix @ x
+        return self._csr(weights) @ x
+
+    def block(self) -> Any:
+        """The edges as a DGL block from M to n vertices, made once."""
+        if self._block is None:
+            csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices, []))
+            self._block = import_dgl().create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])
+        return self._block
+
+    @property
+    def matrix(self) -> Tensor:
+        """The rows as a torch CSR matrix, (n, M), made once."""
+        if self._matrix is None:
+            ones = torch.ones(self.num_edges, dtype=self.dtype, device=self.device)
+            self._matrix = self._csr(ones if self.weights is None else self.weights)
+        return self._matrix
+
+    def _csr(self, weights: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(
+                self.indptr, self.indices, weights, size=self.shape, check_invariants=False
+            )  # fmt: skip
 
     def row_sums(self) -> Tensor:
         """Weighted in-degree of each row, (n,); the number of in-neighbours where edges carry no weight."""
         if self.weights is None:
-            return (self.indptr[1:] - self.indptr[:-1]).to(self.dtype)
-        rows = torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), self.indptr.diff())
-        return torch.zeros(self.shape[0], dtype=self.dtype, device=self.device).index_add_(0, rows, self.weights)
+            return self.indptr.diff().to(self.dtype)
+        sums = torch.zeros(self.shape[0], dtype=self.dtype, device=self.device)
+        return sums.index_add_(0, self.edge_rows(), self.weights)
+
+    def edge_rows(self) -> Tensor:
+        """The row of every edge, (E,) int64."""
+        return torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), self.indptr.diff())
+
+    def column_sums(self) -> Tensor:
+        """Weighted out-degree of each column, (M,); the number of edges out of it where edges carry no weight."""
+        sums = torch.zeros(self.shape[1], dtype=self.dtype, device=self.device)
+        ones = torch.ones(1, dtype=self.dtype, device=self.device).expand(self.num_edges)
+        return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
 
     @property
-    def matrix(self) -> Tensor:
-        """The rows as a torch CSR matrix."""
-        if self._matrix is None:
-            values = torch.ones(self.num_edges, dtype=self.dtype, device=self.device)
-            self._matrix = _csr(self.indptr, self.indices, values if self.weights is None else self.weights, self.shape)
-        return self._matrix
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Offsets (n + 1,), in-neighbours (E,) and weights (E,) or None, as numpy arrays that are only read."""
+        return self._indptr, self._indices, self._weights
 
-    @property
-    def transposed(self) -> Tensor:
-        """The transpose as a torch CSR matrix, (N, n)."""
+    def part(self, rows: range) -> Adjacency:
+        """Some of the rows, (len(rows), M)."""
+        return self.like(self._indptr, self._indices, self._weights, rows=rows, columns=self.shape[1])
+
+    def transposed_adjacency(self) -> Adjacency:
+        """The transpose, (M, n): row u lists the vertices that have u as in-neighbour. Made once."""
         if self._transposed is None:
-            rows = torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), self.indptr.diff())
-            order = torch.sort(self.indices, stable=True).indices
-            counts = torch.bincount(self.indices, minlength=self.shape[1])
-            offsets = torch.zeros(self.shape[1] + 1, dtype=torch.int64, device=self.device)
-            torch.cumsum(counts, 0, out=offsets[1:])
-            values = self.matrix.values()[order]
-            self._transposed = _csr(offsets, rows[order], values, (self.shape[1], self.shape[0]))
+            height = max(self.shape[0], 1)
+            keys = self._transposed_keys()
+            if self._weights is None:
+                weights = None
+                keys.sort()  # numpy sorts keys several times faster than it orders them
+            else:
+                order = np.argsort(keys)
+                weights, keys = self._weights[order], keys[order]
+            offsets = np.concatenate([[0], np.cumsum(np.bincount(self._indices, minlength=self.shape[1]))])
+            indices = (keys % height).astype(self._indices.dtype)
+            self._transposed = self.like(offsets, indices, weights, columns=self.shape[0])
         return self._transposed
 
+    def transposed_order(self) -> Tensor:
+        """Which edge of this matrix each edge of the transpose is, (E,) int64."""
+        return _on(np.argsort(self._transposed_keys()), self.device)
 
-def _csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    def _transposed_keys(self) -> NDArray[np.int64]:
+        """For each edge its column, then its row, as one number."""
+        keys = self._indices.astype(np.int64)
+        keys *= max(self.shape[0], 1)
+        keys += np.repeat(np.arange(self.shape[0]), np.diff(self._indptr))
+        return keys
+
+    def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
+        """Another matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
+        return Adjacency(
+            indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape
+        )  # fmt: skip
+
+
+def _on(array: NDArray[Any], device: str) -> Tensor:
+    """The array as a tensor that is only read; on the CPU it shares the array's memory."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(indptr.int(), indices.int(), values, size=shape, check_invariants=False)
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array).to(device)

@@ -13,40 +13,77 @@ from dtdg_lab.models.state import State
 
 T = TypeVar("T")
 
+# what a model may remember, as the catalogue and the layouts name it
+MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
+
 
 class Space(Protocol):
-    """How a model sees neighbours; the layout decides what stands behind it."""
+    """How a model sees neighbours; the layout decides what stands behind it.
+
+    A space may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); ``pull`` then
+    works on all of them at once, and a model cannot tell.
+    """
 
     @property
     def num_rows(self) -> int:
         """Vertices whose rows the model computes (own rows first)."""
         ...
 
-    async def pull(self, x: Tensor, kind: str) -> Tensor:
-        """One hop of neighbours' rows combined: (n, F) -> (n, F). ``kind`` is ``gcn``."""
+    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """One hop of neighbours' rows combined: (n, F) -> (n, F).
+
+        Args:
+            x: (n, F) rows; for ``attention`` (n, heads d), the heads side by side.
+            kind: ``gcn`` (Ã x), ``mean`` and ``diffusion-in`` (weighted mean over in-neighbours), ``diffusion-out``
+                (weighted mean over out-neighbours), ``attention``. A vertex without such neighbours gets 0 from
+                ``mean`` and both diffusions.
+            scores: for ``attention``, (from, to), each (n, heads): vertex v weighs u, out of its in-neighbours and
+                itself, by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
+        """
+        ...
+
+    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Rows of the k vertices of the snapshot with the largest scores, largest first, and these scores.
+
+        Ties go to the lower vertex; fewer than k vertices give all of them. Differentiable in both.
+
+        Args:
+            x: (n, F).
+            scores: (n,).
+            k: how many.
+
+        Returns:
+            (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
+        """
         ...
 
 
 class DynamicModel(nn.Module):
     """A DTDG model, taken apart into what mixes vertices and what runs through time.
 
-    A layer first evolves its weights (``evolve``; models with ``weights`` memory), then mixes neighbours
-    (``spatial``), then runs each vertex through time (``temporal``; models with ``per_vertex`` memory).
+    A layer first evolves its weights (``evolve``; memories of weights), then mixes neighbours (``spatial``, the only
+    place that pulls), then runs each vertex through time (``temporal_sequence``, for S snapshots at once).
+
+    A layout may compute S snapshots together, layer by layer: ``evolve`` for each of them in turn, ``spatial`` once on
+    a stacked space (with the layer's weights stacked too, see :func:`dtdg_lab.models.state.stack_layer`), then
+    ``temporal_sequence``, in blocks of vertices if it likes. This holds for every memory but ``neighbourhood``, whose
+    ``spatial`` reads what the snapshot before left.
 
     Args:
         features: F, width of the input.
         hidden: H, width of every layer's output.
         layers: number of layers.
+        outputs: numbers predicted for each vertex.
         seed: parameters are drawn from the stream (seed, "parameters").
     """
 
     memory: ClassVar[str]
     hops_per_layer: int = 1
 
-    def __init__(self, features: int, hidden: int, layers: int, *, seed: int) -> None:
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
         super().__init__()
-        self.features, self.hidden, self.layers = features, hidden, layers
-        self.readout_layer = nn.Linear(hidden, 1)
+        self.features, self.hidden, self.layers, self.outputs = features, hidden, layers, outputs
+        self.readout_layer = nn.Linear(hidden, outputs)
         self._seed = seed
 
     def reset_parameters(self) -> None:
@@ -68,29 +105,65 @@ class DynamicModel(nn.Module):
         """The state before the first snapshot, for ``rows`` vertices."""
         raise NotImplementedError
 
-    def evolve(self, layer: int, state: State) -> State:
-        """Advance a layer's weights by one snapshot; the state unchanged where weights are constant."""
+    def zeros(self, *shape: int) -> Tensor:
+        """Zeros of the parameters' type, on their device."""
+        return self.readout_layer.weight.new_zeros(shape)
+
+    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+        """Advance a layer's weights by one snapshot, given its input x (n, width); no change where they are constant.
+
+        ``space`` stands for a single snapshot.
+        """
         return state
 
     async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
-        """Mix neighbours: (n, width) -> (n, anything that ``temporal`` takes)."""
+        """Mix neighbours: (n, width) -> (n, C), whatever ``temporal_sequence`` takes.
+
+        All pulls are here, and little else after the last one: what it returns is kept for every vertex and snapshot.
+        """
         raise NotImplementedError
 
-    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Run vertices through one snapshot: -> (n, H) and the new state; rows never mix."""
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Run vertices through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix."""
         return x, state
+
+    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Run vertices through one snapshot: (n, C) -> (n, H) and the new state."""
+        h, state = self.temporal_sequence(layer, x.unsqueeze(0), state)
+        return h.squeeze(0), state
 
     async def snapshot(self, space: Space, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
-            state = self.evolve(layer, state)
+            state = await self.evolve(layer, space, x, state)
             x = await self.spatial(layer, space, x, state)
             x, state = self.temporal(layer, x, state)
         return x, state
 
     def readout(self, h: Tensor) -> Tensor:
-        """One prediction a vertex: (n, H) -> (n,)."""
-        return self.readout_layer(h).squeeze(-1)
+        """Predictions of each vertex: (..., H) -> (..., outputs)."""
+        prediction: Tensor = self.readout_layer(h)
+        return prediction
+
+
+def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
+    """Product x W with one W for all rows, or one for each of S stacked snapshots.
+
+    Args:
+        x: (n, F), or (S n, F) with the snapshots' rows one after another.
+        weights: (F, C), or (S, F, C).
+
+    Returns:
+        (n, C), or (S n, C).
+    """
+    if weights.ndim == 2:
+        return x @ weights
+    return torch.bmm(x.view(len(weights), -1, x.shape[1]), weights).flatten(0, 1)
+
+
+def side_by_side(gates: Tensor) -> Tensor:
+    """Weights of G gates (G, C, H) as one matrix (C, G H), so that one product serves them all."""
+    return gates.transpose(0, 1).flatten(1)
 
 
 def run_straight(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.kernels.recurrence import gru_sequence
+from dtdg_lab.models.base import DynamicModel, Space, side_by_side
 from dtdg_lab.models.state import State
 
 
@@ -23,8 +25,12 @@ class TGCN(DynamicModel):
 
     memory = "per_vertex"
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, gc_layers: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, seed=seed)
+    def __init__(
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, gc_layers: int = 1, seed: int = 0
+    ) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        if gc_layers not in (1, 2):
+            raise ConfigError(f"gc_layers={gc_layers}: allowed are 1 (PyG-Temporal's cell) and 2 (the paper's).")
         self.gc_layers = self.hops_per_layer = gc_layers
         widths = [self.width(layer) for layer in range(layers)]
         if gc_layers == 1:
@@ -39,28 +45,33 @@ class TGCN(DynamicModel):
 
     def initial_state(self, rows: int) -> State:
         """Zero hidden state, (rows, H) a layer."""
-        like = self.readout_layer.weight
-        return State(tuple((like.new_zeros(rows, self.hidden),) for _ in range(self.layers)))
+        return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
     async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
-        """Graph convolution: (n, width) -> (n, 3H) with one layer, (n, H) with two."""
+        """The pulls of the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
         pulled = await space.pull(x, "gcn")
         if self.gc_layers == 1:
-            return self.convolve[layer](pulled)
-        inner = torch.relu(self.first[layer](pulled))
-        return torch.sigmoid(self.second[layer](await space.pull(inner, "gcn")))
+            return pulled
+        return await space.pull(torch.relu(self.first[layer](pulled)), "gcn")
 
-    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The GRU of each vertex: convolved features and h (n, H) -> new h (n, H)."""
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Finish the convolution and run the GRU of each vertex: (S, n, C) -> (S, n, H)."""
         (h,) = state.layers[layer]
-        width = self.hidden
-        gates = self.input_gates[layer]
-        c = x.view(-1, 3, width) if self.gc_layers == 1 else x.unsqueeze(1).expand(-1, 3, width)
-        # one product per gate: c_g W_g; as a batched product over the three gates
-        fed = torch.einsum("ngh,ghk->gnk", c, gates) + self.gate_bias[layer].view(3, 1, width)
-        weights = self.state_gates[layer]
-        update = torch.sigmoid(torch.addmm(fed[0], h, weights[0]))
-        reset = torch.sigmoid(torch.addmm(fed[1], h, weights[1]))
-        candidate = torch.tanh(torch.addmm(fed[2], reset * h, weights[2]))
-        new = update * h + (1 - update) * candidate
-        return new, state.with_layer(layer, (new,))
+        if self.gc_layers == 2:
+            x = torch.sigmoid(self.second[layer](x))
+        weights, bias = self._fused(layer)
+        hs = gru_sequence(x, h, self.state_gates[layer], feed=weights, bias=bias)
+        return hs, state.with_layer(layer, (hs[-1],))
+
+    def _fused(self, layer: int) -> tuple[Tensor, Tensor]:
+        """What turns pulled features into the gates' inputs: (C, 3H) and (3H,).
+
+        With one graph convolution two linear maps follow each other, c_g = x V_g + a_g and c_g W_g + b_g; one matrix
+        V_g W_g stands for both.
+        """
+        gates, bias = self.input_gates[layer], self.gate_bias[layer]
+        if self.gc_layers == 2:
+            return side_by_side(gates), bias
+        first, constant = (self.convolve[layer].get_parameter(name) for name in ("weight", "bias"))
+        weights = torch.bmm(first.view(3, self.hidden, -1).transpose(1, 2), gates)
+        return side_by_side(weights), torch.bmm(constant.view(3, 1, self.hidden), gates).flatten() + bias

@@ -1,54 +1,66 @@
-"""Running a group of consecutive snapshots from state zero: what the group layouts share."""
+"""Loss and gradients of groups of consecutive snapshots, each from the initial state: what the group layouts share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel import blocks, evolved, plain
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.parallel.run import Run
+from dtdg_lab.tasks.task import Task
+
+# memory of a model -> how a run of it is differentiated; all give what ``plain`` gives
+HOW: Mapping[str, Callable[[Run], Tensor]] = MappingProxyType(
+    {
+        "per_vertex": blocks.add_gradients,
+        "weights": evolved.add_gradients,
+        "none": evolved.add_gradients,
+        "weights_from_data": plain.add_gradients,
+        "neighbourhood": plain.add_gradients,
+    }
+)
 
 
 @dataclass(slots=True)
 class GroupRunner:
     """Forward and backward of whole groups.
 
-    A group's loss is the mean over the snapshots where loss is taken of the mean over vertices of the squared error.
+    A group's loss is the mean over the snapshots where loss is taken of the task's loss there.
+
+    Attributes:
+        model: any model.
+        sequence: the graph on this rank's device, all vertices.
+        task: what is predicted.
+        groups: K groups of consecutive snapshots.
+        loss_at: ``last`` or ``all`` snapshots of a group.
     """
 
     model: DynamicModel
     sequence: DeviceSequence
+    task: Task
     groups: SnapshotGroups
     loss_at: str
 
-    def loss(self, group: int) -> Tensor:
-        """The group's loss, a scalar with its history."""
-        start, stop = int(self.groups.start[group]), int(self.groups.stop[group])
-        first = self.sequence.space(start)
-        state = self.model.initial_state(first.num_rows)
-        losses = []
-        for t in range(start, stop):
-            space = self.sequence.space(t)
-            h, state = run_straight(self.model.snapshot(space, space.inputs, state))
-            if self.loss_at == "all" or t == stop - 1:
-                losses.append(torch.nn.functional.mse_loss(self.model.readout(h), space.targets))
-        return torch.stack(losses).mean()
-
     def compute(self, work: Work, mark: Mark) -> Computed:
         """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time."""
-        snapshots = [range(int(self.groups.start[g]), int(self.groups.stop[g])) for g in work.groups]
+        runs = [self._run(group) for group in work.groups]
         mark("batch")
-        for t in (t for group in snapshots for t in group):
-            self.sequence.space(t)
+        for run in runs:
+            self.task.prepare(run.at)
+            for t in run.snapshots:
+                self.sequence.space(t)
         mark("transfer")
-        loss_sum = 0.0
-        for group in work.groups:
-            loss = self.loss(group)
-            loss.backward()
-            loss_sum += float(loss.detach())
+        loss_sum = sum(float(HOW[self.model.memory](run)) for run in runs)
         rows = len(self.sequence.rows)
-        return Computed(loss_sum, len(work.groups), rows * sum(len(group) for group in snapshots))
+        return Computed(loss_sum, len(runs), rows * sum(len(run.snapshots) for run in runs))
+
+    def _run(self, group: int) -> Run:
+        snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))
+        return Run(self.model, self.sequence, self.task, snapshots, self.loss_at)

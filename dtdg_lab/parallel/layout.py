@@ -20,7 +20,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a rank adds to a step: the sum of its groups' mean losses, and the work it did."""
+    """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
+
+    ``vertex_snapshots`` are the vertices of every snapshot of every group, whatever of it the loss needs.
+    """
 
     loss_sum: float
     groups: int

@@ -11,6 +11,7 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import GroupRunner
 from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.tasks.task import Task
 
 
 class SingleLayout:
@@ -19,12 +20,13 @@ class SingleLayout:
     Args:
         model: any model.
         sequence: the graph on this device.
+        task: what is predicted.
         train: the labelled snapshots of the training part.
     """
 
-    def __init__(self, model: DynamicModel, sequence: DeviceSequence, train: range) -> None:
+    def __init__(self, model: DynamicModel, sequence: DeviceSequence, task: Task, train: range) -> None:
         groups = SnapshotGroups(np.array([train.start]), np.array([train.stop]))
-        self._runner = GroupRunner(model, sequence, groups, "all")
+        self._runner = GroupRunner(model, sequence, task, groups, "all")
 
     def epoch(self, epoch: int) -> Sequence[Work]:
         """The one step, the same every epoch."""

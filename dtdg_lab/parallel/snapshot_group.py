@@ -14,20 +14,25 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import GroupRunner
 from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.tasks.task import Task
+
+LEAST_GROUPS = 2  # one group is the whole part: nothing to deal out
 
 
 def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups:
     """Groups of ``window`` consecutive snapshots of the training part, one at every ``stride`` snapshots.
 
     Raises:
-        DataError: the training part is shorter than one group.
+        DataError: the training part has room for fewer than two groups.
 
     References: DyGNeX section 3; stride 1 is ours, from its Table 6 (SYSTEMS.md section 3).
     """
-    if len(train) < window:
+    groups = max(0, (len(train) - window) // stride + 1)
+    if groups < LEAST_GROUPS:
         raise DataError(
-            f"the training part has {len(train)} snapshots, fewer than group_window={window}. "
-            "Set a smaller group_window, or cut the data finer (cut=...)."
+            f"the training part has {len(train)} snapshots, room for {groups} groups of group_window={window} that "
+            f"start at every group_stride={stride}; at least {LEAST_GROUPS} groups, {window + stride} snapshots, are "
+            "needed. Set a smaller group_window or group_stride, or cut the data finer (cut=...)."
         )
     start = np.arange(train.start, train.stop - window + 1, stride, dtype=np.int64)
     return SnapshotGroups(start, start + window)
@@ -48,6 +53,7 @@ class SnapshotGroupLayout:
     Args:
         model: any model; group layouts carry every kind of memory exactly.
         sequence: the graph on this rank's device, all vertices.
+        task: what is predicted.
         groups: K snapshot groups.
         schedule: which part computes which group when, for P parts.
         parts: the parts this rank executes, of P.
@@ -58,13 +64,14 @@ class SnapshotGroupLayout:
         self,
         model: DynamicModel,
         sequence: DeviceSequence,
+        task: Task,
         groups: SnapshotGroups,
         schedule: Schedule,
         *,
         parts: range,
         loss_at: str = "last",
     ) -> None:
-        self._runner = GroupRunner(model, sequence, groups, loss_at)
+        self._runner = GroupRunner(model, sequence, task, groups, loss_at)
         self._works = tuple(
             Work(i, tuple(g for part in parts for g in row[part]), sum(map(len, row)))
             for i, row in enumerate(schedule.assignment)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.parts import parts_line
 
 # Told elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint")
@@ -71,4 +72,6 @@ def _words(kind: str, data: Any) -> str:
     if kind == "knob":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
+    if kind == "parts":
+        return parts_line(data)
     return ", ".join(f"{name}: {value}" for name, value in data.items())

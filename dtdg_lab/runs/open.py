@@ -15,6 +15,7 @@ from dtdg_lab.runs.lines import merged_lines
 from dtdg_lab.runs.reader import tables
 from dtdg_lab.views.compare import compare_figure
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.metrics import BASELINE
 from dtdg_lab.views.series import XAxis
 from dtdg_lab.views.window import RunWindow
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRAIN_STEP = "train-step"
-COMPARED = ("status", "train_loss", "validation_loss", "test_loss", "persistence_loss", "skill", "epochs", "steps",
-            "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes", "peak_rss_bytes",
+COMPARED = ("status", "task", "train_loss", "validation_loss", "test_loss", "persistence_loss", "skill",
+            "epochs", "steps", "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes", "peak_rss_bytes",
             "energy_j")  # fmt: skip
 
 
@@ -82,14 +83,14 @@ class StoredRun:
         """Steps and evaluations in one frame, in order of time.
 
         Rows of steps have ``split`` = ``train-step`` and the rank's own mean loss of the step (``global_loss`` is that
-        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, and no
-        times. ``rank`` is the rank that wrote the row.
+        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, their
+        metrics as columns of their names, and no times. ``rank`` is the rank that wrote the row.
         """
         import pandas as pd
 
         found = tables(self.directory, only=("steps", "evaluations"))
         steps = found["steps"].assign(split=TRAIN_STEP)
-        frames = [frame for frame in (steps, found["evaluations"]) if len(frame)] or [steps]
+        frames = [frame for frame in (steps, _spread_metrics(found["evaluations"])) if len(frame)] or [steps]
         joined = pd.concat(frames, ignore_index=True).sort_values(["step", "time_ns"], kind="stable", ignore_index=True)
         first = ["rank", "epoch", "step", "split", "loss"]
         return joined[[*first, *(column for column in joined.columns if column not in first)]]
@@ -117,6 +118,17 @@ class StoredRun:
         return write_report(self.directory)
 
 
+def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column for each metric; runs recorded before there were metrics have none."""
+    import pandas as pd
+
+    if "metrics" not in evaluations:
+        return evaluations
+    told = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
+    spread = pd.DataFrame(told, index=evaluations.index, dtype=float)
+    return evaluations.drop(columns="metrics").join(spread)
+
+
 def open_run(path: str | Path) -> StoredRun:
     """Open a run's folder.
 
@@ -128,7 +140,10 @@ def open_run(path: str | Path) -> StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses."""
+    """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses.
+
+    The table's columns are the settings that differ, what every run has, and the metrics of the runs' tasks.
+    """
 
     runs: tuple[StoredRun, ...]
     differing: tuple[str, ...]
@@ -175,10 +190,16 @@ def _label(run: StoredRun, differing: tuple[str, ...]) -> str:
 def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFrame:
     import pandas as pd
 
+    metrics = [run.summary.get("metrics") or {} for run in runs]
+    scores = [
+        name for name in dict.fromkeys(name for told in metrics for name in told) if not name.startswith(BASELINE)
+    ]
     rows = [
         {name: run.config.flat.get(name) for name in differing}
         | {name: run.summary.get(name) for name in COMPARED}
+        | {name: told.get(name) for name in scores}
         | {"status": run.status}
-        for run in runs
+        for run, told in zip(runs, metrics, strict=True)
     ]
-    return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=[*differing, *COMPARED])
+    columns = list(dict.fromkeys([*differing, *COMPARED, *scores]))  # a setting may be in the summary too
+    return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=columns)

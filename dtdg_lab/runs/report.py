@@ -11,8 +11,10 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.event_list import event_rows
 from dtdg_lab.runs.json_files import dumps, write_text
 from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.runs.parts import empty_parts, parts_line
 from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import MEANINGS
+from dtdg_lab.views.metrics import BASELINE, words
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -76,9 +78,19 @@ def _head(run: StoredRun, status: dict[str, Any]) -> str:
         for name, value in _headline(run.summary, run)
     )
     return (
-        f"<h1>Run {page.text(run.id)}</h1><p class='soft'>{page.text(said)} · protocol {page.text(config.protocol)}</p>"
-        f"<p>{state}</p><div class='numbers'>{cards}</div>"
+        f"<h1>Run {page.text(run.id)}</h1><p class='soft'>{page.text(said)} · {page.text(config['task'])} · "
+        f"protocol {page.text(config.protocol)}</p>"
+        f"<p>{state}</p><div class='numbers'>{cards}</div>{_parts(run)}"
     )
+
+
+def _parts(run: StoredRun) -> str:
+    """Which snapshots the numbers are of, and which of these have no edges."""
+    told: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
+    if not told:
+        return ""
+    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in empty_parts(told))
+    return f"<p class='soft'>{page.text(parts_line(told))}</p>{notes}"
 
 
 def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
@@ -90,6 +102,7 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
     return [
         (f"{part} loss", _number(loss)),
         (f"skill against persistence ({_number(summary.get('persistence_loss'))})", _share(skill)),
+        *_metric_cards(summary.get("metrics") or {}, summary.get("skill_split")),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
         ("per epoch, slowest rank", format_seconds(summary.get("epoch_time_s"))),
@@ -100,6 +113,17 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         (f"energy, {' and '.join(energy)}" if energy else "energy",
          " / ".join(format_joules(value) for value in energy.values()) or format_joules(None)),
     ]  # fmt: skip
+
+
+def _metric_cards(metrics: dict[str, float | None], part: str | None) -> list[tuple[str, str]]:
+    """Each score of the model, with that of persistence in brackets."""
+    return [
+        (f"{part} {words(name)} (persistence {_number(metrics[BASELINE + name])})", _number(value))
+        if BASELINE + name in metrics
+        else (f"{part} {words(name)}", _number(value))
+        for name, value in metrics.items()
+        if not name.startswith(BASELINE)
+    ]
 
 
 def _number(value: float | None) -> str:

@@ -23,9 +23,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "validation_loss": "last evaluation of the validation part",
         "test_loss": "the one evaluation of the test part, after the end",
         "persistence_loss": "loss on skill_split of predicting that tomorrow is as today",
-        "mean_loss": "loss on skill_split of predicting the mean target",
+        "mean_loss": "loss on skill_split of one prediction for all, taken from the training part: the mean target, "
+        "how often each class occurs, the share of positives",
+        "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
         "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
-        "skill_split": "part that skill, persistence_loss and mean_loss are of: test, else validation",
+        "skill_split": "part that skill, metrics, persistence_loss and mean_loss are of: test, else validation",
+        "without_edges": "snapshots without edges, by part",
         "epochs": "epochs finished",
         "steps": "different steps recorded; a step computed again after a resume counts once",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank, without evaluation; median over epochs",
@@ -59,7 +62,9 @@ def summarize(
     steps = tables["steps"]
     finished = _finished_epochs(tables, config)
     return {
+        "task": config["task"],
         **_losses(tables["evaluations"]),
+        "without_edges": _without_edges(tables["events"]),
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
@@ -100,8 +105,26 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         **found,
         "persistence_loss": persistence,
         "mean_loss": _number(last[split]["mean_loss"]) if split else None,
+        "metrics": _metrics(last[split].get("metrics")) if split else None,
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
         "skill_split": split,
+    }
+
+
+def _metrics(told: Any) -> dict[str, float | None] | None:
+    """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
+    if not isinstance(told, dict) or not told:
+        return None
+    return {name: _number(value) for name, value in told.items()}
+
+
+def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
+    """Snapshots without edges of each part; None where the run did not tell its parts."""
+    told = events.loc[events["kind"] == "parts", "data"]
+    if told.empty:
+        return None
+    return {
+        name: sum(last - first + 1 for first, last in part["without_edges"]) for name, part in told.iloc[-1].items()
     }
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.protocols import PROTOCOLS
 
 _ROOMS = {
     "datasets": "Data sets",
     "models": "Models",
+    "tasks": "Tasks: what is learned",
     "parallel": "Layouts: how a sequence is laid over parts",
     "scheduling": "Schedulers: which groups each part computes when",
 }
@@ -19,6 +22,10 @@ _HEAD = """# Algorithms
 Written by `make algorithms` from `dtdg_lab/core/catalogue.py`; a test fails when it is stale, so edit the catalogue.
 Each algorithm is one file. CONTRIBUTING.md shows how to add one.
 """
+_PROTOCOLS = (
+    "`leaky` means that parts share edges where edges live longer than one interval. Settings are defaults; "
+    "given values win."
+)
 
 
 def render() -> str:
@@ -27,6 +34,7 @@ def render() -> str:
     rooms = [*_ROOMS, *sorted({entry.room for entry in catalogue.ENTRIES} - set(_ROOMS))]
     for room in rooms:
         sections += [f"## {_ROOMS.get(room, room.capitalize())}\n", _room(room)]
+    sections += [f"## Protocols: what an evaluation number means\n\n{_PROTOCOLS}\n", _protocols()]
     sections += [f"## Which layout carries which model\n\n{_memory_note()}\n", _memory()]
     return "\n".join(sections).rstrip() + "\n"
 
@@ -57,8 +65,32 @@ def _room(room: str) -> str:
         if entry.room == room:
             file = entry.target.partition(":")[0].replace(".", "/") + ".py"
             options = ", ".join(f"`{name}`" for name in entry.options) or "none"
-            rows.append((f"`{entry.name}`", entry.summary, options, f"[{Path(file).name}]({file})", entry.source))
-    return _table(("name", "what it does", "options", "file", "source"), rows)
+            row = [f"`{entry.name}`", entry.summary, options, f"[{Path(file).name}]({file})", entry.source]
+            if room == "datasets":
+                row[3:3] = [", ".join(entry.tasks), _settings(entry.defaults)]
+            rows.append(tuple(row))
+    more = ("tasks", "brings") if room == "datasets" else ()
+    return _table(("name", "what it is" if more else "what it does", "options", *more, "file", "source"), rows)
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "nothing"
+
+
+def _protocols() -> str:
+    rows = [
+        (
+            f"`{one.name}`",
+            one.meaning,
+            "yes" if one.leaky else "no",
+            one.state,
+            "newest interval" if one.strict_label else "whole window",
+            _settings(one.settings),
+            one.source,
+        )
+        for one in PROTOCOLS.values()
+    ]
+    return _table(("protocol", "what it means", "leaky", "state", "label counts", "settings", "source"), rows)
 
 
 def _memory_note() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,14 +12,17 @@ from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.split import split
+from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.single import SingleLayout
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, predicted_times_s, snapshot_groups
+from dtdg_lab.parallel.space import Gather
+from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.evaluate import Evaluator
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -30,6 +34,8 @@ class Built:
     """What a config becomes on one rank."""
 
     config: RunConfig
+    split: Split
+    task: Task
     model: DynamicModel
     optimizer: torch.optim.Optimizer
     gradients: FlatGradients
@@ -53,42 +59,81 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
     """Wire a run on one rank.
 
     Raises:
-        LabError: the graph is too short for the protocol or the groups, or a part is not available here.
+        LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
+            available here.
     """
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
-    parts_of_sequence = split(graph.num_snapshots, graph.edge_life, protocol)
-    model = _model(config, graph).to(device=device, dtype=dtype)
+    parts = split(graph.num_snapshots, graph.edge_life, protocol)
+    task = make_task(config, graph, parts, device=device)
+    model = _model(config, graph, task).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
-    sequence = DeviceSequence(graph, device=device, dtype=dtype, kernel=config["kernel"])
-    layout = _layout(config, model, sequence, parts_of_sequence.train, group)
+    sequence = _sequence(config, graph, device=device)
+    layout = _layout(config, model, sequence, task, train=parts.train, group=group)
+    gather = _gather(graph.num_nodes, group)
     evaluated = sequence
-    if group.size > 1:
-        counts = [len(rank_rows(graph.num_nodes, rank, group.size)) for rank in range(group.size)]
-
-        def gather(rows: Tensor) -> Tensor:
-            return group.gather_rows(rows, counts)
-
-        evaluated = DeviceSequence(
-            graph, device=device, dtype=dtype, kernel=config["kernel"],
-            rows=rank_rows(graph.num_nodes, group.rank, group.size), gather=gather,
-        )  # fmt: skip
-    evaluator = Evaluator(graph, parts_of_sequence, protocol, group, evaluated)
+    if gather is not None:
+        rows = rank_rows(graph.num_nodes, group.rank, group.size)
+        evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
+    evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
     gradients = FlatGradients(model.parameters(), group)
-    return Built(config, model, optimizer, gradients, layout, evaluator, sequence)
+    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence)
 
 
-def _model(config: RunConfig, graph: DynamicGraph) -> DynamicModel:
+def _gather(num_nodes: int, group: Group) -> Gather | None:
+    """What joins the ranks' rows to those of all vertices; None where one rank has them all."""
+    if group.size == 1:
+        return None
+    counts = [len(rank_rows(num_nodes, rank, group.size)) for rank in range(group.size)]
+
+    def gather(rows: Tensor, each: int | None = None) -> Tensor:
+        return group.gather_rows(rows, counts if each is None else [each] * group.size)
+
+    return gather
+
+
+def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: str = "cpu") -> Task:
+    """The task of a run, with its labels.
+
+    Raises:
+        UnsupportedError: the graph does not serve it; the message names what it serves.
+    """
+    if config["task"] not in graph.tasks:
+        raise UnsupportedError(
+            f"task={config['task']!r} on {graph.name!r}, which serves {', '.join(graph.tasks)}. "
+            "Choose one of these, or give the graph what the task needs (classes, following)."
+        )
+    entry = catalogue.entry("tasks", config["task"])
+    settings = {name: config[name] for name in entry.options}
+    if settings.get("link_head") == "dot":
+        settings["hidden"] = config.hidden
+    task: Task = entry.load()(graph, parts, device=device, dtype=DTYPES[config["dtype"]], **settings)
+    return task
+
+
+def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
+    """The snapshots of the whole graph, or of a share of its vertices (``rows``, ``gather``)."""
+    return DeviceSequence(
+        graph, device=device, dtype=DTYPES[config["dtype"]], kernel=config["kernel"], norm=config["norm"],
+        self_loops=config["self_loops"], **share,
+    )  # fmt: skip
+
+
+def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:
     settings = config.options.get("models", {})
     make = catalogue.entry("models", config.model).load()
-    model: DynamicModel = make(graph.num_features, config.hidden, config.layers, seed=config.seed, **settings)
+    model: DynamicModel = make(
+        graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed, **settings
+    )
     return model
 
 
-def _layout(config: RunConfig, model: DynamicModel, sequence: DeviceSequence, train: range, group: Group) -> Layout:
+def _layout(
+    config: RunConfig, model: DynamicModel, sequence: DeviceSequence, task: Task, *, train: range, group: Group
+) -> Layout:
     if catalogue.system(config.system).parts["parallel"] == "single":
-        return SingleLayout(model, sequence, train)
+        return SingleLayout(model, sequence, task, train)
     groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
     schedule = catalogue.entry("scheduling", config["scheduler"]).load()
     plan = schedule(predicted_times_s(sequence.graph, groups), config.parts, per_rank=config["groups_per_rank"])
     parts = rank_parts(config.parts, group.rank, group.size)
-    return SnapshotGroupLayout(model, sequence, groups, plan, parts=parts, loss_at=config["loss_at"])
+    return SnapshotGroupLayout(model, sequence, task, groups, plan, parts=parts, loss_at=config["loss_at"])

@@ -1,86 +1,87 @@
-"""One evaluator for all systems: the whole sequence, sharded by vertices, under a named protocol."""
+"""One evaluator for all systems and tasks: the whole sequence, sharded by vertices, under a named protocol."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.protocols import Protocol
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.parallel.device_sequence import DeviceSequence
-
-
-@dataclass(frozen=True, slots=True)
-class SplitLoss:
-    """Mean squared error of the model on a split, beside two predictors that learn nothing."""
-
-    split: str
-    loss: float
-    persistence_loss: float
-    mean_loss: float
-    snapshots: int
+from dtdg_lab.tasks.task import PARTS, Scores, Task
 
 
 class Evaluator:
-    """Runs the sequence forward from its start and averages the squared error over each split's snapshots.
+    """Runs the sequence forward from its start and scores each part's snapshots by the task.
 
     The test part is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
     can read it.
 
     Args:
-        graph: T labelled snapshots.
-        split: which of them are training, validation, test.
+        task: what is scored.
+        split: which snapshots are training, validation, test.
         protocol: warm or cold state.
-        group: ranks share the vertices.
+        group: ranks share the vertices; where the task needs all vertices at once, snapshots are dealt to ranks in
+            turn.
         sequence: the snapshots for this rank's vertices; its gather joins rows for deeper layers.
+        gather: gives all vertices' rows from every rank's, without gradient; None where this rank has them all.
     """
 
     def __init__(
-        self, graph: DynamicGraph, split: Split, protocol: Protocol, group: Group, sequence: DeviceSequence
-    ) -> None:
-        self._graph, self._protocol, self._group, self._sequence = graph, protocol, group, sequence
-        self._ranges = {"train": split.train, "validation": split.validation, "test": split.test}
-        self._baselines = {name: self._baseline(part, split.train) for name, part in self._ranges.items()}
+        self, task: Task, split: Split, protocol: Protocol, group: Group, *, sequence: DeviceSequence,
+        gather: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self._task, self._protocol, self._group, self._sequence = task, protocol, group, sequence
+        self._gather = gather
+        self._ranges: dict[str, range] = {part: getattr(split, part) for part in PARTS}
 
-    def _baseline(self, part: range, train: range) -> tuple[float, float]:
-        targets = np.asarray(self._graph.targets[part.start : part.stop], dtype=np.float64)
-        persistence = np.asarray(self._graph.persistence[part.start : part.stop], dtype=np.float64)
-        mean = float(np.mean(self._graph.targets[train.start : train.stop], dtype=np.float64))
-        return float(np.mean((persistence - targets) ** 2)), float(np.mean((mean - targets) ** 2))
-
-    def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[SplitLoss]:
-        """Losses of some splits; collective: every rank calls it with the same splits.
+    def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
+        """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
 
         Raises:
             ConfigError: the test part is asked for while the run goes on.
         """
         if "test" in splits and not final:
             raise ConfigError("the test part is evaluated once, when the run is over (final=True).")
-        errors = self._squared_errors(model, splits)
-        return [
-            SplitLoss(name, float(errors[part.start : part.stop].mean()), *self._baselines[name], len(part))
-            for name, part in ((name, self._ranges[name]) for name in splits)
-        ]
+        asked = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
+        if not asked:
+            return []
+        sums = self._sums(model, asked).cpu().numpy()
+        return [self._task.scores(part, sums[where.start : where.stop]) for part, where in asked.items()]
 
     @torch.no_grad()
-    def _squared_errors(self, model: DynamicModel, splits: tuple[str, ...]) -> torch.Tensor:
-        """Mean squared error of each snapshot up to the last one asked for, (T,); the same on every rank."""
-        sequence = self._sequence
-        last = max(self._ranges[name].stop for name in splits)
-        starts = {part.start for part in self._ranges.values()} if self._protocol.state == "cold" else set()
-        sums = torch.zeros(self._graph.num_snapshots, dtype=torch.float64, device=sequence.device)
-        state = model.initial_state(len(sequence.rows))
+    def _sums(self, model: DynamicModel, asked: dict[str, range]) -> Tensor:
+        """What the task measures of every snapshot up to the last one asked for, (T', K); the same on every rank."""
+        sequence, rows = self._sequence, len(self._sequence.rows)
+        last = max(where.stop for where in asked.values())
+        part_of = {t: part for part, where in asked.items() for t in where}
+        cold = self._protocol.state == "cold"
+        sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
+        state = model.initial_state(rows)
         for t in range(last):
-            if t in starts:
-                state = model.initial_state(len(sequence.rows))
+            if cold and t not in part_of:
+                continue
+            if cold and t == self._ranges[part_of[t]].start:
+                state = model.initial_state(rows)
             space = sequence.space(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
-            sums[t] = (model.readout(h) - space.targets).double().square().sum()
+            if t in part_of:
+                self._measure(sums[t], model.readout(h), t, part_of[t])
         self._group.all_reduce(sums)
-        return sums / self._graph.num_nodes
+        return sums
+
+    def _measure(self, into: Tensor, z: Tensor, t: int, part: str) -> None:
+        """Add this rank's share: its vertices, or the whole snapshot where it is its turn."""
+        own = self._sequence.rows
+        if self._task.per_vertex:
+            into += self._task.measure(z, t, slice(own.start, own.stop), part)
+            return
+        if self._gather is not None:
+            z = self._gather(z)
+        if t % self._group.size == self._group.rank:
+            into += self._task.measure(z, t, slice(0, len(z)), part)

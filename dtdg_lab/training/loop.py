@@ -23,6 +23,7 @@ from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
 from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.vitals import Vitals
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
@@ -94,6 +95,7 @@ class Trainer:
             RunStoreError: records or checkpoints can no longer be written.
         """
         if self._position.step == 0:
+            self._event("parts", told_parts(self._graph, self._built.split))
             self._probe_memory()
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
@@ -323,7 +325,7 @@ class Trainer:
                 self._recorder.row(
                     "evaluations",
                     (step, epoch, time.time_ns(), result.split, result.loss, result.persistence_loss, result.mean_loss,
-                     result.snapshots),
+                     result.snapshots, result.metrics),
                 )  # fmt: skip
         self._recorder.row("phases", (step, self._current_epoch, "evaluate", started_ns, time.time_ns()))
 

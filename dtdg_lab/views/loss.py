@@ -1,12 +1,13 @@
-"""The loss view: every step's loss, evaluations by split, and what persistence and the mean would score."""
+"""The loss view: every step's loss, evaluations by split, what persistence and the mean score, the task's metric."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.views.layout import Figure, frame, percent, with_note
+from dtdg_lab.views.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.views.marks import Marks
+from dtdg_lab.views.metrics import BASELINE, LOSSES, MAIN, finite, main_metric, words
 from dtdg_lab.views.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
 from dtdg_lab.views.series import Line, Series, XAxis
 
@@ -16,11 +17,15 @@ X_TITLES = {"steps": "step (model updates)", "seconds": "time since the start (s
 
 
 class LossView:
-    """Losses of one run."""
+    """Losses of one run, and the metric of its task on an axis of its own where evaluations hold one."""
 
-    def __init__(self, points: int, marks: Marks) -> None:
+    def __init__(self, points: int, marks: Marks, task: str = "regression") -> None:
+        self.task, self._points = task, points
         self.steps = Series(points)
         self.splits = {split: Series(points) for split in SPLITS}
+        self.metrics: dict[str, dict[str, Series]] = {split: {} for split in SPLITS}  # by split and name
+        self._newest: dict[str, dict[str, float]] = {}  # by split: metrics of the newest evaluation
+        self._newest_step: dict[str, int] = {}
         self._baselines: dict[str, dict[str, float]] = {}
         self._marks = marks
 
@@ -31,36 +36,56 @@ class LossView:
     def evaluation(self, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row of the table ``evaluations``."""
         split = str(row["split"])
-        series = self.splits.get(split)
-        if series is None:
+        if split not in self.splits:
             return
-        series.truncate(row["step"], attempt)  # the same model evaluated again after a resume
-        if series.add(row["step"], seconds, row["loss"], attempt):
-            found = {name: row.get(column) for name, column, _ in _BASELINES}
-            self._baselines[split] = {name: value for name, value in found.items() if value is not None}
+        for series in (self.splits[split], *self.metrics[split].values()):
+            series.truncate(row["step"], attempt)  # the same model evaluated again after a resume
+        if not self.splits[split].add(row["step"], seconds, row["loss"], attempt):
+            return
+        self._baselines[split] = finite({name: row.get(column) for name, column, _ in _BASELINES})
+        self._newest[split], self._newest_step[split] = finite(row.get("metrics")), row["step"]
+        for name in MAIN.get(self.task, ()):
+            if name in self._newest[split]:
+                series = self.metrics[split].setdefault(name, Series(self._points))
+                series.add(row["step"], seconds, self._newest[split][name], attempt)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt computed from ``step`` on; an evaluation at ``step`` is of the same model."""
         self.steps.truncate(step, attempt)
-        for series in self.splits.values():
+        found = (series for by_name in self.metrics.values() for series in by_name.values())
+        for series in (*self.splits.values(), *found):
             series.truncate(step + 1, attempt)
 
     def baseline(self, name: str, split: str = "validation") -> float | None:
         """The newest loss of ``persistence`` or ``mean`` on a split; None where it is not known yet."""
         return self._baselines.get(split, {}).get(name)
 
+    @property
+    def metric(self) -> str | None:
+        """The metric that is drawn; None where evaluations hold none of the task's."""
+        return main_metric(self.task, self.metrics[self.judged])
+
+    @property
+    def judged(self) -> str:
+        """The split that baselines and metrics are shown of: validation, or training where a protocol has none."""
+        return "validation" if len(self.splits["validation"]) or not len(self.splits["train"]) else "train"
+
     def lines(self, x: XAxis) -> list[Line]:
         """The lines of the chart, in drawing order; the baselines are those of validation."""
         faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
         lines = [self.steps.line("each step", x, faint)]
-        for split in SPLITS[: 3 if len(self.splits["test"]) else 2]:
+        for split in self._shown_splits():
             style = {
                 "mode": "lines+markers",
                 "line": {"color": SPLIT_COLOURS[split], "width": 2},
                 "marker": {"size": 5},
             }
             lines.append(self.splits[split].line(split, x, style))
-        return lines + self._baseline_lines(x)
+        return lines + self._baseline_lines(x) + self._metric_lines(x)
+
+    def _shown_splits(self) -> list[str]:
+        """Training and validation, test once it is known; no validation under a protocol that has none."""
+        return [name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)]
 
     def _end(self, x: XAxis) -> float:
         newest = [series.last for series in (self.steps, *self.splits.values()) if series.last is not None]
@@ -69,15 +94,39 @@ class LossView:
     def _baseline_lines(self, x: XAxis) -> list[Line]:
         end, lines = self._end(x), []
         for name, _, dash in _BASELINES:
-            value = self.baseline(name)
+            value = self.baseline(name, self.judged)
             if value is not None:
-                style = {"mode": "lines", "line": {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}}
-                lines.append(Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, style))
+                lines.append(_level(name, value, end, {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}))
+        return lines
+
+    def _metric_lines(self, x: XAxis) -> list[Line]:
+        """The task's metric of validation and test, against the right axis, with what persistence reaches."""
+        name = self.metric
+        if name is None:
+            return []
+        lines = []
+        for split in (self.judged, "test"):
+            style = {
+                "mode": "lines+markers", "yaxis": "y2",
+                "line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"},
+                "marker": {"size": 6, "symbol": "diamond-open"},
+            }  # fmt: skip
+            if name in self.metrics[split]:
+                lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
+        value = self._newest.get(self.judged, {}).get(BASELINE + name)
+        if value is not None:
+            line = {"color": BASELINE_COLOUR, "width": 1, "dash": "longdashdot"}
+            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2"))
         return lines
 
     def layout(self, x: XAxis) -> dict[str, Any]:
         """Title, axes and marks."""
-        layout = frame("Loss", X_TITLES[x], "mean squared error", **self._marks.layout(x, self._end(x)))
+        title, more = "Loss", {}
+        if self.metric is not None:
+            named = words(self.metric)
+            title = f"Loss and {named} (right axis)"
+            more = {"yaxis2": _right_axis(named), "margin": {"l": 56, "r": 44, "t": 34, "b": 78}}
+        layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **more, **self._marks.layout(x, self._end(x)))
         return layout if self.steps.last or any(map(len, self.splits.values())) else with_note(layout)
 
     def figure(self, x: XAxis = "steps") -> Figure:
@@ -85,17 +134,40 @@ class LossView:
         return {"data": [line.trace() for line in self.lines(x)], "layout": self.layout(x)}
 
     def sentence(self) -> str:
-        """Where validation stands against persistence, in words."""
-        found = self.splits["validation"].last
+        """Where validation stands against persistence, and what its metrics are, in words."""
+        split = self.judged
+        found = self.splits[split].last
         if found is None or found.value is None:
             newest = self.steps.last
             if newest is None or newest.value is None:
                 return "No loss yet."
             return f"Loss {newest.value:.4g} at step {newest.step}; no evaluation yet."
-        text = f"Validation loss {found.value:.4g} at step {found.step}"
-        persistence = self.baseline("persistence")
-        if not persistence:
-            return text + "."
-        gain = 1 - found.value / persistence
-        side = "below" if gain >= 0 else "above"
-        return f"{text}, {percent(abs(gain))} {side} persistence ({persistence:.4g})."
+        name = "Validation" if split == "validation" else "Training"
+        text = f"{name} loss {found.value:.4g} at step {found.step}"
+        persistence = self.baseline("persistence", split)
+        if persistence:
+            gain = 1 - found.value / persistence
+            side = "below" if gain >= 0 else "above"
+            text += f", {percent(abs(gain))} {side} persistence ({persistence:.4g})"
+        of_this_step = self._newest_step.get(split) == found.step  # not of one that a resume has taken back
+        return f"{text}.{self._said_metrics(split) if of_this_step else ''}"
+
+    def _said_metrics(self, split: str) -> str:
+        newest = self._newest.get(split, {})
+        said = []
+        for name, value in newest.items():
+            if not name.startswith(BASELINE):
+                beside = newest.get(BASELINE + name)
+                said.append(f"{words(name)} {value:.3g}" + ("" if beside is None else f" (persistence {beside:.3g})"))
+        text = join_words(said)
+        return f" {text[0].upper()}{text[1:]}." if said else ""
+
+
+def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:
+    """A horizontal line from the start of the chart to its end."""
+    return Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, {"mode": "lines", "line": line, **more})
+
+
+def _right_axis(title: str) -> dict[str, Any]:
+    return {"overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "rangemode": "tozero",
+            "title": {"text": title, "standoff": 4, "font": {"size": 11}}}  # fmt: skip

@@ -24,6 +24,9 @@ SPLIT_COLOURS: Mapping[str, str] = MappingProxyType(
     {"train": "#0072B2", "validation": "#D55E00", "test": "#009E73"},
 )
 
+PURGE_COLOUR = "#8A9099"
+EDGE_COLOUR = "#0072B2"
+VERTEX_COLOUR = "#E69F00"
 STEP_COLOUR = "#9FC3DC"
 BASELINE_COLOUR = "#5B5F66"
 MARK_COLOUR = "#7A4E9E"

@@ -41,7 +41,7 @@ class RunWindow:
         self.config = config
         self.points = points
         self.marks = Marks()
-        self.loss = LossView(points, self.marks)
+        self.loss = LossView(points, self.marks, config["task"])
         self.phases = PhasesView()
         self.energy = EnergyView(points, self.marks)
         self.timeline = TimelineView()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,15 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.models.dcrnn import DCRNN
+from dtdg_lab.models.evolvegcn_h import EvolveGCNH
+from dtdg_lab.models.evolvegcn_o import EvolveGCNO
+from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.state import State
 from dtdg_lab.models.tgcn import TGCN
-from dtdg_lab.testing.contracts_models import ModelContract, check_model
+from dtdg_lab.models.tmgcn import TMGCN
+from dtdg_lab.testing.contracts_models import DenseSpace, ModelContract, check_model
 from dtdg_lab.testing.requirements import ContractError
 
 
@@ -39,6 +47,15 @@ class TestCatalogue(ModelContract):
         assert [catalogue.entry("models", name).memory for name in names] == [model.memory]
 
 
+def test_the_model_of_contributing_md_keeps_the_contract() -> None:
+    text = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text()
+    code = re.search(r"```python\n([^`]*class SmoothedGCN.*?)```", text, re.S)
+    assert code
+    names: dict[str, Any] = {"__name__": "contributing"}
+    exec(compile(code.group(1), "CONTRIBUTING.md", "exec"), names)
+    check_model(names["SmoothedGCN"])
+
+
 class Unseeded(TGCN):
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
@@ -51,14 +68,30 @@ class StartsAtOne(TGCN):
 
 
 class Forgets(TGCN):
-    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        zero = self.initial_state(len(x))
-        return super().temporal(layer, x, zero)[0], state
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        zero = self.initial_state(x.shape[1])
+        return super().temporal_sequence(layer, x, zero)[0], state
+
+
+class RemembersElsewhere(TGCN):
+    kept: Tensor | None = None
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        if self.kept is not None and self.kept.shape == state.layers[layer][0].shape:
+            state = state.with_layer(layer, (self.kept,))
+        hs, state = super().temporal_sequence(layer, x, state)
+        self.kept = hs[-1].detach()
+        return hs, state
 
 
 class MixesRows(TGCN):
-    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return super().temporal(layer, x - x.mean(dim=0), state)
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return super().temporal_sequence(layer, x - x.mean(dim=1, keepdim=True), state)
+
+
+class MixesRowsWithoutState(EvolveGCNO):
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return x - x.mean(dim=1, keepdim=True), state
 
 
 class WritesIntoItsInput(TGCN):
@@ -71,29 +104,101 @@ class KnowsNumbers(TGCN):
         return await super().spatial(layer, space, x, state) * torch.linspace(1, 2, len(x), dtype=x.dtype)[:, None]
 
 
+class CountsTheSpace(TGCN):
+    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return await super().spatial(layer, space, x, state) / space.num_rows
+
+
 class HearsTooFar(TGCN):
     async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
         return await super().spatial(layer, space, await space.pull(x, "gcn"), state)
 
 
+class HalvesItsHops(DCRNN):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.hops_per_layer //= 2
+
+
 class HasADeadGate(TGCN):
-    def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, after = super().temporal(layer, x, state)
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h, after = super().temporal_sequence(layer, x, state)
         return h.detach() + 0 * h, after
 
 
-class Wide(TGCN):
+class HasADeadScorer(EvolveGCNH):
+    async def evolve(self, layer: int, space: Any, x: Tensor, state: State) -> State:
+        return await super().evolve(layer, Untaught(space), x, state)
+
+
+class Untaught:
+    def __init__(self, space: Any) -> None:
+        self.space = space
+
+    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return await self.space.top(x, scores.detach(), k)
+
+
+class StartsEverySequenceAtZero(TGCN):
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return super().temporal_sequence(layer, x, self.initial_state(x.shape[1]) if len(x) > 1 else state)
+
+
+class LeavesTheFirstState(TMGCN):
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h, after = super().temporal_sequence(layer, x, state)
+        return h, super().temporal_sequence(layer, x[:1], state)[1] if len(x) > 1 else after
+
+
+class TakesTheLastWeights(EvolveGCNO):
+    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        weights = state.layers[layer][0]
+        return torch.relu(await space.pull(x, "gcn") @ (weights[-1] if weights.ndim == 3 else weights))
+
+
+class Flat(TGCN):
     def readout(self, h: Tensor) -> Tensor:
-        return self.readout_layer(h)
+        return self.readout_layer(h).squeeze(-1)
 
 
 class AsksForMore(TGCN):
     async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return self.convolve[layer](await space.pull(x, "attention"))
+        return await space.pull(x, "hearsay")
+
+
+class AttendsWithoutScores(TGCN):
+    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return await space.pull(x, "attention")
 
 
 class Misdeclared(TGCN):
     memory = "weights"
+
+
+class ClaimsAMemory(GraphSAGE):
+    memory = "per_vertex"
+
+
+class HidesItsMemory(TGCN):
+    memory = "none"
+
+
+class Unheard(TGCN):
+    memory = "long"
+
+
+class DetachesNothing(State):
+    def detach(self) -> State:
+        return self
+
+
+class NeverCut(TGCN):
+    def initial_state(self, rows: int) -> State:
+        return DetachesNothing(super().initial_state(rows).layers)
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        hs, after = super().temporal_sequence(layer, x, state)
+        return hs, DetachesNothing(after.layers)
 
 
 @pytest.mark.parametrize(
@@ -102,16 +207,64 @@ class Misdeclared(TGCN):
         (Unseeded, "pure function of the seed"),
         (StartsAtOne, "is not zero"),
         (Forgets, "no memory is used"),
+        (RemembersElsewhere, "keeps state elsewhere"),
         (MixesRows, "mixes rows"),
+        (MixesRowsWithoutState, "mixes rows"),
         (WritesIntoItsInput, "in place"),
         (KnowsNumbers, "vertex numbers"),
+        (CountsTheSpace, "stacked in one space"),
         (HearsTooFar, "declared 1 hops"),
+        (HalvesItsHops, "declared 2 hops"),
         (HasADeadGate, "no gradient reaches"),
-        (Wide, "readout gives"),
-        (AsksForMore, "pulls 'attention'"),
+        (HasADeadScorer, "no gradient reaches parameter scorer"),
+        (StartsEverySequenceAtZero, "temporal_sequence is not temporal"),
+        (LeavesTheFirstState, "temporal_sequence leaves another state"),
+        (TakesTheLastWeights, "stacked in one space"),
+        (Flat, "readout gives"),
+        (AsksForMore, "pulls 'hearsay'"),
+        (AttendsWithoutScores, "a pull of 'attention' with scores False"),
         (Misdeclared, "contradicts the declared memory"),
+        (ClaimsAMemory, "contradicts the declared memory"),
+        (HidesItsMemory, "contradicts the declared memory"),
+        (Unheard, "memory 'long' is none of"),
+        (NeverCut, "detach changes values or keeps history"),
     ],
 )
 def test_a_broken_model_is_found(broken: Any, said: str) -> None:
     with pytest.raises(ContractError, match=said):
         check_model(broken)
+
+
+OPERATORS = {
+    "mean": [[0, 1, 0], [0.75, 0, 0.25], [0, 0, 0]],  # vertex 2 hears nobody
+    "diffusion-in": [[0, 1, 0], [0.75, 0, 0.25], [0, 0, 0]],
+    "diffusion-out": [[0, 1, 0], [1, 0, 0], [0, 1, 0]],
+}
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_the_dense_space_takes_means_as_declared(kind: str) -> None:
+    space = DenseSpace(torch.tensor([[0.0, 2, 0], [3, 0, 1], [0, 0, 0]]))
+    found = run_straight(space.pull(torch.eye(3), kind))
+    assert found.tolist() == OPERATORS[kind]
+
+
+def test_the_dense_space_convolves_as_declared() -> None:
+    found = run_straight(DenseSpace(torch.tensor([[0.0, 3], [0, 0]])).pull(torch.eye(2), "gcn"))
+    torch.testing.assert_close(found, torch.tensor([[1 / 4, 3 / 2], [0, 1]]))  # degrees 1 + 3 and 1
+
+
+def test_the_dense_space_attends_to_in_neighbours_and_the_vertex_itself() -> None:
+    space = DenseSpace(torch.tensor([[5.0, 7, 0], [0, 0, 0], [0, 0, 0]]))  # a loop counts once, weights not at all
+    give, take = torch.tensor([[1.0], [2], [9]]), torch.tensor([[-4.0], [0], [0]])
+    found = run_straight(space.pull(torch.eye(3), "attention", (give, take)))
+    shares = torch.softmax(0.2 * torch.tensor([-3.0, -2]), dim=0)
+    torch.testing.assert_close(found, torch.tensor([[shares[0], shares[1], 0], [0, 1, 0], [0, 0, 1]]))
+
+
+def test_the_dense_space_s_top_is_ordered_and_takes_the_lower_vertex_of_two() -> None:
+    space = DenseSpace(torch.zeros(4, 4))
+    x, scores = torch.arange(4.0)[:, None], torch.tensor([1.0, 3, 3, 2])
+    rows, best = run_straight(space.top(x, scores, 3))
+    assert (rows.flatten().tolist(), best.tolist()) == ([1, 2, 3], [3, 3, 2])
+    assert len(run_straight(space.top(x, scores, 9))[0]) == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -35,6 +37,31 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     assert gpu.loss_sum == pytest.approx(cpu.loss_sum, rel=1e-10)
     assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
     assert gpu_losses == pytest.approx(cpu_losses, rel=1e-10)
+
+
+TASKS = [
+    {"task": "link", "link_share": 0.5},
+    {"task": "link", "link_share": 0.5, "link_head": "dot", "negatives": 2},
+    {"task": "classification", "dataset": "sbm"},
+]
+
+
+@pytest.mark.parametrize("settings", TASKS, ids=str)
+def test_a_task_on_the_gpu_is_the_task_on_the_cpu(settings: dict[str, Any]) -> None:
+    config = RunConfig(**{"system": "psg", "dataset": "growing", "dtype": "float64", "optimizer": "sgd", **settings})
+    graph, found = load_for(config), []
+    for device in ("cpu", "cuda:0"):
+        built = build(config, graph, SoloGroup(), device=device)
+        built.gradients.zero()
+        computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+        scores = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
+        numbers = [value for one in scores for value in (one.loss, one.persistence_loss, *one.metrics.values())]
+        found.append((computed.loss_sum, built.gradients.gradients.cpu(), numbers))
+    (cpu, on_cpu, cpu_numbers), (gpu, on_gpu, gpu_numbers) = found
+    assert gpu == pytest.approx(cpu, rel=1e-10)
+    assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
+    for mine, wanted in zip(gpu_numbers, cpu_numbers, strict=True):
+        assert mine == (None if wanted is None else pytest.approx(wanted, rel=1e-10))
 
 
 def test_phases_wait_for_the_device_and_memory_is_the_allocator_s() -> None:

@@ -20,45 +20,62 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import split
 from dtdg_lab.testing.contracts_models import DenseSpace, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import Built, build, make_task
 
 PARTS, STEPS = 4, 3
 # 12 training snapshots, 9 groups of 4: three iterations on 4 parts, the last with one group and three idle parts
 SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,
-         "generated_snapshots": 40, "hidden": 4, "parts": PARTS, "learning_rate": 0.05, "device": "cpu"}  # fmt: skip
+         "generated_snapshots": 40, "hidden": 6, "parts": PARTS, "learning_rate": 0.05, "device": "cpu"}  # fmt: skip
 EXACT = {"dtype": "float64", "optimizer": "sgd"}
+LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
+TASKS: tuple[dict[str, Any], ...] = (
+    LINK,
+    {**LINK, "link_head": "dot", "negatives": 3, "loss_at": "all", "model": "evolvegcn-o"},
+    {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30, "loss_at": "all"},
+)
 
 
 def _plans() -> list[dict[str, Any]]:
-    """Every model with one and two layers under every scheduler, and what else changes a plan or its sums."""
+    """Every model with two layers, two of them with one as well and under every scheduler, and what else matters."""
     plans: list[dict[str, Any]] = [
         {"model": model, "layers": layers, "scheduler": scheduler}
         for model in catalogue.names("models")
         for layers in (1, 2)
         for scheduler in catalogue.names("scheduling")
+        if (layers == 2 and scheduler == "round_robin") or model in ("tgcn", "evolvegcn-o")
     ]
     plans += [
         {"loss_at": "all", "groups_per_rank": 2, "scheduler": "longest_first"},
         {"gc_layers": 2, "group_window": 3, "group_stride": 2},
         {"kernel": "torch"},
         {"groups_per_rank": 3},
+        *TASKS,
     ]
     return plans
 
 
 CASES = _plans()
+GATHERED = {"tgcn", "evolvegcn-o"}  # models whose deeper layers pull H columns, once a layer
+EVALUATED = [(2, "warm"), (2, "cold"), (1, "warm"), (1, "cold")]
+ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")
 ids = [" ".join(f"{name}={value}" for name, value in case.items()) for case in CASES]
 
 
 @cache
-def _graph() -> DynamicGraph:
-    return load_for(RunConfig(**SMALL))
+def _graph(dataset: str = "growing") -> DynamicGraph:
+    return load_for(_config(next((case for case in TASKS if case.get("dataset") == dataset), {})))
+
+
+def _config(case: dict[str, Any], **more: Any) -> RunConfig:
+    return RunConfig(**{**SMALL, **case, **more})
 
 
 def _built(case: dict[str, Any], group: Group, **more: Any) -> Built:
-    return build(RunConfig(**{**SMALL, **case, **more, "ranks": group.size}), _graph(), group)
+    config = _config(case, **more, ranks=group.size)
+    return build(config, _graph(config.dataset), group)
 
 
 def _step(built: Built, group: Group, number: int) -> dict[str, Any]:
@@ -91,22 +108,23 @@ def _evaluated(case: dict[str, Any], group: Group, protocol: str) -> dict[str, A
     built = _built(case, group, **EXACT, protocol=protocol)
     sent = group.bytes_sent
     rows = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
-    return {"losses": {row.split: row.loss for row in rows}, "bytes": group.bytes_sent - sent}
+    return {"losses": {row.split: row.loss for row in rows}, "bytes": group.bytes_sent - sent,
+            "metrics": {row.split: row.metrics for row in rows}, "columns": built.task.columns}  # fmt: skip
 
 
 def everything(group: Group) -> dict[str, Any]:
     """All that this file compares, on one rank."""
-    found: dict[str, Any] = {"exact": [], "single_precision": [], "curves": [], "evaluations": {}}
+    found: dict[str, Any] = {"exact": [], "single_precision": [], "evaluations": {}}
     for case in CASES:
         built = _built(case, group, **EXACT)
         found["exact"].append([_step(built, group, number) for number in range(STEPS)])
         found["single_precision"].append(_step(_built(case, group, optimizer="sgd"), group, 0))
+    found["curves"] = [_curve({"model": model}, group) for model in ONE_OF_EACH_MEMORY]
     for model in catalogue.names("models"):
-        found["curves"].append(_curve({"model": model}, group))
-        for layers in (1, 2):
-            for protocol in ("warm", "cold"):
-                case = {"model": model, "layers": layers}
-                found["evaluations"][model, layers, protocol] = _evaluated(case, group, protocol)
+        for layers, protocol in EVALUATED if model in GATHERED else EVALUATED[:1]:
+            case = {"model": model, "layers": layers}
+            found["evaluations"][model, layers, protocol] = _evaluated(case, group, protocol)
+    found["tasks"] = [_evaluated(case, group, "warm") for case in TASKS]
     return found
 
 
@@ -210,12 +228,33 @@ def test_evaluation_is_the_same_on_any_number_of_processes(solo: dict[str, Any],
         for found in ranks:
             seen = found["evaluations"][model, layers, protocol]
             assert seen["losses"] == pytest.approx(wanted["losses"], rel=1e-10), (model, layers, protocol)
-            sums = 2 * 8 * snapshots * (size - 1) // size
-            widest = -(-nodes // size)  # shares are padded to the largest
-            gathers = (layers - 1) * snapshots * 8 * widest * SMALL["hidden"] * (size - 1)
-            assert seen["bytes"] == sums + gathers
+            if model in GATHERED:
+                sums = 2 * 8 * snapshots * seen["columns"] * (size - 1) // size
+                widest = -(-nodes // size)  # shares are padded to the largest
+                gathers = (layers - 1) * snapshots * 8 * widest * SMALL["hidden"] * (size - 1)
+                assert seen["bytes"] == sums + gathers
     one = solo["evaluations"]
     assert one["tgcn", 1, "warm"]["losses"]["test"] != one["tgcn", 1, "cold"]["losses"]["test"]
+
+
+@pytest.mark.parametrize("case", range(len(TASKS)), ids=[case["task"] for case in TASKS])
+def test_scores_of_tasks_are_the_same_on_any_number_of_processes(
+    solo: dict[str, Any], ranks: list[dict[str, Any]], case: int
+) -> None:
+    """Losses, metrics and those of persistence; every rank knows them all. Links need all vertices' readout."""
+    wanted, size = solo["tasks"][case], len(ranks)
+    for found in ranks:
+        seen = found["tasks"][case]
+        assert seen["losses"] == pytest.approx(wanted["losses"], rel=1e-10)
+        for part, metrics in wanted["metrics"].items():
+            defined = {name: value for name, value in metrics.items() if value is not None}
+            assert len(defined) >= 6
+            assert {name: seen["metrics"][part][name] for name in defined} == pytest.approx(defined, rel=1e-10)
+            assert seen["metrics"][part].keys() == metrics.keys()
+        sums = 2 * 8 * 39 * seen["columns"] * (size - 1) // size
+        outputs = {"concat": 2, "dot": SMALL["hidden"]}.get(TASKS[case].get("link_head", "concat"), 0)
+        gathered = outputs if TASKS[case]["task"] == "link" else 0
+        assert seen["bytes"] == sums + 39 * 8 * -(-23 // size) * gathered * (size - 1)
 
 
 # against plain autograd over the groups of the first iteration, without the layouts' code
@@ -234,12 +273,15 @@ def _groups_of_first_iteration(case: dict[str, Any]) -> list[range]:
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
 def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> None:
-    graph, plan = _graph(), CASES[case]
-    config = RunConfig(**{**SMALL, **plan, **EXACT})
+    plan = CASES[case]
+    config = _config(plan, **EXACT)
+    graph = _graph(config.dataset)
+    task = make_task(config, graph, split(graph.num_snapshots, 1, PROTOCOLS["warm"]))
     make = catalogue.entry("models", config.model).load()
     model = make(
-        graph.num_features, config.hidden, config.layers, seed=config.seed, **config.options.get("models", {})
-    ).double()
+        graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed,
+        **config.options.get("models", {}),
+    ).double()  # fmt: skip
     losses = []
     for group in _groups_of_first_iteration(plan):
         snapshots = []
@@ -247,9 +289,12 @@ def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> 
             dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
             dense[graph.snapshots[t].rows(), graph.snapshots[t].indices.astype(np.int64)] = 1.0
             snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
-        predictions, _ = run_model(model, snapshots)
-        labels = torch.from_numpy(np.array(graph.targets[group.start : group.stop])).double()
-        errors = (predictions - labels).square().mean(dim=1)
+        predictions = run_model(model, snapshots)[0]
+        if config["task"] == "regression":
+            labels = torch.from_numpy(np.array(graph.targets[group.start : group.stop])).double()
+            errors = (predictions[..., 0] - labels).square().mean(dim=1)
+        else:
+            errors = task.loss(predictions, group, slice(0, graph.num_nodes))
         losses.append(errors.mean() if plan.get("loss_at") == "all" else errors[-1])
     loss = sum(losses[1:], losses[0]) / len(losses)
     loss.backward()
@@ -260,6 +305,7 @@ def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> 
 
 
 def test_the_protocol_leaves_the_training_part_this_file_assumes() -> None:
-    from dtdg_lab.graphs.split import split
-
-    assert split(_graph().num_snapshots, 1, PROTOCOLS["warm"]).train == range(12)
+    for dataset in ("growing", "sbm"):
+        graph = _graph(dataset)
+        assert graph.num_nodes == 23
+        assert split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train == range(12)

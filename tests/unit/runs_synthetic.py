@@ -48,11 +48,14 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
 
 
 def evaluate(
-    writer: RecordWriter, step: int, split: str, loss: float, persistence: float, *, later_ns: int = 0
-) -> None:
+    writer: RecordWriter, step: int, split: str, loss: float, persistence: float, *, later_ns: int = 0,
+    metrics: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """One evaluation before ``step``."""
     time_ns = START_NS + step * STEP_NS + later_ns
-    writer.row("evaluations", (step, (step - 1) // STEPS_PER_EPOCH, time_ns, split, loss, persistence, 4.0, 10))
+    writer.row(
+        "evaluations", (step, (step - 1) // STEPS_PER_EPOCH, time_ns, split, loss, persistence, 4.0, 10, metrics)
+    )
 
 
 def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirectory:

@@ -41,9 +41,9 @@ def phase_rows(step: int, *, per_epoch: int = 10, step_ns: int = 20_000_000, own
 
 
 def evaluation_row(step: int, split: str, loss: float, *, persistence: float = 0.5, step_ns: int = 20_000_000,
-                   per_epoch: int = 10) -> list[Any]:  # fmt: skip
+                   per_epoch: int = 10, metrics: dict[str, float] | None = None) -> list[Any]:  # fmt: skip
     """A row of ``evaluations``; the mean baseline is 0.9."""
-    return [step, step // per_epoch, START_NS + step * step_ns, split, loss, persistence, 0.9, 8]
+    return [step, step // per_epoch, START_NS + step * step_ns, split, loss, persistence, 0.9, 8, metrics]
 
 
 def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: int = 10, **changes: Any) -> list[Any]:

@@ -101,9 +101,12 @@ def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
     option = OPTIONS[name]
     control, heard = make_control(option), []
     control.on_change(lambda name, value: heard.append((name, value)))
-    value = (
-        option.choices[-1] if option.choices else option.check(option.kind(min(max(option.low or 0, 7), option.high)))
-    )
+    if option.kind is bool:
+        value = not option.default
+    elif option.choices:
+        value = option.choices[-1]
+    else:
+        value = option.check(option.kind(min(max(option.low or 0, 7), option.high)))
     control.show(value)
     assert control.value == value and heard == []
     assert isinstance(control.value, option.kind)

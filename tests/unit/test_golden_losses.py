@@ -17,17 +17,29 @@ from dtdg_lab.datasets import load_for
 from dtdg_lab.testing.in_memory import train_in_memory
 
 FOLDER = Path(__file__).resolve().parent.parent / "golden"
-CASES = [(system, model) for system in catalogue.names("systems") for model in catalogue.names("models")]
+ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")
+CASES = [
+    *(
+        (system, model, "regression")
+        for system in catalogue.names("systems")
+        for model in (ONE_OF_EACH_MEMORY if system == "single" else catalogue.names("models"))
+    ),
+    ("psg", "tgcn", "link"),
+    ("psg", "tgcn", "classification"),
+]
+DATA = {"regression": "growing", "link": "growing", "classification": "sbm"}
 
 
-@pytest.mark.parametrize(("system", "model"), CASES)
-def test_losses_are_those_kept(system: str, model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("system", "model", "task"), CASES)
+def test_losses_are_those_kept(system: str, model: str, task: str, tmp_path: Path) -> None:
     config = RunConfig(
-        system=system, model=model, dataset="growing", epochs=4, hidden=8, learning_rate=0.01, dtype="float64",
-        kernel="torch", generated_nodes=60, generated_edges=240, generated_snapshots=24, seed=7,
+        system=system, model=model, dataset=DATA[task], task=task, epochs=4, hidden=8, learning_rate=0.01,
+        dtype="float64", kernel="torch", generated_nodes=60, generated_edges=240, generated_snapshots=24, seed=7,
+        **({"communities": 2} if task == "classification" else {}),
     )  # fmt: skip
     losses = train_in_memory(config, load_for(config), tmp_path / "last.pt").losses
-    path = FOLDER / f"losses-{system}-{model}.txt"
+    named = "" if task == "regression" else f"-{task}"
+    path = FOLDER / f"losses-{system}-{model}{named}.txt"
     if os.environ.get("DTDG_LAB_WRITE_GOLDEN"):
         path.write_text("".join(f"{loss:.10f}\n" for loss in losses))
     kept = np.loadtxt(path)

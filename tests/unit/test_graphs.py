@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 import re
 
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs import DynamicGraph, Snapshot, build_graph
+from dtdg_lab.graphs import DynamicGraph, Snapshot, build_graph, cut_edges
 from dtdg_lab.graphs.store import graph_folder
-from dtdg_lab.graphs.windows import cut_edges
 
 # ids 10, 20, 30, 40 become 0, 1, 2, 3; times 0, 1, 2; the first edge twice in interval 0; a self loop of 40
 ROWS = [(10, 20, 0), (30, 20, 0), (10, 20, 0), (40, 40, 0), (20, 30, 1), (10, 20, 1), (30, 10, 2), (20, 30, 2)]
 WEIGHT = [0.5, 1, 1.5, 2, 4, 1, 8, 16]
+# of small() and small(WEIGHT) without label graphs
+OLD_HASH = "027b61813f6ad55766d44cafa613d230d0efc3e44efc6a300c5cbf284b65017b"
+OLD_WEIGHTED_HASH = "a30f4c0b9bc6fb651fdf4759741527bbe02626b96d1dcca4f07829e73daddac5"
 
 
 def small(weight=None, **options):
@@ -25,9 +28,20 @@ def small(weight=None, **options):
     return build_graph(edges, **{"name": "small", "source": "a test", "edge_life": 2, **options})
 
 
+CLASSES = np.int16([0, 2, -1, 1])
+PARTS = np.int8([0, 1, 2, -1])
+
+
+def full(**options):
+    """A small graph that has everything a graph can have."""
+    graph = small(WEIGHT, edge_life=1, **options)
+    return dataclasses.replace(graph, features=graph.features[0], classes=CLASSES, vertex_split=PARTS)
+
+
 def arrays_of(graph):
     every = [graph.features, graph.targets, graph.persistence, graph.node_ids]
-    for snapshot in graph.snapshots:
+    every += [graph.classes, graph.vertex_split]
+    for snapshot in (*graph.snapshots, *(graph.following or ())):
         every += [snapshot.indptr, snapshot.indices, snapshot.weights]
     return [array for array in every if array is not None]
 
@@ -85,35 +99,6 @@ def test_empty_snapshots_are_kept():
     assert build_graph(weighted, name="gap", source="a test", edge_life=2).num_edges.tolist() == [1, 0]
 
 
-def test_text_ids_and_datetimes():
-    times = np.array(["2024-01-01", "2024-01-02", "2024-01-04"], dtype="datetime64[s]")
-    edges = cut_edges(np.array(["b", "a", "c"], dtype=object), ["a", "b", "a"], times, cut=3)
-    assert edges.node_ids.tolist() == ["a", "b", "c"]
-    assert edges.src.tolist() == [1, 0, 2]
-    assert edges.interval.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"time": [1, 2]}, "3, 3 and 2 entries"),
-        ({"src": [], "dst": [], "time": []}, "at least 1"),
-        ({"src": [0.5, 1, 2]}, "src has type float64"),
-        ({"src": ["a", "b", "c"]}, "both be text"),
-        ({"time": [0, np.nan, 1]}, r"time\[1\] is not finite"),
-        ({"time": np.array(["2024-01-01", "NaT", "2024-01-02"], dtype="datetime64[s]")}, r"time\[1\] is not a time"),
-        ({"time": [5, 5, 5]}, "different times"),
-        ({"cut": 0}, "give cut=n"),
-        ({"weight": [1, -2, 3]}, r"weight\[1\] is -2"),
-        ({"weight": [1, 2]}, "3 numbers are needed"),
-    ],
-)
-def test_edges_that_cannot_be_cut(changes, message):
-    given = {"src": [0, 1, 2], "dst": [1, 2, 0], "time": [0, 1, 2], "cut": 2, **changes}
-    with pytest.raises(DataError, match=message):
-        cut_edges(given.pop("src"), given.pop("dst"), given.pop("time"), **given)
-
-
 @pytest.mark.parametrize(("edge_life", "message"), [(3, "only a label"), (4, "allowed 1 to 3")])
 def test_too_few_intervals_for_the_edge_life(edge_life, message):
     with pytest.raises(DataError, match=message):
@@ -163,6 +148,15 @@ def test_types_are_not_converted_unseen():
         ({"node_ids": np.array([None] * 4)}, "whole numbers or text"),
         ({"edge_life": 0}, "at least 1 base interval"),
         ({"snapshots": ("a",)}, r"snapshots\[0\] is a str"),
+        ({"features": np.zeros((3, 2), np.float32)}, r"features has shape \(3, 2\); \(4, any\) is needed"),
+        ({"features": np.float32([[0, 0], [0, np.nan], [0, 0], [0, 0]])}, r"features\[1, 1\] is nan"),
+        ({"classes": np.zeros(4, np.int64)}, "classes has type int64"),
+        ({"classes": np.zeros(3, np.int16)}, r"classes has shape \(3,\); \(4,\) is needed"),
+        ({"classes": np.int16([0, 1, -2, 1])}, r"classes\[2\] is -2; -1 to 32767"),
+        ({"vertex_split": np.int8([0, 1, 2, 3])}, r"vertex_split\[3\] is 3; -1 to 2"),
+        ({"vertex_split": np.zeros((1, 4), np.int8)}, r"vertex_split has shape \(1, 4\)"),
+        ({"following": ()}, "following has 0 snapshots and there are 1"),
+        ({"following": ("a",)}, r"following\[0\] is a str"),
     ],
 )
 def test_graphs_that_are_none(changes, message):
@@ -180,7 +174,7 @@ def test_snapshots_must_agree():
 
 
 def test_nothing_can_be_changed(tmp_path):
-    graph = small(WEIGHT)
+    graph = full()
     graph.save(tmp_path / "g")
     copies = [graph, pickle.loads(pickle.dumps(graph))]
     copies += [DynamicGraph.load(tmp_path / "g", mmap=mmap) for mmap in (True, False)]
@@ -242,6 +236,11 @@ def test_hash_depends_on_every_array_and_on_nothing_else():
         dataclasses.replace(graph, persistence=flip),
         dataclasses.replace(graph, node_ids=None),
         dataclasses.replace(graph, edge_life=3),
+        dataclasses.replace(graph, following=None),
+        dataclasses.replace(graph, following=graph.snapshots),
+        dataclasses.replace(graph, classes=CLASSES),
+        dataclasses.replace(graph, classes=CLASSES[::-1].copy()),
+        dataclasses.replace(graph, vertex_split=PARTS),
     ]
     assert len({graph.data_hash, *(other.data_hash for other in others)}) == 1 + len(others)
     assert dataclasses.replace(graph, name="b", source="c").data_hash == graph.data_hash
@@ -280,7 +279,7 @@ def test_folders_that_cannot_be_used(tmp_path):
     with pytest.raises(DataError, match=r"meta\.json"):
         DynamicGraph.load(folder)
     (folder / "meta.json").write_text('{"format": "dtdg-lab graph", "schema": 99}')
-    with pytest.raises(DataError, match="schema 1"):
+    with pytest.raises(DataError, match="schema 2"):
         DynamicGraph.load(folder)
 
 
@@ -300,3 +299,87 @@ def test_repr_is_a_line_about_the_graph():
         "DynamicGraph('small': 1 labelled snapshots, 4 vertices, 4 to 4 edges, 2 features, edge life 2; a test)"
     )
     assert repr(small(WEIGHT).snapshots[0]) == "Snapshot(4 vertices, 4 edges, weighted)"
+
+
+def test_graphs_without_the_newer_fields_keep_their_hash():
+    """Hashes written down before label graphs and classes came: what is stored under them stays valid."""
+    assert dataclasses.replace(small(), following=None).data_hash == OLD_HASH
+    assert dataclasses.replace(small(WEIGHT), following=None).data_hash == OLD_WEIGHTED_HASH
+
+
+def test_label_graphs_are_the_next_snapshots_and_only_the_last_is_extra():
+    graph = small(edge_life=1)
+    assert graph.follows_next
+    assert graph.following[0] is graph.snapshots[1]
+    assert graph.following[1].indices.tolist() == [2, 1]  # 30 -> 10 and 20 -> 30
+    assert len(graph.extra_following) == 1
+    strict = small(strict_label=True)
+    assert (strict.following[0].indices.tolist(), strict.following[0].indptr.tolist()) == ([2, 1], [0, 1, 1, 2, 2])
+
+
+def test_label_graphs_that_equal_the_next_snapshot_are_it(tmp_path):
+    graph = small(edge_life=1)
+    copies = tuple(Snapshot(s.indptr.copy(), s.indices.copy()) for s in graph.following)
+    again = dataclasses.replace(graph, following=copies)
+    assert again.follows_next
+    assert again.data_hash == graph.data_hash
+    other = dataclasses.replace(graph, following=copies[::-1])
+    assert not other.follows_next
+    loaded = DynamicGraph.load(other.save(tmp_path / "g"))
+    assert [s.num_edges for s in loaded.following] == [2, 2]
+    assert loaded.following[0].equals(copies[1])
+    assert not loaded.follows_next
+    assert dataclasses.replace(loaded).data_hash == other.data_hash
+
+
+def test_what_never_changes_is_held_and_stored_once(tmp_path):
+    graph = full()
+    assert graph.static_features
+    assert graph.features.shape == (2, 4, 2)
+    assert graph.classes.shape == (2, 4)
+    assert np.shares_memory(graph.features[0], graph.features[1])
+    folder = graph.save(tmp_path / "g")
+    assert np.load(folder / "features.npy").shape == (4, 2)
+    assert np.load(folder / "classes.npy").shape == (4,)
+    copies = [DynamicGraph.load(folder), pickle.loads(pickle.dumps(graph)), dataclasses.replace(graph)]
+    for copy in copies:
+        assert copy.static_features
+        assert copy.data_hash == graph.data_hash
+        assert dataclasses.replace(copy).data_hash == graph.data_hash
+        np.testing.assert_array_equal(copy.features, graph.features)
+        np.testing.assert_array_equal(copy.classes, graph.classes)
+    assert not small().static_features
+    assert len(pickle.dumps(graph)) < len(pickle.dumps(dataclasses.replace(graph, features=graph.features.copy() + 0)))
+
+
+def test_a_graph_says_what_can_be_learned_on_it():
+    graph = full()
+    assert graph.num_classes == 3
+    assert graph.tasks == ("regression", "link", "classification")
+    assert small().tasks == ("regression", "link")
+    unlabelled = dataclasses.replace(graph, following=None, classes=np.full(4, -1, np.int16))
+    assert (unlabelled.tasks, unlabelled.num_classes) == (("regression",), 0)
+    assert (graph.weighted, small().weighted) == (True, False)
+
+
+def test_a_trusted_snapshot_is_not_looked_into_but_must_be_closed_and_typed():
+    indptr, indices = np.int64([0, 1, 1]), np.int32([7])  # 7 is no vertex: nobody looks
+    with pytest.raises(DataError, match="read-only"):
+        Snapshot.trusted(indptr, indices)
+    for array in (indptr, indices):
+        array.setflags(write=False)
+    assert Snapshot.trusted(indptr, indices).num_edges == 1
+    with pytest.raises(DataError, match="int32"):
+        Snapshot.trusted(indptr, indptr)
+
+
+def test_folders_of_the_first_schema_can_be_read(tmp_path):
+    graph = dataclasses.replace(small(WEIGHT, edge_life=1), following=None)
+    folder = graph.save(tmp_path / "g")
+    (folder / "edges.npy").unlink()
+    meta = json.loads((folder / "meta.json").read_text())
+    meta = {**meta, "schema": 1, "arrays": [name for name in meta["arrays"] if name != "edges"]}
+    del meta["counts"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    loaded = DynamicGraph.load(folder)
+    assert dataclasses.replace(loaded).data_hash == graph.data_hash

@@ -1,139 +1,86 @@
-"""Models against references written out densely, with the papers' symbols."""
+"""What is special about single models: what they train, remember, refuse, and how many parameters they have."""
 
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.models.base import DynamicModel, apply_weights, run_straight, side_by_side
+from dtdg_lab.models.cdgcn import CDGCN
+from dtdg_lab.models.dcrnn import DCRNN
+from dtdg_lab.models.evolvegcn_h import EvolveGCNH
 from dtdg_lab.models.evolvegcn_o import EvolveGCNO
+from dtdg_lab.models.gatlstm import GATLSTM
+from dtdg_lab.models.graphsage import GraphSAGE
+from dtdg_lab.models.mpnn_lstm import MPNNLSTM
+from dtdg_lab.models.state import State, stack_layer
 from dtdg_lab.models.tgcn import TGCN
+from dtdg_lab.models.tmgcn import TMGCN
+from dtdg_lab.models.wdgcn import WDGCN
 from dtdg_lab.testing.contracts_models import DenseSpace, run_model
 
 N, F, H, T = 9, 2, 5, 4
+MODELS = (TGCN, WDGCN, GATLSTM, CDGCN, MPNNLSTM, TMGCN, EvolveGCNO, EvolveGCNH, DCRNN, GraphSAGE)
+REMEMBERING = tuple(model for model in MODELS if model is not GraphSAGE)
 
 
-def _sequence() -> tuple[list[tuple[DenseSpace, Tensor]], list[Tensor], Tensor]:
-    """T snapshots with loops and weights, their operators written out again, and labels (T, N)."""
+def made(model: type[DynamicModel], layers: int = 1, **options: Any) -> DynamicModel:
+    """The model in float64; H is a prime, which only one head divides."""
+    if model is GATLSTM:
+        options = {"heads": 1, **options}
+    return model(F, H, layers, seed=0, **options).double()
+
+
+def _sequence() -> tuple[list[tuple[DenseSpace, Tensor]], Tensor]:
+    """T snapshots with loops and weights, and labels (T, N, 1)."""
     draw = torch.Generator().manual_seed(11)
-    snapshots, operators = [], []
+    snapshots = []
     for _ in range(T):
         mask = torch.rand(N, N, generator=draw, dtype=torch.float64) < 0.3
         a = torch.where(mask, torch.rand(N, N, generator=draw, dtype=torch.float64) + 0.5, 0.0)
         snapshots.append((DenseSpace(a), torch.randn(N, F, generator=draw, dtype=torch.float64)))
-        d = torch.diag((1 + a.sum(1)) ** -0.5)
-        operators.append(d @ (a + torch.eye(N, dtype=torch.float64)) @ d)
-    return snapshots, operators, torch.randn(T, N, generator=draw, dtype=torch.float64)
+    return snapshots, torch.randn(T, N, 1, generator=draw, dtype=torch.float64)
 
 
-def _copies(model: DynamicModel) -> dict[str, Tensor]:
-    return {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-
-
-def _shaken(model: DynamicModel) -> DynamicModel:
-    """The model in float64 with biases that are not zero, so that a forgotten one shows."""
-    draw = torch.Generator().manual_seed(4)
-    model = model.double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draw, dtype=torch.float64))
-    return model
-
-
-def _tgcn_reference(p: dict[str, Tensor], operators: list[Tensor], xs: list[Tensor], layers: int, gc: int) -> Tensor:
-    """PyG-Temporal's TGCN: Z, R, H~ from [conv(X) , H] by linear layers of width 2H -> H, then H = Z H + (1 - Z) H~."""
-    states = [torch.zeros(N, H, dtype=torch.float64) for _ in range(layers)]
-    predictions = []
-    for operator, x in zip(operators, xs, strict=True):
-        for layer in range(layers):
-            if gc == 1:
-                weight, bias = p[f"convolve.{layer}.weight"], p[f"convolve.{layer}.bias"]
-                conv = [operator @ (x @ weight[g * H : (g + 1) * H].T) + bias[g * H : (g + 1) * H] for g in range(3)]
-            else:
-                inner = operator @ x @ p[f"first.{layer}.weight"].T + p[f"first.{layer}.bias"]
-                outer = operator @ torch.relu(inner) @ p[f"second.{layer}.weight"].T + p[f"second.{layer}.bias"]
-                conv = [torch.sigmoid(outer)] * 3
-            linear = [torch.cat([p[f"input_gates.{layer}"][g], p[f"state_gates.{layer}"][g]]) for g in range(3)]
-            bias = p[f"gate_bias.{layer}"].split(H)
-            h = states[layer]
-            z = torch.sigmoid(torch.cat([conv[0], h], dim=1) @ linear[0] + bias[0])
-            r = torch.sigmoid(torch.cat([conv[1], h], dim=1) @ linear[1] + bias[1])
-            candidate = torch.tanh(torch.cat([conv[2], h * r], dim=1) @ linear[2] + bias[2])
-            states[layer] = x = z * h + (1 - z) * candidate
-        predictions.append((x @ p["readout_layer.weight"].T + p["readout_layer.bias"])[:, 0])
-    return torch.stack(predictions)
-
-
-def _evolvegcn_reference(p: dict[str, Tensor], operators: list[Tensor], xs: list[Tensor], layers: int) -> Tensor:
-    """EvolveGCN-O with an LSTM over the columns of W; gates in the order input, forget, output, candidate."""
-    weights = [p[f"first_weights.{layer}"] for layer in range(layers)]
-    cells = [torch.zeros_like(w) for w in weights]
-    predictions = []
-    for operator, x in zip(operators, xs, strict=True):
-        for layer in range(layers):
-            w, u = weights[layer], p[f"gates.{layer}"]
-            b = p[f"gate_bias.{layer}"].reshape(4, *w.shape)
-            i, f, o = (torch.sigmoid(u[g] @ w + b[g]) for g in range(3))
-            cells[layer] = f * cells[layer] + i * torch.tanh(u[3] @ w + b[3])
-            weights[layer] = o * torch.tanh(cells[layer])
-            x = torch.relu(operator @ x @ weights[layer])
-        predictions.append((x @ p["readout_layer.weight"].T + p["readout_layer.bias"])[:, 0])
-    return torch.stack(predictions)
-
-
-def _assert_same(model: DynamicModel, predicted: Tensor, reference: dict[str, Tensor], wanted: Tensor) -> None:
-    labels = _sequence()[2]
-    loss, wanted_loss = (torch.nn.functional.mse_loss(y, labels) for y in (predicted, wanted))
-    assert loss.item() == pytest.approx(wanted_loss.item(), rel=1e-10)
-    torch.testing.assert_close(predicted, wanted, rtol=1e-10, atol=1e-12)
-    loss.backward()
-    wanted_loss.backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        torch.testing.assert_close(parameter.grad, reference[name].grad, rtol=1e-10, atol=1e-13, msg=name)
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("gc_layers", [1, 2])
-def test_tgcn_is_the_dense_reference(layers: int, gc_layers: int) -> None:
-    snapshots, operators, _ = _sequence()
-    model = _shaken(TGCN(F, H, layers, gc_layers=gc_layers, seed=2))
-    copies = _copies(model)
-    wanted = _tgcn_reference(copies, operators, [x for _, x in snapshots], layers, gc_layers)
-    _assert_same(model, run_model(model, snapshots)[0], copies, wanted)
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_evolvegcn_is_the_dense_reference(layers: int) -> None:
-    snapshots, operators, _ = _sequence()
-    model = _shaken(EvolveGCNO(F, H, layers, seed=2))
-    copies = _copies(model)
-    wanted = _evolvegcn_reference(copies, operators, [x for _, x in snapshots], layers)
-    _assert_same(model, run_model(model, snapshots)[0], copies, wanted)
-
-
-def test_evolvegcn_trains_its_first_weights_and_every_gate() -> None:
-    snapshots, _, labels = _sequence()
-    model = EvolveGCNO(F, H, 2, seed=0).double()
+def _train_on_the_last(model: DynamicModel) -> None:
+    snapshots, labels = _sequence()
     predicted, _ = run_model(model, snapshots)
     (predicted[-1] - labels[-1]).square().mean().backward()
+
+
+# what is trained
+
+
+@pytest.mark.parametrize("make", [EvolveGCNO, EvolveGCNH])
+def test_evolvegcn_trains_its_first_weights_and_every_gate(make: type[DynamicModel]) -> None:
+    model = made(make, layers=2)
+    _train_on_the_last(model)
     for layer in range(2):
         assert model.first_weights[layer].grad.abs().max() > 1e-6
-        for gate in model.gates[layer].grad:  # input, forget, output, candidate
-            assert gate.abs().max() > 1e-8
-        for bias in model.gate_bias[layer].grad.view(4, -1):
+        for gates in (model.input_gates[layer].grad, model.state_gates[layer].grad):
+            assert all(gate.abs().max() > 1e-8 for gate in gates)
+        for bias in model.gate_bias[layer].grad.view(len(model.input_gates[layer]), -1):
             assert bias.abs().max() > 1e-8
+
+
+def test_evolvegcn_h_trains_its_scorer() -> None:
+    model = made(EvolveGCNH, layers=2)
+    _train_on_the_last(model)
+    for layer, scorer in enumerate(model.scorer):
+        assert scorer.grad.abs().max() > 1e-8
+        along = (scorer.grad * scorer).sum().abs()  # scores do not depend on the length of p
+        assert along < 1e-12 * scorer.grad.norm() * scorer.norm() + 1e-16, layer
 
 
 @pytest.mark.parametrize("gate", range(3))
 def test_tgcn_trains_every_gate_of_every_layer(gate: int) -> None:
-    snapshots, _, labels = _sequence()
-    model = TGCN(F, H, 2, seed=0).double()
-    predicted, _ = run_model(model, snapshots)
-    (predicted[-1] - labels[-1]).square().mean().backward()
+    model = made(TGCN, layers=2)
+    _train_on_the_last(model)
     for layer in range(2):
         assert model.input_gates[layer].grad[gate].abs().max() > 1e-8
         assert model.state_gates[layer].grad[gate].abs().max() > 1e-8
@@ -141,16 +88,27 @@ def test_tgcn_trains_every_gate_of_every_layer(gate: int) -> None:
         assert model.convolve[layer].weight.grad.view(3, H, -1)[gate].abs().max() > 1e-8
 
 
-@pytest.mark.parametrize("make", [TGCN, EvolveGCNO])
-def test_what_came_before_matters(make: type[DynamicModel]) -> None:
-    snapshots, _, _ = _sequence()
-    model = make(F, H, 2, seed=0).double()
-    _, after_all = run_model(model, snapshots)
-    _, after_one = run_model(model, snapshots[:1])
-    space, x = snapshots[0]
-    outputs = [run_straight(model.snapshot(space, x, s))[0] for s in (model.initial_state(N), after_one, after_all)]
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert (outputs[one] - outputs[other]).abs().max() > 1e-4
+# parameters, counted from the papers' equations (F inputs, H hidden, one layer, without the readout)
+EQUATIONS: list[tuple[type[DynamicModel], dict[str, Any], int]] = [
+    (TGCN, {}, 3 * (F * H + H) + 3 * (2 * H * H + H)),
+    (TGCN, {"gc_layers": 2}, (F * H + H) + (H * H + H) + 3 * (2 * H * H + H)),
+    (WDGCN, {}, F * H + 4 * (2 * H * H + H)),
+    (CDGCN, {}, F * H + 4 * ((F + H) * H + H * H + H)),
+    (GATLSTM, {}, F * H + 2 * H + 4 * (2 * H * H + H)),
+    (MPNNLSTM, {}, F * H + H * H + 4 * (3 * H * H + H) + 4 * (2 * H * H + H)),
+    (TMGCN, {}, F * H),
+    (EvolveGCNO, {}, F * H + 4 * (2 * F * F + F * H)),  # W, U (F, F) and B (F, H) of i, f, o, c; and W_0
+    (EvolveGCNH, {}, F * H + F + 3 * (2 * F * F + F * H)),  # the same of z, r, h; W_0; and the scorer
+    (DCRNN, {"diffusion_steps": 3}, 3 * (7 * (F + H) * H + H)),
+    (GraphSAGE, {}, 2 * F * H + H),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "wanted"), EQUATIONS)
+def test_parameters_are_as_many_as_the_paper_s(make: type[DynamicModel], options: dict[str, Any], wanted: int) -> None:
+    model = made(make, **options)
+    assert sum(p.numel() for p in model.parameters()) == wanted + H + 1
+    assert sum(p.numel() for p in made(make, outputs=3, **options).parameters()) == wanted + 3 * (H + 1)
 
 
 def test_glorot_bounds_hold_for_each_gate() -> None:
@@ -164,11 +122,137 @@ def test_glorot_bounds_hold_for_each_gate() -> None:
     assert 0.9 * bound < evolving.first_weights[0].abs().max() <= bound
 
 
+def test_draws_stay_what_they_were() -> None:
+    tgcn, evolving = TGCN(2, 3, seed=7).state_dict(), EvolveGCNO(2, 3, seed=7).state_dict()
+    for (state, name), wanted in {
+        (0, "convolve.0.weight"): [-0.730273, -0.51161, -0.109111],
+        (0, "input_gates.0"): [0.808896, -0.128342, 0.588047],
+        (0, "state_gates.0"): [-0.883765, -0.061727, 0.306543],
+        (1, "first_weights.0"): [-1.08317, -0.75884, -0.161837],
+        (1, "state_gates.0"): [0.673715, 0.421927, 0.065767],
+    }.items():
+        assert (tgcn, evolving)[state][name].flatten()[:3].tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+# what is remembered
+
+
+@pytest.mark.parametrize("make", REMEMBERING)
+def test_what_came_before_matters(make: type[DynamicModel]) -> None:
+    snapshots, _ = _sequence()
+    model = made(make, layers=2)
+    _, after_all = run_model(model, snapshots)
+    _, after_one = run_model(model, snapshots[:1])
+    space, x = snapshots[1]
+    outputs = [run_straight(model.snapshot(space, x, s))[0] for s in (model.initial_state(N), after_one, after_all)]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert (outputs[one] - outputs[other]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("make", [EvolveGCNO, EvolveGCNH])
+def test_the_weights_of_two_forwards_differ(make: type[DynamicModel]) -> None:
+    snapshots, _ = _sequence()
+    model = made(make)
+    space, x = snapshots[0]
+    state, weights = model.initial_state(N), []
+    for _ in range(3):
+        _, state = run_straight(model.snapshot(space, x, state))
+        weights.append(state.layers[0][0])
+    assert (weights[0] - weights[1]).abs().max() > 1e-3
+    assert (weights[1] - weights[2]).abs().max() > 1e-3
+    assert torch.equal(model.initial_state(N).layers[0][0], model.first_weights[0])
+
+
+def test_a_learned_first_weight_is_reached_only_from_the_initial_state() -> None:
+    snapshots, _ = _sequence()
+    model = made(EvolveGCNO)
+    _, state = run_model(model, snapshots[:2])
+    carried, _ = run_straight(model.snapshot(*snapshots[2], state.detach()))
+    carried.sum().backward()
+    assert model.first_weights[0].grad is None
+    assert model.state_gates[0].grad.abs().max() > 0
+
+
+def test_tmgcn_remembers_exactly_its_window() -> None:
+    snapshots, _ = _sequence()
+    model = made(TMGCN, transform_window=2)
+    changed = [(space, x + (t == 0)) for t, (space, x) in enumerate(snapshots)]
+    differs = (run_model(model, snapshots)[0] - run_model(model, changed)[0]).abs().amax(dim=(1, 2))
+    assert (differs[:2] > 1e-3).all()
+    assert (differs[2:] == 0).all()
+
+
+def test_tmgcn_counts_the_snapshots_of_each_vertex() -> None:
+    """A vertex that came later averages over fewer snapshots than its neighbour in the same state."""
+    model = made(TMGCN, transform_window=3)
+    past, seen = model.initial_state(2).layers[0]
+    seen[0] = 2
+    x = torch.ones(1, 2, F, dtype=torch.float64)
+    means, after = model.temporal_sequence(0, x, State(((past, seen),)))
+    torch.testing.assert_close(3 * means[0, 0], means[0, 1])
+    assert after.layers[0][1].flatten().tolist() == [3, 1]
+
+
+def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
+    """K hops for x and h, and K more through the reset gate: less halo than 2K hops would be wrong."""
+    model = made(DCRNN, diffusion_steps=2)
+    chain = DenseSpace(torch.diag(torch.ones(N - 1, dtype=torch.float64), -1))
+    x = torch.ones(N, F, dtype=torch.float64)
+    _, state = run_straight(model.snapshot(chain, x, model.initial_state(N)))
+    other = x.clone()
+    other[0] += 1
+    one, two = (run_straight(model.snapshot(chain, data, state))[0] for data in (x, other))
+    changed = (one != two).any(dim=1)
+    assert changed.tolist() == [v <= 4 for v in range(N)]
+    assert model.hops_per_layer == 4
+
+
+def test_evolvegcn_h_takes_the_lower_vertex_of_equal_scores() -> None:
+    model = EvolveGCNH(F, 3, seed=0).double()
+    x = torch.ones(N, F, dtype=torch.float64, requires_grad=True)
+    run_straight(model.summary(0, DenseSpace(torch.zeros(N, N, dtype=torch.float64)), x)).sum().backward()
+    assert x.grad.any(dim=1).tolist() == [v < 3 for v in range(N)]
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
+    """One pull a hop; DCRNN walks two hops in two directions for x, for h and for r * h, each once for all gates."""
+
+    class Counts(DenseSpace):
+        pulls = 0
+
+        async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
+            self.pulls += 1
+            return await super().pull(x, kind, scores)
+
+    model, space = made(make, layers=2), Counts(torch.eye(N, dtype=torch.float64).roll(1, 0))
+    run_straight(model.snapshot(space, torch.ones(N, F, dtype=torch.float64), model.initial_state(N)))
+    assert space.pulls == 2 * (3 * 2 * 2 if make is DCRNN else model.hops_per_layer)
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (GATLSTM, {"heads": 2}, "hidden=5 cannot be shared by heads=2"),
+        (GATLSTM, {"heads": 0}, "heads=0"),
+        (TMGCN, {"transform_window": 0}, "transform_window=0"),
+        (DCRNN, {"diffusion_steps": 0}, "diffusion_steps=0"),
+        (TGCN, {"gc_layers": 3}, "gc_layers=3"),
+    ],
+)
+def test_options_that_make_no_model_are_refused(make: type[DynamicModel], options: dict[str, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make(F, H, seed=0, **options)
+
+
 def test_a_space_that_suspends_is_refused_by_layouts_that_run_straight() -> None:
     class Waits:
         num_rows = N
 
-        async def pull(self, x: Tensor, kind: str) -> Tensor:
+        async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
             class _Never:
                 def __await__(self):
                     yield "an exchange"
@@ -181,3 +265,27 @@ def test_a_space_that_suspends_is_refused_by_layouts_that_run_straight() -> None
     with pytest.raises(RuntimeError, match="waited for an exchange"):
         run_straight(coroutine)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+# the small parts they share
+
+
+def test_one_weight_a_snapshot_is_applied_to_its_rows_only() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, weights = torch.randn(6, 3, generator=draw), torch.randn(2, 3, 4, generator=draw)
+    torch.testing.assert_close(apply_weights(x, weights), torch.cat([x[:3] @ weights[0], x[3:] @ weights[1]]))
+    torch.testing.assert_close(apply_weights(x, weights[0]), x @ weights[0])
+
+
+def test_gates_side_by_side_serve_by_one_product() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, gates = torch.randn(5, 3, generator=draw), torch.randn(4, 3, 2, generator=draw)
+    torch.testing.assert_close(x @ side_by_side(gates), torch.cat([x @ gate for gate in gates], dim=1))
+
+
+def test_stacking_takes_one_layer_of_every_state_and_the_rest_of_the_last() -> None:
+    states = [State(((torch.full((2, 2), i),), (torch.full((1,), -i),)), per_vertex=False) for i in (1.0, 2.0)]
+    stacked = stack_layer(states, 0)
+    assert stacked.layers[0][0].tolist() == [[[1, 1], [1, 1]], [[2, 2], [2, 2]]]
+    assert stacked.layers[1][0].tolist() == [-2]
+    assert not stacked.per_vertex

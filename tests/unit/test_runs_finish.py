@@ -18,6 +18,7 @@ from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs import merge, repeat
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs.directory import RunDirectory
@@ -229,6 +230,63 @@ def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'phases'"):
         stored.table("phase")
     assert stored.report() == run.report_file
+
+
+LINK = {"accuracy": 0.8, "mrr": None, "persistence_accuracy": 0.75}
+PARTS = {
+    "train": {"first": 0, "last": 11, "without_edges": [[3, 3]]},
+    "test": {"first": 15, "last": 38, "without_edges": [[20, 29], [38, 38]]},
+}  # fmt: skip
+
+
+def _link_run(root: Path) -> RunDirectory:
+    run = finished_run(root, task="link")
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        writer.row("events", (0, 0, 1_700_000_000_000_000_000, "parts", PARTS))
+        evaluate(writer, 15, "validation", 0.5, 0.6, later_ns=1, metrics=LINK | {"accuracy": 0.1})
+        evaluate(writer, 15, "test", 0.75, 1.25, later_ns=2, metrics=LINK)
+    return run
+
+
+def test_metrics_of_the_judged_part_are_in_summary_report_frame_and_comparison(tmp_path: Path) -> None:
+    run = _link_run(tmp_path)
+    summary = finish(run, "finished")
+    assert (summary["task"], summary["skill_split"], summary["metrics"]) == ("link", "test", LINK)
+    assert summary["without_edges"] == {"train": 1, "test": 11}
+    page = _Page(run.report_file.read_text())
+    for words in ("test accuracy (persistence 0.75)", "· link ·", "1 of 12 training snapshots have no edges (3):",
+                  "11 of 24 test snapshots have no edges (20 to 29, 38):",
+                  "test: snapshots 15 to 38 (no edges in 20 to 29, 38)"):  # fmt: skip
+        assert words in page.words, words
+    frame = open_run(run.path).to_pandas()
+    assert frame["accuracy"].dropna().tolist() == [0.1, 0.8]
+    assert "metrics" not in frame
+    assert "persistence_accuracy" in frame
+    table = compare([run.path]).table
+    assert table[["task", "accuracy"]].to_numpy().tolist() == [["link", 0.8]]
+    assert "persistence_accuracy" not in table
+    finish(other := finished_run(tmp_path), "finished")
+    table = compare([run.path, other.path]).table
+    assert table["task"].tolist() == ["link", "regression"]  # one column, although it is a setting that differs
+    assert table["accuracy"].isna().tolist() == [False, True]
+
+
+def test_a_run_recorded_before_there_were_metrics_still_opens(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    before = {**TABLES, "evaluations": TABLES["evaluations"][:-1]}
+    with RecordWriter(run.record_file(0), 0, 1, tables=before) as writer:
+        write_steps(writer, 0, 5)
+        writer.row("evaluations", (5, 0, 1_700_000_000_100_000_000, "validation", 0.5, 1.0, 4.0, 10))
+    for _ in range(2):  # from lines, then from merged tables
+        summary = finish(run, "stopped")
+        assert (summary["validation_loss"], summary["metrics"], summary["without_edges"]) == (0.5, None, None)
+        assert "unknown" in run.report_file.read_text()
+        assert len(open_run(run.path).to_pandas()) == 6
+    with RecordWriter(run.record_file(0), 0, 2) as writer:
+        write_steps(writer, 5, 10)
+        evaluate(writer, 10, "validation", 0.4, 1.0, metrics=LINK)
+    assert finish(run, "stopped")["metrics"] == LINK
+    assert open_run(run.path).to_pandas()["accuracy"].dropna().tolist() == [0.8]
 
 
 def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import threading
@@ -17,7 +18,14 @@ import torch
 
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import (
+    ConfigError,
+    DataError,
+    NotFiniteError,
+    RunStoreError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -34,6 +42,8 @@ from dtdg_lab.training.vitals import Vitals
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
 STEPS = 5
+LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 6}
+CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_nodes": 40}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,10 +148,20 @@ STORIES: dict[str, dict[int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("model", "story"), [*(("tgcn", story) for story in STORIES), ("evolvegcn-o", "both, and more epochs")]
-)
-def test_interrupted_at_every_step_and_resumed_is_the_same_run(tmp_path: Path, model: str, story: str) -> None:
-    config, script = config_of(model=model), STORIES[story]
+    ("settings", "story"),
+    [*(({"model": "tgcn"}, story) for story in STORIES), ({"model": "evolvegcn-o"}, "both, and more epochs"),
+     (LINK, "an epoch knob"), (CLASSES, "nothing else")],
+    ids=str,
+)  # fmt: skip
+def test_interrupted_at_every_step_and_resumed_is_the_same_run(
+    tmp_path: Path, settings: dict[str, Any], story: str
+) -> None:
+    config, script = config_of(**settings), STORIES[story]
+    graph = load_for(config)
+
+    def train(path: Path, config: RunConfig, **how: Any) -> Trained:
+        return train_in_memory(config, graph, path / "last.pt", **how)
+
     whole = train(tmp_path, config, script=script)
     assert whole.outcome.state == "finished"
     for step in range(len(whole.losses)):
@@ -280,6 +300,19 @@ def test_fewer_epochs_end_the_run_and_more_in_the_last_epoch_extend_it(tmp_path:
         assert [row["step"] // STEPS for row in rows if row["split"] == "validation"] == [
             *range(1, len(done.losses) // STEPS + 1)
         ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"group_window": 12}, "12 snapshots, room for 1 groups of group_window=12"),
+     ({"group_window": 20}, "12 snapshots, room for 0 groups of group_window=20"),
+     ({"group_window": 7, "group_stride": 6}, "room for 1 groups of group_window=7.*13 snapshots, are needed")],
+    ids=str,
+)  # fmt: skip
+def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        build(config_of(**settings), graph_of(), SoloGroup())
+    assert len(build(config_of(group_window=11, parts=1), graph_of(), SoloGroup()).layout.epoch(0)) == 2
 
 
 @pytest.mark.parametrize("changes", [{"group_window": 20}, {"system": "single"}], ids=str)
@@ -450,14 +483,19 @@ def test_a_slowed_rank_shows_in_compute(tmp_path: Path) -> None:
 # evaluation
 
 
-def _by_hand(config: RunConfig, graph: DynamicGraph, trained: Any) -> dict[str, float]:
-    """Mean squared errors of each split, from dense matrices, starting at zero at 0 or at each split's start."""
+def _dense(graph: DynamicGraph) -> list[tuple[DenseSpace, torch.Tensor]]:
     snapshots = []
     for t in range(graph.num_snapshots):
         dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
         snapshot = graph.snapshots[t]
         dense[snapshot.rows(), snapshot.indices.astype(np.int64)] = 1.0
         snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
+    return snapshots
+
+
+def _by_hand(config: RunConfig, graph: DynamicGraph, trained: Any) -> dict[str, float]:
+    """Mean squared errors of each split, from dense matrices, starting at zero at 0 or at each split's start."""
+    snapshots = _dense(graph)
     targets = torch.from_numpy(np.array(graph.targets)).double()
     built = build(config, graph, SoloGroup())
     built.model.load_state_dict(trained.parameters)
@@ -465,9 +503,9 @@ def _by_hand(config: RunConfig, graph: DynamicGraph, trained: Any) -> dict[str, 
     splits = {"train": range(12), "validation": range(12, 15), "test": range(15, 39)}
     with torch.no_grad():
         if config.protocol == "warm":
-            errors = (run_model(model, snapshots)[0] - targets).square().mean(dim=1)
+            errors = (run_model(model, snapshots)[0][..., 0] - targets).square().mean(dim=1)
             return {name: errors[list(part)].mean().item() for name, part in splits.items()}
-        cold = {name: run_model(model, snapshots[part.start : part.stop])[0] for name, part in splits.items()}
+        cold = {name: run_model(model, snapshots[part.start : part.stop])[0][..., 0] for name, part in splits.items()}
         return {
             name: (cold[name] - targets[part.start : part.stop]).square().mean().item() for name, part in splits.items()
         }
@@ -526,6 +564,130 @@ def test_the_test_part_is_not_read_before_the_end() -> None:
         built = build(config_of(), data, SoloGroup())
         rows.append(built.evaluator.evaluate(built.model, ("train", "validation")))
     assert rows[0] == rows[1]
+
+
+# tasks
+
+TASKS = [LINK, {**LINK, "link_head": "dot", "negatives": 2}, CLASSES]
+
+
+def _defined(metrics: dict[str, float | None]) -> dict[str, float]:
+    return {name: -1.0 if value is None else value for name, value in metrics.items()}
+
+
+@pytest.mark.parametrize("protocol", ["warm", "cold"])
+@pytest.mark.parametrize("settings", TASKS, ids=str)
+def test_scores_of_tasks_are_those_of_dense_matrices(tmp_path: Path, settings: dict[str, Any], protocol: str) -> None:
+    """What the task says of predictions is tested by itself; here, that it is asked about the right ones."""
+    config = config_of(**settings, protocol=protocol, dtype="float64", epochs=1)
+    graph = load_for(config)
+    done = train_in_memory(config, graph, tmp_path / "last.pt")
+    built, snapshots = build(config, graph, SoloGroup()), _dense(graph)
+    built.model.load_state_dict(done.parameters)
+    rows = {row["split"]: row for row in done.recorder.tables["evaluations"][-3:]}
+    assert rows.keys() == {"train", "validation", "test"}
+    for part, row in rows.items():
+        where = getattr(built.split, part)
+        start = 0 if protocol == "warm" else where.start
+        with torch.no_grad():
+            z = run_model(built.model, snapshots[start : where.stop])[0][where.start - start :]
+        sums = [
+            built.task.measure(one, t, slice(0, graph.num_nodes), part).numpy() for t, one in zip(where, z, strict=True)
+        ]
+        wanted = built.task.scores(part, np.array(sums))
+        assert row["loss"] == pytest.approx(wanted.loss, rel=1e-10)
+        assert _defined(row["metrics"]) == pytest.approx(_defined(wanted.metrics), rel=1e-10)
+        assert (row["persistence_loss"], row["mean_loss"]) == (wanted.persistence_loss, wanted.mean_loss)
+
+
+@pytest.mark.parametrize("settings", TASKS, ids=str)
+def test_the_first_loss_of_a_task_is_plain_autograd_s(settings: dict[str, Any]) -> None:
+    config = config_of(system="single", parts=1, dtype="float64", **settings)
+    graph = load_for(config)
+    built, other = (build(config, graph, SoloGroup()) for _ in "ab")
+    built.gradients.zero()
+    computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+    train = other.split.train
+    z = run_model(other.model, _dense(graph)[: train.stop])[0]
+    loss = other.task.loss(z, train, slice(0, graph.num_nodes)).mean()
+    wanted = torch.autograd.grad(loss, list(other.model.parameters()))
+    assert computed.loss_sum == pytest.approx(loss.item(), rel=1e-10)
+    for (name, parameter), gradient in zip(built.model.named_parameters(), wanted, strict=True):
+        assert torch.allclose(parameter.grad, gradient, rtol=1e-8, atol=1e-12), name
+
+
+def test_communities_are_learned_better_than_guessed(tmp_path: Path) -> None:
+    config = config_of(**CLASSES, epochs=15, learning_rate=0.05).replace(generated_nodes=60, generated_edges=250)
+    done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
+    first, last = (done.recorder.tables["evaluations"][place] for place in (0, -3))
+    assert first["split"] == last["split"] == "train"
+    assert last["loss"] < 0.8 * first["loss"]
+    assert last["metrics"]["accuracy"] > last["metrics"]["majority_accuracy"] + 0.1
+
+
+def test_links_are_learned_better_than_guessed(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(**LINK, epochs=15, learning_rate=0.05))
+    train_row, *others = done.recorder.tables["evaluations"][-3:]
+    assert train_row["loss"] < 0.95 * train_row["mean_loss"]
+    assert all(row["metrics"]["auc"] > 0.6 for row in (train_row, *others))
+
+
+def test_link_labels_of_the_test_part_are_not_read_before_the_end() -> None:
+    graph = graph_of()
+    assert graph.following is not None
+    nothing = type(graph.following[0])(np.zeros(25, np.int64), np.zeros(0, np.int32))
+    other = dataclasses.replace(graph, following=(*graph.following[:15], *(nothing,) * 24))
+    other.__dict__["data_hash"] = graph.data_hash  # the same draws
+    rows = []
+    for data in (graph, other):
+        built = build(config_of(**LINK), data, SoloGroup())
+        rows.append(built.evaluator.evaluate(built.model, ("train", "validation")))
+    assert rows[0] == rows[1]
+    (test,) = built.evaluator.evaluate(built.model, ("test",), final=True)
+    assert (test.loss, test.snapshots) == (None, 0)
+
+
+@pytest.mark.parametrize("protocol", ["dynahb-2024", "flare-2026"])
+def test_a_protocol_without_validation_trains_and_ends(tmp_path: Path, protocol: str) -> None:
+    done = train(tmp_path, config_of(protocol=protocol))
+    assert [row["split"] for row in done.recorder.tables["evaluations"]] == ["train", "train", "test"]
+    (parts,) = done.recorder.events("parts")
+    assert parts["data"].keys() == {"train", "test"}
+
+
+def test_norm_and_self_loops_reach_the_convolution() -> None:
+    losses = set()
+    for norm, self_loops in itertools.product(("in", "in_out"), (True, False)):
+        built = build(config_of(norm=norm, self_loops=self_loops), graph_of(), SoloGroup())
+        (row,) = built.evaluator.evaluate(built.model, ("train",))
+        built.gradients.zero()
+        losses |= {row.loss, built.layout.compute(built.layout.epoch(0)[0], lambda phase: None).loss_sum}
+    assert len(losses) == 8  # training and evaluation, each in four ways
+
+
+def test_a_graph_that_cannot_serve_the_task_is_refused() -> None:
+    bare = dataclasses.replace(graph_of(), following=None)
+    with pytest.raises(UnsupportedError, match=r"task='link'.*serves regression\."):
+        build(config_of(**LINK), bare, SoloGroup())
+    with pytest.raises(UnsupportedError, match=r"task='classification'.*serves regression, link\."):
+        build(config_of(**CLASSES), graph_of(), SoloGroup())
+    with pytest.raises(UnsupportedError, match="classification"):
+        config_of(task="classification")  # the catalogue knows before any data is loaded
+
+
+def test_the_parts_and_their_empty_snapshots_are_told_once(tmp_path: Path) -> None:
+    graph = graph_of()
+    nothing = type(graph.snapshots[0])(np.zeros(25, np.int64), np.zeros(0, np.int32))
+    holes = {2, 3, 11, 14, 20, 38}
+    snapshots = tuple(nothing if t in holes else snapshot for t, snapshot in enumerate(graph.snapshots))
+    holed = dataclasses.replace(graph, snapshots=snapshots, following=None)
+    done = train_in_memory(config_of(), holed, tmp_path / "last.pt")
+    (told,) = done.recorder.events("parts")
+    assert told["data"] == {
+        "train": {"first": 0, "last": 11, "without_edges": [[2, 3], [11, 11]]},
+        "validation": {"first": 12, "last": 14, "without_edges": [[14, 14]]},
+        "test": {"first": 15, "last": 38, "without_edges": [[20, 20], [38, 38]]},
+    }
 
 
 def test_evaluation_leaves_gradients_and_parameters_alone(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What benchmarks/models.py compares: this lab, PyG-Temporal, and plain ports of the papers' functions."""

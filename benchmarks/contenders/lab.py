@@ -1,0 +1,40 @@
+"""This lab, as training runs it: one step over the whole sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from contenders.case import Case, Epoch, adam
+from contenders.workload import Workload
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.tasks.regression import Regression
+
+
+def as_graph(workload: Workload) -> DynamicGraph:
+    """The workload as this lab holds data: numpy, on the host."""
+    snapshots = []
+    for sources, targets in workload.edges[:-1]:
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=workload.nodes))])
+        snapshots.append(Snapshot(indptr, sources.astype(np.int32)))
+    return DynamicGraph(
+        name=workload.name, snapshots=tuple(snapshots), features=workload.features[:-1], targets=workload.targets,
+        persistence=workload.features[:-1, :, 0], source="benchmarks", edge_life=1,
+    )  # fmt: skip
+
+
+def load(workload: Workload) -> DynamicGraph:
+    return as_graph(workload)
+
+
+def prepare(case: Case, graph: DynamicGraph) -> Epoch:
+    model = case.make_model()
+    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
+    everything = range(graph.num_snapshots)
+    layout = SingleLayout(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
+    (work,) = layout.epoch(0)
+    return adam(list(model.parameters()), lambda: layout.compute(work, lambda phase: None).loss_sum)

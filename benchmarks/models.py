@@ -1,0 +1,189 @@
+"""Seconds and memory of a full-batch training epoch: this lab against PyG-Temporal and plain ports of the papers.
+
+    python benchmarks/models.py [--quick] [--json FILE] [--only NAME ...] [--workloads W1 W2] [--threads N]
+
+One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in a
+process of its own and is given the same parameters; epochs are taken in turn, so that what else the machine does hits
+both, and the ratio is the peer's time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of
+resident memory above what the process held after import and loading. Losses are compared before each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+WARM_UPS = 2
+EPOCHS = {"W0": 7, "W1": 5, "W2": 3}
+LOSS_TOLERANCE = 2e-4  # relative, over a few steps of Adam in single precision
+
+
+# in a child: one contender
+
+
+def resident_bytes(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}; this benchmark reads memory on Linux only")
+
+
+def serve(contender: str, case_name: str, workload_name: str, folder: str, threads: int) -> None:
+    """Load, say so, then run an epoch whenever a line comes in; the end of lines ends it."""
+    import importlib
+
+    import torch
+    from contenders.case import CASES
+    from contenders.workload import Workload
+
+    torch.set_num_threads(threads)
+    case = next(case for case in CASES if case.name == case_name)
+    module = importlib.import_module(f"contenders.{contender.replace('-', '_')}")
+    data = module.load(Workload.load(workload_name, Path(folder)))
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is held now
+    held = resident_bytes("VmRSS")
+    epoch = module.prepare(case, data)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        loss = epoch()
+        seconds = time.perf_counter() - began
+        answer = {"seconds": seconds, "loss": loss, "peak_bytes": resident_bytes("VmHWM") - held, "held_bytes": held}
+        print(json.dumps(answer), flush=True)
+
+
+# in the parent: the comparison
+
+
+class Contender:
+    """A child process that runs an epoch when told to."""
+
+    def __init__(self, name: str, case: str, workload: str, folder: Path, threads: int) -> None:
+        command = [sys.executable, __file__, "--serve", name, case, workload, str(folder), str(threads)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.epochs: list[dict[str, float]] = []
+
+    def run(self) -> bool:
+        """One more epoch; False where the process has died (out of memory, most likely)."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write("epoch\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        line = self._process.stdout.readline()
+        if line:
+            self.epochs.append(json.loads(line))
+        return bool(line)
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def compare(case: Any, workload: str, folder: Path, threads: int) -> dict[str, Any]:
+    """Times, ratios, losses and memory of one row; ``failed`` names a contender that died."""
+    row: dict[str, Any] = {
+        "case": case.name,
+        "workload": workload,
+        "peer": case.peer,
+        "target": case.target.get(workload),
+    }
+    pair = {name: Contender(name, case.name, workload, folder, threads) for name in ("lab", case.peer)}
+    try:
+        for _ in range(WARM_UPS + EPOCHS[workload]):
+            for name, contender in pair.items():
+                if not contender.run():
+                    return {**row, "failed": f"{name} died (out of memory?)"}
+    finally:
+        for contender in pair.values():
+            contender.close()
+    lab, peer = (contender.epochs for contender in pair.values())
+    timed = list(zip(lab[WARM_UPS:], peer[WARM_UPS:], strict=True))
+    ratios = sorted(b["seconds"] / a["seconds"] for a, b in timed)
+    apart = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(lab, peer, strict=True))
+    return {
+        **row,
+        "lab_s": statistics.median(a["seconds"] for a, _ in timed),
+        "peer_s": statistics.median(b["seconds"] for _, b in timed),
+        "lab_first_s": lab[0]["seconds"], "peer_first_s": peer[0]["seconds"],
+        "ratio_min": ratios[0], "ratio_median": statistics.median(ratios), "ratio_max": ratios[-1],
+        "lab_bytes": lab[-1]["peak_bytes"], "peer_bytes": peer[-1]["peak_bytes"],
+        "lab_held_bytes": lab[-1]["held_bytes"], "peer_held_bytes": peer[-1]["held_bytes"],
+        "loss_first": lab[0]["loss"], "loss_apart": apart, "equal_losses": apart <= LOSS_TOLERANCE,
+        "epochs": len(timed),
+    }  # fmt: skip
+
+
+HEAD = (
+    f"{'graph':5} {'model':12} {'peer':13} {'lab s':>8} {'peer s':>8}  {'ratio min, median, max':23} {'target':>6}  "
+    f"{'lab MB':>7} {'peer MB':>8} {'share':>6}  equal losses"
+)
+
+
+def as_text(row: dict[str, Any]) -> str:
+    begin = f"{row['workload']:5} {row['case']:12} {row['peer']:13} "
+    if "failed" in row:
+        return begin + row["failed"]
+    ratios = f"{row['ratio_min']:.1f} {row['ratio_median']:.1f} {row['ratio_max']:.1f}"
+    memory = f"{row['lab_bytes'] / 1e6:7.0f} {row['peer_bytes'] / 1e6:8.0f} {row['lab_bytes'] / row['peer_bytes']:6.2f}"
+    same = f"{'yes' if row['equal_losses'] else 'NO'} ({row['loss_apart']:.0e})"
+    target = f"{row['target']:.1f}" if row["target"] else "-"
+    return f"{begin}{row['lab_s']:8.3f} {row['peer_s']:8.3f}  {ratios:23} {target:>6}  {memory}  {same}"
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="the small graph W0 only: under a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows to run, by model")
+    parser.add_argument(
+        "--workloads", nargs="+", default=["W1", "W2"], metavar="NAME", help="W0, W1, W2 (default W1 W2)"
+    )
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
+    return parser.parse_args(given)
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--serve"]:
+        serve(*sys.argv[2:6], threads=int(sys.argv[6]))
+        return 0
+    import torch
+    from contenders import pyg_temporal
+    from contenders.case import CASES
+    from contenders.workload import make
+
+    given = arguments()
+    names = given.only or [case.name for case in CASES]
+    unknown = set(names) - {case.name for case in CASES}
+    if unknown:
+        print(f"no row is called {', '.join(sorted(unknown))}; rows: {', '.join(case.name for case in CASES)}")
+        return 2
+    machine = {"processor": platform.machine(), "threads": given.threads, "torch": torch.__version__}
+    print(f"seconds per full-batch epoch, CPU, float32; {machine}\n{HEAD}")
+    rows = []
+    for name in ["W0"] if given.quick else given.workloads:
+        with tempfile.TemporaryDirectory() as folder:
+            make(name).save(Path(folder))
+            for case in (case for case in CASES if case.name in names):
+                if case.peer == "pyg-temporal" and not pyg_temporal.is_installed():
+                    rows.append({"case": case.name, "workload": name, "peer": case.peer, "failed": "not installed"})
+                else:
+                    rows.append(compare(case, name, Path(folder), given.threads))
+                print(as_text(rows[-1]), flush=True)
+    if given.json:
+        given.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

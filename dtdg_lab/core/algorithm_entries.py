@@ -1,0 +1,108 @@
+"""The algorithms of the catalogue: models, tasks, layouts, schedulers."""
+
+from __future__ import annotations
+
+from dtdg_lab.core.entry import Entry
+
+
+def _model(name: str, target: str, memory: str, summary: str, source: str, *options: str) -> Entry:
+    return Entry(
+        name=name, room="models", target=f"dtdg_lab.models.{target}", memory=memory, summary=summary, source=source,
+        options=options,
+    )  # fmt: skip
+
+
+MODELS: tuple[Entry, ...] = (
+    _model(
+        "tgcn", "tgcn:TGCN", "per_vertex",
+        "Graph convolution, then a GRU per vertex; the hidden state is never convolved.",
+        "Zhao et al. 2019 (T-GCN), section III-C", "gc_layers",
+    ),
+    _model(
+        "wdgcn", "wdgcn:WDGCN", "per_vertex", "Graph convolution, then an LSTM per vertex.",
+        "Manessi, Rozza, Manzo 2020 (Waterfall Dynamic-GCN); DyGNeX section 5.1",
+    ),
+    _model(
+        "gatlstm", "gatlstm:GATLSTM", "per_vertex", "Graph attention, then an LSTM per vertex.",
+        "Velickovic et al. 2018 (GAT), equations 1 to 5; DyGNeX section 5.1", "heads",
+    ),
+    _model(
+        "cdgcn", "cdgcn:CDGCN", "per_vertex",
+        "Aggregated features beside their convolution, then an LSTM per vertex.",
+        "Manessi, Rozza, Manzo 2020 (CD-GCN); ESDG section 5.1",
+    ),
+    _model(
+        "mpnn-lstm", "mpnn_lstm:MPNNLSTM", "per_vertex",
+        "Two graph convolutions whose outputs stand side by side, then two stacked LSTMs per vertex.",
+        "Panagopoulos, Nikolentzos, Vazirgiannis 2021 (MPNN+LSTM)",
+    ),
+    _model(
+        "tmgcn", "tmgcn:TMGCN", "per_vertex",
+        "Graph convolution, then the mean of the last activations; nothing of time is learned.",
+        "Malik et al. 2021 (TM-GCN); ESDG section 5.3", "transform_window",
+    ),
+    _model(
+        "evolvegcn-o", "evolvegcn_o:EvolveGCNO", "weights",
+        "Graph convolution whose weights evolve through time by an LSTM; vertices carry no state.",
+        "Pareja et al. 2020 (EvolveGCN), section 3.2",
+    ),
+    _model(
+        "evolvegcn-h", "evolvegcn_h:EvolveGCNH", "weights_from_data",
+        "Graph convolution whose weights evolve by a GRU fed with the most important vertices' features.",
+        "Pareja et al. 2020 (EvolveGCN), section 3.2",
+    ),
+    _model(
+        "dcrnn", "dcrnn:DCRNN", "neighbourhood",
+        "A GRU whose gates diffuse features and hidden state over edges, both ways.",
+        "Li et al. 2018 (DCRNN), equations 2 and 3", "diffusion_steps",
+    ),
+    _model(
+        "graphsage", "graphsage:GraphSAGE", "none",
+        "A vertex beside the mean of its in-neighbours; nothing is remembered.",
+        "Hamilton, Ying, Leskovec 2017 (GraphSAGE), algorithm 1, mean",
+    ),
+)  # fmt: skip
+
+TASKS: tuple[Entry, ...] = (
+    Entry(
+        name="regression", room="tasks", target="dtdg_lab.tasks.regression:Regression",
+        summary="Squared error of every vertex's next log-degree, or of the value the data set gives.",
+        source="DynaHB and FlareDTDG, released code",
+    ),
+    Entry(
+        name="classification", room="tasks", target="dtdg_lab.tasks.classification:Classification",
+        summary="Cross-entropy of the classes of labelled vertices.",
+        source="DynaHB section 7 (Cora-T, Pubmed-T); EvolveGCN section 4.2 (Elliptic)",
+    ),
+    Entry(
+        name="link", room="tasks", target="dtdg_lab.tasks.link:LinkPrediction",
+        summary="Which edges the next snapshot has, against random pairs that are fixed per data hash.",
+        source="ESDG section 6; ranks as in TGB 2023",
+        options=("link_share", "negatives", "ranking_negatives", "link_head"),
+    ),
+)  # fmt: skip
+
+LAYOUTS: tuple[Entry, ...] = (
+    Entry(
+        name="single", room="parallel", target="dtdg_lab.parallel.single:SingleLayout",
+        summary="The whole training sequence as one batch in one process: the reference.", source="ours",
+    ),
+    Entry(
+        name="snapshot_group", room="parallel", target="dtdg_lab.parallel.snapshot_group:SnapshotGroupLayout",
+        summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
+        source="DyGNeX sections 3 and 4", options=("group_window", "group_stride", "loss_at"),
+    ),
+)  # fmt: skip
+
+SCHEDULERS: tuple[Entry, ...] = (
+    Entry(
+        name="round_robin", room="scheduling", target="dtdg_lab.scheduling.round_robin:schedule",
+        summary="Groups in time order, dealt to parts in turn.", source="DyGNeX section 2.3 (PSG)",
+        options=("scheduler", "groups_per_rank"),
+    ),
+    Entry(
+        name="longest_first", room="scheduling", target="dtdg_lab.scheduling.longest_first:schedule",
+        summary="Groups sorted by predicted time; each iteration takes the longest left, so that its parts are alike.",
+        source="Graham 1969 (LPT), applied per iteration", options=("scheduler", "groups_per_rank"),
+    ),
+)  # fmt: skip

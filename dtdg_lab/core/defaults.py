@@ -1,0 +1,27 @@
+"""The value an option has where none is given: protocol, data set and system may bring another than the glossary's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.options import option
+from dtdg_lab.core.protocols import PROTOCOLS
+
+
+def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
+    """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
+
+    Raises:
+        UnknownNameError: one of the names is unknown.
+    """
+    chosen = catalogue.system(system)
+    brought = [PROTOCOLS[protocol].settings]
+    if not dataset.startswith(catalogue.STORED):
+        brought.append(catalogue.entry("datasets", dataset).defaults)
+    brought.append({**chosen.defaults, "scheduler": chosen.parts["scheduling"]} if "scheduling" in chosen.parts
+                   else chosen.defaults)  # fmt: skip
+    for settings in brought:
+        if name in settings:
+            return settings[name]
+    return option(name).default

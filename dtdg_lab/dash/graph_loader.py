@@ -1,0 +1,111 @@
+"""The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dash.actions import describe
+from dtdg_lab.dash.choices import is_generated, is_stored
+from dtdg_lab.datasets import datasets, load_for
+from dtdg_lab.graphs.describe import GraphStatistics
+from dtdg_lab.graphs.kept_statistics import statistics_of
+
+MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded only to be drawn
+KEPT = 12
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What there is to draw of a choice: statistics, or in ``why_not`` why there are none."""
+
+    config: RunConfig
+    statistics: GraphStatistics | None = None
+    why_not: str = ""
+
+
+def data_key(config: RunConfig) -> tuple[Any, ...]:
+    """Everything the graph and its split depend on: equal keys, equal pictures."""
+    options = tuple(sorted(config.options.get("datasets", {}).items()))
+    return (config.dataset, config.protocol, config.seed if is_generated(config.dataset) else 0, options)
+
+
+def why_not(config: RunConfig) -> str:
+    """Why a graph is not loaded only to be drawn; empty where it is."""
+    if is_stored(config.dataset):
+        return ""
+    if is_generated(config.dataset):
+        edges = config["generated_edges"] * config["generated_snapshots"]
+        return "" if edges <= MOST_ROWS else f"{edges:,} generated edges are not made only to be drawn"
+    info = next(info for info in datasets() if info.name == config.dataset)
+    if not info.on_this_machine:
+        return "not on this machine yet; the first run downloads it"
+    return "" if (info.rows or 0) <= MOST_ROWS else f"{info.rows:,} edges are not read only to be drawn"
+
+
+def describe_data(config: RunConfig) -> Described:
+    """Load the graph of a config and describe it; errors become words."""
+    try:
+        refused = why_not(config)
+        return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
+    except LabError as error:
+        return Described(config, why_not=str(error))
+
+
+class GraphLoader:
+    """Describes the graph asked for last; what was asked for before it and has not begun is passed over.
+
+    ``on_done(described)`` is called by the thread.
+    """
+
+    def __init__(self, on_done: Callable[[Described], None]) -> None:
+        self._on_done = on_done
+        self._wanted: RunConfig | None = None
+        self._known: dict[tuple[Any, ...], Described] = {}
+        self._wake = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def ask(self, config: RunConfig) -> None:
+        """Describe this graph next."""
+        with self._wake:
+            self._wanted = config
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="dashboard-graph", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread once it has finished what it does."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+
+    def _work(self) -> None:
+        while (config := self._next()) is not None:
+            key = data_key(config)
+            found = self._known.get(key) or self._described(config)
+            if found.statistics is not None:  # what cannot be drawn now may be once a run has fetched it
+                self._known[key] = found
+            while len(self._known) > KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._on_done(found)
+
+    def _next(self) -> RunConfig | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
+            config, self._wanted = self._wanted, None
+            return None if self._closed else config
+
+    def _described(self, config: RunConfig) -> Described:
+        try:
+            return describe_data(config)
+        except Exception as error:  # there is no caller to raise to: the page says it
+            _LOG.exception("%s could not be described", config.dataset)
+            return Described(config, why_not=describe(error))

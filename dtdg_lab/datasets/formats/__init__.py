@@ -1,0 +1,1 @@
+"""Parsers of data files, one a format: ``parse(data, where, **options)`` gives a table of ``datasets.tables``."""

@@ -1,0 +1,88 @@
+"""DCRNN: a GRU whose gates are diffusion convolutions of the input and of the neighbours' hidden states."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.models.base import DynamicModel, Space, side_by_side
+from dtdg_lab.models.state import State
+
+
+class DCRNN(DynamicModel):
+    """Diffusion convolutional gated recurrent unit, (n, F) -> (n, H) a snapshot.
+
+    The diffusion convolution of Z is [Z ; O Z ; .. ; O^K Z ; I Z ; .. ; I^K Z] Theta, O = D_out^-1 A^T the mean over
+    out-neighbours and I = D_in^-1 A the mean over in-neighbours (row v of A lists the edges into v). Then
+    u, r = sigma(conv_g([x ; h]) + b_g), c = tanh(conv_c([x ; r * h]) + b_c), h' = u * h + (1 - u) * c.
+
+    K walks each way reach K hops for x and h, and K more for the reset gate's inputs: 2K hops a layer in all.
+
+    References: Li et al. 2018, "Diffusion convolutional recurrent neural network", equations 2 and 3 (section 2.2) and
+    the DCGRU of section 2.3.
+
+    Differs from the paper: equation 2 sums k = 0 .. K - 1 with a filter for k = 0 in each direction; here K counts hops
+    and one filter for k = 0 stands for both, which act as their sum: 2K + 1 filters, as in the authors' code
+    (``max_diffusion_step``). No encoder and decoder: one prediction a snapshot. The authors' code walks by the
+    transposes of these matrices and takes Chebyshev polynomials of the walks instead of powers; so does PyG-Temporal's,
+    which also leaves out edge weights, and is the same function only where all degrees are equal.
+
+    Args:
+        features: F, width of the input.
+        hidden: H, width of every layer's output.
+        layers: number of layers.
+        outputs: numbers predicted for each vertex.
+        diffusion_steps: K, hops in each direction.
+        seed: parameters are drawn from the stream (seed, "parameters").
+    """
+
+    memory = "neighbourhood"
+
+    def __init__(
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, diffusion_steps: int = 2, seed: int = 0
+    ) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        if diffusion_steps < 1:
+            raise ConfigError(f"diffusion_steps={diffusion_steps}: allowed are whole numbers of at least 1.")
+        self.steps, self.hops_per_layer = diffusion_steps, 2 * diffusion_steps
+        terms = 2 * diffusion_steps + 1
+        widths = [self.width(layer) for layer in range(layers)]
+        self.input_gates = nn.ParameterList(nn.Parameter(torch.empty(3, terms * width, hidden)) for width in widths)
+        self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(3, terms * hidden, hidden)) for _ in widths)
+        self.gate_bias = nn.ParameterList(nn.Parameter(torch.empty(3 * hidden)) for _ in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden state, (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """All diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
+        (h,) = state.layers[layer]
+        gates = self.state_gates[layer]
+        fed = torch.addmm(self.gate_bias[layer], await self.diffuse(space, x), side_by_side(self.input_gates[layer]))
+        fed_gates, fed_candidate = fed.split([2 * self.hidden, self.hidden], dim=1)
+        both = torch.sigmoid(torch.addmm(fed_gates, await self.diffuse(space, h), side_by_side(gates[:2])))
+        update, reset = both.chunk(2, dim=1)
+        return torch.cat([update, torch.addmm(fed_candidate, await self.diffuse(space, reset * h), gates[2])], dim=1)
+
+    async def diffuse(self, space: Space, z: Tensor) -> Tensor:
+        """Rows z beside their K walks over out- and over in-neighbours: (n, C) -> (n, (2K + 1) C)."""
+        terms = [z]
+        for kind in ("diffusion-out", "diffusion-in"):
+            walked = z
+            for _ in range(self.steps):
+                walked = await space.pull(walked, kind)
+                terms.append(walked)
+        return torch.cat(terms, dim=1)
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The new hidden states of each vertex: (S, n, 2H) -> (S, n, H)."""
+        (h,) = state.layers[layer]
+        states = []
+        for now in x:
+            update, candidate = now.chunk(2, dim=1)
+            h = update * h + (1 - update) * torch.tanh(candidate)
+            states.append(h)
+        return torch.stack(states), state.with_layer(layer, (h,))

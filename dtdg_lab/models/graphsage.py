@@ -1,0 +1,39 @@
+"""GraphSAGE: each vertex beside the mean of its in-neighbours; nothing is remembered between snapshots."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.models.state import State
+
+
+class GraphSAGE(DynamicModel):
+    """GraphSAGE with the mean aggregator, (n, F) -> (n, H): h_v = ReLU([x_v ; mean of x_u over in-neighbours u] W + b).
+
+    References: Hamilton, Ying, Leskovec 2017, "Inductive representation learning on large graphs", Algorithm 1 with the
+    mean aggregator of section 3.3.
+
+    Differs from the paper: no normalisation of h to length 1 (Algorithm 1, line 7); a bias is added; where edges carry
+    weights, the mean is weighted; a vertex without in-neighbours has mean 0.
+    """
+
+    memory = "none"
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        self.combine = nn.ModuleList(nn.Linear(2 * self.width(layer), hidden) for layer in range(layers))
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Nothing."""
+        return State(((),) * self.layers)
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """Rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
+        return torch.cat([x, await space.pull(x, "mean")], dim=1)
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The dense part of each vertex and snapshot: (S, n, 2 width) -> (S, n, H)."""
+        return torch.relu(self.combine[layer](x)), state

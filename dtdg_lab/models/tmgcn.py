@@ -1,0 +1,64 @@
+"""TM-GCN: a graph convolution, then the mean of each vertex's last activations, which has no parameters."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.models.state import State
+
+
+class TMGCN(DynamicModel):
+    """GCN and M-transform, (n, F) -> (n, H) a snapshot.
+
+    With Y_t = ReLU(Ã_t x W): h_t = (Y_{t-w+1} + ... + Y_t) / w, and over what there is where fewer than w snapshots
+    have been seen, that is M[t, k] = 1 / min(w, t) for max(1, t - w + 1) <= k <= t.
+
+    References: ESDG section 5.3; Malik et al. 2021, "Dynamic graph convolutional networks using the tensor M-product".
+
+    Differs from the paper: as ESDG does, the transform is applied once, after the activation; Malik et al. define the
+    layer as sigma(A * X * W) by M-products, which transform graph and features too (here: ``smoothing_window`` of the
+    data) and transform back, with an invertible M.
+
+    Args:
+        features: F, width of the input.
+        hidden: H, width of every layer's output.
+        layers: number of layers.
+        outputs: numbers predicted for each vertex.
+        transform_window: w, snapshots averaged.
+        seed: parameters are drawn from the stream (seed, "parameters").
+    """
+
+    memory = "per_vertex"
+
+    def __init__(
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, transform_window: int = 5, seed: int = 0
+    ) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        if transform_window < 1:
+            raise ConfigError(f"transform_window={transform_window}: allowed are whole numbers of at least 1.")
+        self.window = transform_window
+        widths = [self.width(layer) for layer in range(layers)]
+        self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Per layer the last w - 1 activations, oldest first, (rows, w - 1, H), and snapshots seen, (rows, 1); zero."""
+        past = self.zeros(rows, self.window - 1, self.hidden)
+        return State(tuple((past, self.zeros(rows, 1)) for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """Ã x: (n, width) -> (n, width)."""
+        return await space.pull(x, "gcn")
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Finish the convolution and average over time: (S, n, width) -> (S, n, H)."""
+        past, seen = state.layers[layer]
+        known = torch.cat([past.transpose(0, 1), torch.relu(x @ self.convolve[layer])])
+        steps = torch.arange(1, len(x) + 1, dtype=x.dtype, device=x.device)
+        count = (seen + steps.view(-1, 1, 1)).clamp(max=self.window)
+        means = known.unfold(0, self.window, 1).sum(-1) / count
+        kept = known[len(x) :].transpose(0, 1).contiguous()  # a copy, so that the sequence need not outlive the call
+        return means, state.with_layer(layer, (kept, seen + len(x)))

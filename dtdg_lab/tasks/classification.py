@@ -1,0 +1,153 @@
+"""Node classification: the class of labelled vertices, by cross-entropy."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.graphs.arrays import repeats
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.tasks.confusion import accuracy, confusion, f1_of, macro_f1
+from dtdg_lab.tasks.last_class import LastClass
+from dtdg_lab.tasks.task import PARTS, Scores, mean_or_none
+
+UNLABELLED = -1
+
+
+class Classification:
+    """Cross-entropy of C classes over the labelled vertices of a snapshot: those with ``graph.classes[t, v] >= 0``.
+
+    Where the data set divides its vertices (``graph.vertex_split``) a part's loss and metrics are over the vertices of
+    that part, in the snapshots of that part. Metrics: ``accuracy``, ``macro_f1`` (mean over classes that occur or are
+    predicted) and ``rarest_f1`` (of the class with the fewest labels in training), each over all labelled items of the
+    part; ``majority_accuracy`` is that of the commonest class in training. Persistence is :class:`LastClass`.
+
+    Args:
+        graph: T labelled snapshots of N vertices, with classes.
+        split: the parts of the sequence.
+        device: where labels are kept.
+        dtype: unused, since labels are whole numbers; all tasks are made alike.
+
+    Raises:
+        UnsupportedError: the graph has no classes.
+        DataError: no vertex is labelled in the training part.
+
+    Source: DynaHB section 7 (Cora-T, Pubmed-T), EvolveGCN section 4.2 (F1 of the minority class).
+
+    Differs from the papers: classes are not weighted (EvolveGCN weighs Elliptic's).
+    """
+
+    name = "classification"
+    per_vertex = True
+
+    def __init__(
+        self, graph: DynamicGraph, split: Split, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> None:
+        if graph.classes is None or not graph.num_classes:
+            raise UnsupportedError(
+                f"task='classification' on {graph.name!r}, which has no classes; it serves {', '.join(graph.tasks)}. "
+                "Give classes with the graph, or choose another task."
+            )
+        self._classes, self._vertex_split = graph.classes, graph.vertex_split
+        self._split, self._device = split, device
+        self._static = repeats(self._classes)  # one row stands for all snapshots
+        self.outputs = graph.num_classes
+        self.columns = 2 + self.outputs**2
+        self._labels: dict[tuple[int, str], tuple[Tensor, int]] = {}
+        counts = sum(
+            (np.bincount(labels[labels >= 0], minlength=self.outputs) for labels in map(self._train_row, split.train)),
+            np.zeros(self.outputs, dtype=np.int64),
+        )
+        if not counts.sum():
+            raise DataError(
+                f"no vertex of {graph.name!r} is labelled in the training part (snapshots {split.train.start} to "
+                f"{split.train.stop - 1}): classification has nothing to learn from. Choose another protocol or cut."
+            )
+        self._commonest = int(np.argmax(counts))
+        self._rarest = int(np.argmin(np.where(counts > 0, counts, counts.max() + 1)))
+        self._last_class = LastClass(counts, split.train, self._train_row)
+        self._baselines: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    # labels
+
+    def _row(self, t: int, part: str) -> NDArray[np.int64]:
+        """Classes of the part's vertices at t, -1 elsewhere; (N,)."""
+        row = np.asarray(self._classes[t], dtype=np.int64)
+        if self._vertex_split is None:
+            return row
+        return np.where(self._vertex_split == PARTS.index(part), row, UNLABELLED)
+
+    def _train_row(self, t: int) -> NDArray[np.int64]:
+        return self._row(t, "train")
+
+    def _label(self, t: int, part: str) -> tuple[Tensor, int]:
+        """The part's labels at t on the device, and how many there are."""
+        key = (0 if self._static else t, part if self._vertex_split is not None else "")
+        if key not in self._labels:
+            row = self._row(t, part)
+            self._labels[key] = (torch.tensor(row, device=self._device), int((row >= 0).sum()))
+        return self._labels[key]
+
+    def prepare(self, snapshots: range) -> None:
+        """Move the training labels of these snapshots to the device."""
+        for t in snapshots:
+            self._label(t, "train")
+
+    # the model
+
+    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+        """(S, n, C) -> (S,): cross-entropies of these vertices over the number of labels of each snapshot."""
+        found = [self._label(t, "train") for t in snapshots]
+        labels = torch.stack([label[rows] for label, _ in found])
+        counts = torch.tensor([max(count, 1) for _, count in found], device=z.device, dtype=z.dtype)
+        each = functional.cross_entropy(
+            z.flatten(0, 1), labels.flatten(), ignore_index=UNLABELLED, reduction="none"
+        ).view(labels.shape)
+        return each.sum(dim=1) / counts
+
+    def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
+        """(n, C) -> (2 + C * C,): sum of cross-entropies, number of labels, and how often c is taken for d."""
+        label = self._label(t, part)[0][rows]
+        known = label >= 0
+        label, z = label[known], z[known].double()
+        loss = functional.cross_entropy(z, label, reduction="sum")
+        table = torch.bincount(label * self.outputs + z.argmax(dim=1), minlength=self.outputs**2).double()
+        return torch.cat([torch.stack([loss, known.sum().double()]), table])
+
+    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
+        """Losses as means over the snapshots with labels; metrics over all labelled items of the part."""
+        losses, counts = sums[:, 0], sums[:, 1]
+        labelled = counts > 0
+        baseline, today = self._baseline(part)
+        metrics: dict[str, float | None] = {}
+        for prefix, table in (("", sums[:, 2:].sum(axis=0).reshape(self.outputs, -1)), ("persistence_", today)):
+            metrics[f"{prefix}accuracy"] = accuracy(table)
+            metrics[f"{prefix}macro_f1"] = macro_f1(table)
+            metrics[f"{prefix}rarest_f1"] = f1_of(table, self._rarest)
+        items = today.sum()
+        metrics["majority_accuracy"] = float(today[self._commonest].sum() / items) if items else None
+        own = mean_or_none(losses[labelled] / counts[labelled])
+        persistence, constant = (mean_or_none(values) for values in baseline[labelled].T)
+        return Scores(part, own, persistence, constant, int(labelled.sum()), metrics)
+
+    # predictors that learn nothing
+
+    def _baseline(self, part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean losses of persistence and the constant at each snapshot, (S, 2); the table of persistence, (C, C)."""
+        if part not in self._baselines:
+            losses, table = [], np.zeros((self.outputs, self.outputs))
+            snapshots = getattr(self._split, part)
+            for t, known in zip(snapshots, self._last_class.before(snapshots), strict=True):
+                row = self._row(t, part)
+                items = row >= 0
+                true, last = row[items], known[items]
+                losses.append([mean_or_none(each) or 0.0 for each in self._last_class.cross_entropies(true, last)])
+                guess = np.where(last >= 0, last, self._commonest)
+                table += confusion(true, guess, self.outputs)
+            self._baselines[part] = np.array(losses).reshape(-1, 2), table
+        return self._baselines[part]

@@ -1,0 +1,270 @@
+"""Link prediction: which edges the next snapshot has, against random pairs that it has not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.edge_set import EdgeSet
+from dtdg_lab.graphs.negatives import NO_VERTEX, LinkSamples, link_samples, ranking_candidates
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.tasks.curves import auc_and_average_precision
+from dtdg_lab.tasks.edge_bank import EdgeBank
+from dtdg_lab.tasks.reciprocal_rank import reciprocal_ranks
+from dtdg_lab.tasks.task import Scores, mean_or_none
+
+_BLOCK = 1 << 22  # numbers of a block of pair products
+# Scores that are closer than 2^-bits of the largest are ties: vertices that are alike must tie whatever the order in
+# which a layout sums, or rounding would decide their ranks.
+_BITS = {torch.float32: 14, torch.float64: 30}
+_KEPT_BYTES = 1 << 28  # ranking candidates of the validation part that are kept rather than drawn again
+_OWN = ("loss", "accuracy", "auc", "average_precision", "mrr")
+# what is measured of a snapshot: three counts, the constant's loss, then the model's numbers and persistence's
+_POSITIVES, _NEGATIVES, _RANKED, _CONSTANT, _MODEL, _TODAY = 0, 1, 2, 3, 4, 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs on the device, (P + Q,): the first P are edges of the next snapshot."""
+
+    src: Tensor
+    dst: Tensor
+    labels: Tensor
+    positives: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """What positives are ranked against: sources (U,), targets (U, K), and the row of each positive, (P,)."""
+
+    sources: Tensor
+    targets: Tensor
+    row: Tensor
+
+    @property
+    def ranked(self) -> Tensor:
+        """Which positives have anything to be ranked against, (P,)."""
+        return (self.targets[self.row] != NO_VERTEX).any(dim=1)
+
+
+class LinkPrediction:
+    """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
+
+    Positives and negatives are those of :func:`dtdg_lab.graphs.negatives.link_samples`, drawn from the data hash, so
+    that every rank, run and epoch has the same. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``, ESDG) or
+    h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
+
+    Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
+    ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
+    (:func:`dtdg_lab.graphs.negatives.ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
+    not computed for the training part. Scores closer than 2^-14 of the largest (2^-30 in float64) are ties. Persistence
+    is :class:`EdgeBank`.
+
+    Args:
+        graph: T labelled snapshots of N vertices, with the snapshots that follow them.
+        split: the parts of the sequence.
+        device: where pairs are kept.
+        dtype: type of the labels.
+        hidden: H, width of the readout for ``dot``.
+        link_share: share of the edges that are positives (theta of ESDG).
+        negatives: negatives for each positive.
+        ranking_negatives: targets each source's positives are ranked against.
+        link_head: ``concat`` or ``dot``.
+
+    Raises:
+        UnsupportedError: the graph has no following snapshots.
+        DataError: no snapshot of the training part is followed by edges.
+
+    Source: ESDG section 6 (theta = 0.1, as many negatives, concatenated embeddings, accuracy); ROLAND section 5 and
+    TGB 2023 (MRR against fixed negatives).
+    """
+
+    name = "link"
+    per_vertex = False
+    columns = _TODAY + len(_OWN)
+
+    def __init__(
+        self, graph: DynamicGraph, split: Split, *, device: str = "cpu", dtype: torch.dtype = torch.float32,
+        hidden: int = 32, link_share: float = 0.1, negatives: int = 1, ranking_negatives: int = 100,
+        link_head: str = "concat",
+    ) -> None:  # fmt: skip
+        if graph.following is None:
+            raise UnsupportedError(
+                f"task='link' on {graph.name!r}, which does not hold the snapshots that follow; it serves "
+                f"{', '.join(graph.tasks)}. Build the graph anew from its edges, or choose another task."
+            )
+        self._graph, self._following, self._split = graph, graph.following, split
+        self._device, self._dtype = device, dtype
+        self.outputs = 2 if link_head == "concat" else hidden
+        self._head, self._share, self._negatives = link_head, link_share, negatives
+        self._candidates = ranking_negatives
+        self._seed = int(graph.data_hash, 16)
+        self._pairs: dict[int, _Pairs] = {}
+        self._rankings: dict[int, _Ranking] = {}
+        self._today: dict[tuple[int, str], list[float]] = {}
+        self._kept_bytes = 0
+        if not any(len(EdgeSet(self._following[t])) for t in split.train):
+            raise DataError(
+                f"no snapshot of the training part of {graph.name!r} ({split.train.start} to {split.train.stop - 1}) "
+                "is followed by edges: link prediction has nothing to learn from. Choose another protocol or cut."
+            )
+
+    # pairs
+
+    def _samples(self, edges: EdgeSet, t: int) -> LinkSamples:
+        return link_samples(edges, seed=self._seed, t=t, share=self._share, negatives=self._negatives)
+
+    def _pairs_of(self, t: int) -> _Pairs:
+        if t not in self._pairs:
+            samples = self._samples(EdgeSet(self._following[t]), t)
+            src, dst = (torch.tensor(array, device=self._device) for array in (samples.src, samples.dst))
+            labels = torch.zeros(len(src), dtype=self._dtype, device=self._device)
+            labels[: samples.positives] = 1
+            self._pairs[t] = _Pairs(src, dst, labels, samples.positives)
+        return self._pairs[t]
+
+    def _ranking_of(self, t: int, part: str) -> _Ranking:
+        """Kept for validation, which is evaluated often, while memory allows; drawn again elsewhere."""
+        if t in self._rankings:
+            return self._rankings[t]
+        pairs = self._pairs_of(t)
+        sources, row = np.unique(pairs.src[: pairs.positives].cpu().numpy(), return_inverse=True)
+        targets = ranking_candidates(
+            EdgeSet(self._following[t]), sources, seed=self._seed, t=t, count=self._candidates
+        )  # fmt: skip
+        found = _Ranking(*(torch.tensor(array, device=self._device) for array in (sources, targets, row)))
+        if part == "validation" and self._kept_bytes + targets.nbytes <= _KEPT_BYTES:
+            self._kept_bytes += targets.nbytes
+            self._rankings[t] = found
+        return found
+
+    def prepare(self, snapshots: range) -> None:
+        """Draw the pairs of these snapshots and move them to the device."""
+        for t in snapshots:
+            self._pairs_of(t)
+
+    # the model
+
+    def _score(self, z: Tensor, src: Tensor, dst: Tensor) -> Tensor:
+        """Scores of pairs, (n,)."""
+        if self._head == "concat":
+            return z[:, 0].index_select(0, src) + z[:, 1].index_select(0, dst)
+        return (z.index_select(0, src) * z.index_select(0, dst)).sum(dim=1) / math.sqrt(self.outputs)
+
+    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+        """(S, N, outputs) -> (S,): mean cross-entropy of each snapshot's pairs."""
+        losses = []
+        for t, embedded in zip(snapshots, z.unbind(0), strict=True):
+            pairs = self._pairs_of(t)
+            if len(pairs.src):
+                score = self._score(embedded, pairs.src, pairs.dst)
+                losses.append(functional.binary_cross_entropy_with_logits(score, pairs.labels))
+            else:
+                losses.append(embedded.sum() * 0)
+        return torch.stack(losses)
+
+    def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
+        """(N, outputs) -> (14,): counts, losses and metrics of the snapshot; zeros where it is followed by no edge."""
+        pairs, bits, z = self._pairs_of(t), _BITS[z.dtype], z.double()
+        found = torch.zeros(self.columns, dtype=torch.float64, device=z.device)
+        if not pairs.positives:
+            return found
+        score, labels = self._score(z, pairs.src, pairs.dst), pairs.labels.double()
+        ranking = None if part == "train" else self._ranking_of(t, part)
+        unit = _resolution(score, bits)
+        ranks = None if ranking is None else self._reciprocal_ranks(z, score[: pairs.positives], ranking, unit=unit)
+        model = [
+            float(functional.binary_cross_entropy_with_logits(score, labels)),
+            *_pair_metrics(score > 0, torch.round(score / unit), pairs),
+            0.0 if ranks is None or not len(ranks) else float(ranks.mean()),
+        ]
+        if (t, part) not in self._today:
+            self._today[t, part] = self._persistence(t, pairs, ranking)
+        ranked = 0 if ranks is None else len(ranks)
+        counts = [pairs.positives, len(pairs.src) - pairs.positives, ranked]
+        return found.new_tensor([*counts, self._constant_loss(pairs), *model, *self._today[t, part]])
+
+    def _reciprocal_ranks(self, z: Tensor, positive: Tensor, ranking: _Ranking, *, unit: float) -> Tensor:
+        """Of the positives that are ranked at all; scores are compared in multiples of ``unit``."""
+        targets, width = ranking.targets, ranking.targets.shape[1]
+        scores = torch.full(targets.shape, -torch.inf, dtype=z.dtype, device=z.device)
+        step = max(1, _BLOCK // max(width * self.outputs, 1))
+        for block in (slice(i, i + step) for i in range(0, len(targets), step)):
+            valid = targets[block] != NO_VERTEX
+            src = ranking.sources[block, None].expand(valid.shape)[valid]
+            scores[block][valid] = self._score(z, src, targets[block][valid])
+        ranked = ranking.ranked
+        return reciprocal_ranks(torch.round(positive[ranked] / unit), torch.round(scores / unit), ranking.row[ranked])
+
+    # predictors that learn nothing
+
+    @cached_property
+    def _edge_bank(self) -> EdgeBank:
+        train = ((EdgeSet(self._graph.snapshots[t]), EdgeSet(self._following[t])) for t in self._split.train)
+        return EdgeBank.fit(train, prior=1 / (1 + self._negatives))
+
+    def _constant_loss(self, pairs: _Pairs) -> float:
+        """Mean cross-entropy of predicting 1 / (1 + negatives), the share of positives, for every pair."""
+        total, prior = len(pairs.src), 1 / (1 + self._negatives)
+        return -(pairs.positives * math.log(prior) + (total - pairs.positives) * math.log1p(-prior)) / total
+
+    def _persistence(self, t: int, pairs: _Pairs, ranking: _Ranking | None) -> list[float]:
+        """The numbers of ``_OWN`` for "an edge today is one tomorrow"."""
+        today = EdgeSet(self._graph.snapshots[t])
+        held = torch.from_numpy(today.holds(pairs.src.cpu().numpy(), pairs.dst.cpu().numpy()))
+        held = held.to(self._device)
+        loss = self._edge_bank.cross_entropy(held, pairs.labels)
+        found = [loss, *_pair_metrics(held, held.double(), pairs), 0.0]
+        if ranking is not None and bool((ranked := ranking.ranked).any()):
+            src, dst = ranking.sources.cpu().numpy()[:, None], ranking.targets.cpu().numpy()
+            absent = dst == NO_VERTEX
+            scores = today.holds(np.broadcast_to(src, dst.shape), np.where(absent, 0, dst)).astype(np.float64)
+            scores[absent] = -np.inf
+            candidates = torch.from_numpy(scores).to(self._device)
+            positive = held[: pairs.positives].double()
+            found[-1] = float(reciprocal_ranks(positive[ranked], candidates, ranking.row[ranked]).mean())
+        return found
+
+    # scores
+
+    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
+        """Means over the part's snapshots that are followed by edges."""
+        has_edges = sums[:, _POSITIVES] > 0
+        defined = {"auc": has_edges & (sums[:, _NEGATIVES] > 0), "mrr": sums[:, _RANKED] > 0}
+        defined["average_precision"] = defined["auc"]
+        means: dict[int, dict[str, float | None]] = {
+            first: {
+                name: mean_or_none(sums[defined.get(name, has_edges), first + place])
+                for place, name in enumerate(_OWN)
+            }
+            for first in (_MODEL, _TODAY)
+        }  # fmt: skip
+        own, today = means[_MODEL], means[_TODAY]
+        metrics = {name: own[name] for name in _OWN[1:]}
+        metrics |= {f"persistence_{name}": today[name] for name in _OWN[1:]}
+        constant = mean_or_none(sums[has_edges, _CONSTANT])
+        return Scores(part, own["loss"], today["loss"], constant, int(has_edges.sum()), metrics)
+
+
+def _resolution(scores: Tensor, bits: int) -> float:
+    """The power of two that is 2^-bits of the largest score, rounded up."""
+    largest = float(scores.abs().max())
+    return 2.0 ** (math.ceil(math.log2(largest)) - bits) if 0 < largest < math.inf else 1.0
+
+
+def _pair_metrics(said: Tensor, score: Tensor, pairs: _Pairs) -> tuple[float, float, float]:
+    """Accuracy, AUC and average precision; the latter two are 0 and not counted where there are no negatives."""
+    label = pairs.labels > 0
+    accuracy = float((said == label).double().mean())
+    if pairs.positives == len(label):
+        return accuracy, 0.0, 0.0
+    return accuracy, *auc_and_average_precision(score, label)

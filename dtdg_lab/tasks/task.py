@@ -1,0 +1,101 @@
+"""The interface of every task: what is predicted, its loss, and what it scores beside predictors that learn nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a model scores on a part of the sequence, beside two predictors that learn nothing. None: not defined.
+
+    Attributes:
+        split: ``train``, ``validation`` or ``test``.
+        loss: mean over the part's snapshots that have labelled items, of the mean loss over these items.
+        persistence_loss: the same for "tomorrow is as today".
+        mean_loss: the same for one prediction for all items, taken from the training part.
+        snapshots: how many snapshots of the part have labelled items.
+        metrics: other numbers of the model, and those of persistence under ``persistence_<name>``.
+    """
+
+    split: str
+    loss: float | None
+    persistence_loss: float | None
+    mean_loss: float | None
+    snapshots: int
+    metrics: dict[str, float | None] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """What is predicted from a model's readout, for T labelled snapshots of N vertices.
+
+    A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
+    """
+
+    @property
+    def name(self) -> str:
+        """``regression``, ``classification`` or ``link``."""
+        ...
+
+    @property
+    def outputs(self) -> int:
+        """Columns that the model's readout must have."""
+        ...
+
+    @property
+    def per_vertex(self) -> bool:
+        """Whether the loss is a sum over vertices, so that blocks of vertices may be taken apart."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """K, the length of what :meth:`measure` returns."""
+        ...
+
+    def prepare(self, snapshots: range) -> None:
+        """Bring what the loss of these snapshots needs onto the device; ``loss`` does it where nobody has."""
+        ...
+
+    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+        """What some vertices add to the training loss of some snapshots; it carries the history of ``z``.
+
+        Args:
+            z: readout of these vertices, (S, n, outputs).
+            snapshots: the S consecutive snapshots ``z`` is of.
+            rows: the n vertices; all N where the task is not ``per_vertex``.
+
+        Returns:
+            (S,): for each snapshot, the share of these vertices in the mean loss over the snapshot's labelled items;
+            the shares of blocks of vertices add up to that mean. 0 where the snapshot has no labelled item.
+        """
+        ...
+
+    def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
+        """What some vertices add to the numbers that the scores of a part are made of, without history.
+
+        Args:
+            z: readout of these vertices at snapshot t, (n, outputs).
+            t: number of the snapshot.
+            rows: the n vertices; all N where the task is not ``per_vertex``.
+            part: ``train``, ``validation`` or ``test``, which t belongs to.
+
+        Returns:
+            (K,), float64; blocks of vertices add up.
+        """
+        ...
+
+    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
+        """The scores of a part from what :meth:`measure` gave for its snapshots, summed over vertices: (S, K)."""
+        ...
+
+
+def mean_or_none(values: NDArray[np.float64]) -> float | None:
+    """The mean of a vector; None where it is empty."""
+    return float(values.mean()) if len(values) else None

@@ -1,0 +1,64 @@
+"""A trained model run over its whole graph, keeping what it holds of every vertex: for looking, not for scoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.training.build import build
+from dtdg_lab.training.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a model makes of T snapshots of N vertices, its state running warm from the first to the last.
+
+    Attributes:
+        hidden: shape (T, N, H), float32: what its last layer gives for every vertex.
+        outputs: shape (T, N, outputs), float32: what it reads out of that.
+        parameters: numbers it has learned.
+        remembered: numbers it keeps from one snapshot to the next, for all N vertices.
+        hops: edges that a change travels within one snapshot, at most.
+    """
+
+    hidden: NDArray[np.float32]
+    outputs: NDArray[np.float32]
+    parameters: int
+    remembered: int
+    hops: int
+
+
+@torch.no_grad()
+def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> Forward:
+    """Run the model of a checkpoint over ``graph``, on the CPU, in this process.
+
+    Args:
+        config: the run's settings.
+        graph: its graph, or one of the same size with other features.
+        checkpoint: the run's file.
+
+    Raises:
+        LabError: the config cannot be built on this graph, or the checkpoint cannot be read.
+    """
+    built = build(config, graph, SoloGroup())
+    model = built.model
+    model.load_state_dict(Checkpoint.load(checkpoint).model)
+    state = model.initial_state(graph.num_nodes)
+    remembered = sum(tensor.numel() for layer in state.layers for tensor in layer)
+    hidden, outputs = [], []
+    for t in range(graph.num_snapshots):
+        space = built.sequence.space(t)
+        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        hidden.append(h.float().numpy())
+        outputs.append(model.readout(h).float().numpy())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    hops = model.hops_per_layer * model.layers
+    return Forward(np.stack(hidden), np.stack(outputs), parameters, remembered, hops)

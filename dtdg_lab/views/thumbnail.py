@@ -1,0 +1,80 @@
+"""A small picture of a graph over time, as SVG: edges of each snapshot as an area, overlap of neighbours as a line."""
+
+from __future__ import annotations
+
+import html
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.views.layout import percent
+from dtdg_lab.views.palette import PURGE_COLOUR, SPLIT_COLOURS, TEXT_COLOUR, WARNING_COLOUR
+from dtdg_lab.views.thin import runs_of, shown_indices
+
+WIDTH, HEIGHT = 285, 74  # pixels
+_BOX = "background:#f6f8fa;border:1px solid #dfe3e8;border-radius:4px;box-sizing:border-box"
+_TOP, _BOTTOM = 4, 70  # of the drawing
+_AREA, _LINE = "#56B4E9", "#D55E00"
+_STROKE = f'fill="none" stroke="{_LINE}"'
+
+
+def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans: list[tuple[str, int, int]]) -> str:
+    """A picture of T snapshots.
+
+    Args:
+        edges: shape (T,): edges of each snapshot; empty ones are marked in red.
+        kept: shape (T - 1,): share of a snapshot's edges that the next one still has; NaN where there are none.
+        spans: name, first and last snapshot of each part of a split, drawn as strips under the picture.
+    """
+    count, most = len(edges), max(int(edges.max(initial=0)), 1)
+    step = WIDTH / count
+
+    def place(t: float, share: float) -> str:
+        return f"{t * step:.1f},{_BOTTOM - share * (_BOTTOM - _TOP):.1f}"
+
+    drawn = shown_indices(edges.astype(np.float64), 2 * WIDTH)
+    heights = edges[drawn] / most
+    middles = [place(t + 0.5, height) for t, height in zip(drawn, heights, strict=True)]
+    area = [place(0, 0), place(0, heights[0]), *middles, place(count, heights[-1]), place(count, 0)]
+    shown = shown_indices(kept, 2 * WIDTH)
+    shared = [shown[first : last + 1] for first, last in runs_of(np.isfinite(kept[shown]))]
+    empty = np.flatnonzero(edges == 0)[: 2 * WIDTH]
+    parts = [
+        f'<polygon points="{" ".join(area)}" fill="{_AREA}" opacity="0.55"/>',
+        *(f'<polyline points="{" ".join(place(t + 1, kept[t]) for t in line)}" {_STROKE}/>' for line in shared),
+        *(_strip(t * step, max(step, 1), WARNING_COLOUR) for t in empty),
+        *(_strip(first * step, (last + 1 - first) * step, _span_colour(name)) for name, first, last in spans),
+    ]
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'style="{_BOX}">{"".join(parts)}</svg>'
+    )
+
+
+def thumbnail_html(svg: str, words: str) -> str:
+    """The picture with its legend and a line of words under it."""
+    style = f"font-size:11px;line-height:1.3;color:{TEXT_COLOUR}"
+    legend = (
+        f'<span style="color:{_AREA}">■</span> edges by snapshot &nbsp;<span style="color:{_LINE}">━</span> share '
+        "kept by the next"
+    )
+    return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
+
+
+def message_html(words: str) -> str:
+    """A line in place of a picture."""
+    return f'<div style="font-size:11px;line-height:1.3;color:#57606a">{html.escape(words, quote=False)}</div>'
+
+
+def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:
+    """What the picture is of, in a line."""
+    shared = "" if np.isnan(kept) else f", {percent(kept)} shared by neighbours"
+    return f"{snapshots:,} snapshots, {nodes:,} vertices, {edges:,} edges at most{shared}"
+
+
+def _span_colour(name: str) -> str:
+    return SPLIT_COLOURS.get(name, PURGE_COLOUR)
+
+
+def _strip(left: float, width: float, colour: str) -> str:
+    return f'<rect x="{left:.1f}" y="{_BOTTOM}" width="{width:.1f}" height="4" fill="{colour}"/>'

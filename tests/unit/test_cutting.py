@@ -1,0 +1,226 @@
+"""Cuts worked out by hand, and edge lists that cannot be cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core.errors import DataError, UnknownNameError
+from dtdg_lab.graphs import IntervalEdges, IntervalStream, build_graph, cut_edges
+from dtdg_lab.graphs.cutting import MAX_INTERVALS
+from dtdg_lab.graphs.keys import snapshot_of_keys
+
+TIMES = [4, -2, 0, 8, 8, 1.5]  # span 10, unsorted, negative, fractional, one twice
+
+
+def dealt(times, **options):
+    edges = cut_edges([1] * len(times), [2] * len(times), times, **options)
+    return edges.interval.tolist(), edges.num_intervals
+
+
+@pytest.mark.parametrize(
+    ("options", "intervals", "count"),
+    [
+        ({"cut": 5}, [3, 0, 1, 4, 4, 1], 5),  # boundaries -2 0 2 4 6 8: 0 and 4 start theirs, 8 is in the last
+        ({"cut": 1}, [0] * 6, 1),
+        ({"window": 4}, [1, 0, 0, 2, 2, 0], 3),  # -2..2, 2..6, 6..10
+        ({"window": 10}, [0, 0, 0, 1, 1, 0], 2),
+        ({"window": 0.5}, [12, 0, 4, 20, 20, 7], 21),
+        # by time: -2, 0, 1.5 | 4, 8, 8; then pairs, of which the two at time 8 stay together
+        ({"cut": 2, "cut_by": "edges"}, [1, 0, 0, 1, 1, 0], 2),
+        ({"cut": 3, "cut_by": "edges"}, [1, 0, 0, 2, 2, 1], 3),
+        ({"window": 5, "cut_by": "edges"}, [0, 0, 0, 0, 0, 0], 2),  # the sixth has the time of the fifth
+        ({"window": 4, "cut_by": "edges"}, [0, 0, 0, 1, 1, 0], 2),
+    ],
+)
+def test_by_hand(options, intervals, count):
+    assert dealt(TIMES, **options) == (intervals, count)
+
+
+def test_the_first_distinct_time_can_be_left_out():
+    edges = cut_edges([9, 7, 5, 1], [8, 6, 4, 2], [3, 1, 5, 1], cut=2, drop_first=True)
+    assert edges.node_ids.tolist() == [1, 2, 4, 5, 6, 7, 8, 9]  # V counts all vertices of the file
+    assert edges.node_ids[edges.src].tolist() == [9, 5]
+    assert edges.interval.tolist() == [0, 1]  # the span begins with the second time
+    weighted = cut_edges([9, 7, 5], [8, 6, 4], [3, 1, 5], weight=[2, 3, 4], cut=2, drop_first=True)
+    assert weighted.weight.tolist() == [2, 4]
+
+
+def test_text_ids_and_datetimes():
+    times = np.array(["2024-01-01", "2024-01-02", "2024-01-04"], dtype="datetime64[s]")
+    edges = cut_edges(np.array(["b", "a", "c"], dtype=object), ["a", "b", "a"], times, cut=3)
+    assert edges.node_ids.tolist() == ["a", "b", "c"]
+    assert edges.src.tolist() == [1, 0, 2]
+    assert edges.interval.tolist() == [0, 1, 2]
+
+
+def test_large_whole_times_stay_exact():
+    # floats of this size are 256 apart
+    start = 2**60
+    assert dealt([start, start + 1, start + 2, start + 3], cut=3)[0] == [0, 1, 2, 2]
+    assert dealt([-(2**62), 0, 2**62 - 1], cut=4) == ([0, 2, 3], 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time": [1, 2]}, "3, 3 and 2 entries"),
+        ({"src": [], "dst": [], "time": []}, "at least 1"),
+        ({"src": [0.5, 1, 2]}, "src has type float64"),
+        ({"src": [[0, 1, 2]]}, r"src has type int64 and shape \(1, 3\)"),
+        ({"src": ["a", "b", "c"]}, "both be text"),
+        ({"src": np.uint64([1, 2**63, 2])}, r"src\[1\] is 9223372036854775808; whole numbers below 2\^63"),
+        ({"time": [0, np.nan, 1]}, r"time\[1\] is not finite \(nan\)"),
+        ({"time": [0, 1, -np.inf]}, r"time\[2\] is not finite"),
+        ({"time": ["a", "b", "c"]}, "time has type <U1"),
+        ({"time": [-1e308, 0, 1e308]}, "span is too large"),
+        ({"time": [-(2**63), 0, 2**63 - 1]}, r"a span below 2\^63"),
+        ({"time": np.array(["2024-01-01", "NaT", "2024-01-02"], dtype="datetime64[s]")}, r"time\[1\] is not a time"),
+        ({"time": np.array(["2024-01-01", "3024-01-01", "2024-01-02"], dtype="datetime64[s]")}, r"time\[1\] is 3024"),
+        ({"time": [5, 5, 5]}, "cut=2 over a time span of 0: all 3 edges have time 5"),
+        ({"time": [5, 5, 5], "drop_first": True}, "all 3 edges have time 5, and drop_first"),
+        ({"cut": 0}, "give cut=n"),
+        ({"cut": 0, "window": 0}, "give cut=n"),
+        ({"cut": 0, "window": np.nan}, "give cut=n"),
+        ({"cut": 0, "window": np.inf}, "give cut=n"),
+        ({"cut": 0, "window": 3}, "window=3 is longer than the data: times run from 0 to 2, a span of 2"),
+        ({"cut": 0, "window": 1e-9}, "window=1e-09 makes 2,000,000,00[01] base intervals; 1 to 1,000,000 are allowed"),
+        ({"cut": MAX_INTERVALS + 1}, "makes 1,000,001 base intervals"),
+        ({"cut": -1}, "cut=-1 makes -1 base intervals"),
+        ({"cut": 4, "cut_by": "edges"}, "cut=4 by edges, and there are 3 edges"),
+        ({"cut": 0, "window": 4, "cut_by": "edges"}, "window=4 edges, and there are 3"),
+        ({"cut": 0, "window": 1.5, "cut_by": "edges"}, "window=1.5 edges"),
+        ({"weight": [1, -2, 3]}, r"weight\[1\] is -2"),
+        ({"weight": [1, 2, np.inf]}, r"weight\[2\] is inf"),
+        ({"weight": [1, 2]}, "3 numbers are needed"),
+    ],
+)
+def test_edges_that_cannot_be_cut(changes, message):
+    given = {"src": [0, 1, 2], "dst": [1, 2, 0], "time": [0, 1, 2], "cut": 2, **changes}
+    with pytest.raises(DataError, match=message):
+        cut_edges(given.pop("src"), given.pop("dst"), given.pop("time"), **given)
+
+
+def test_an_unknown_way_of_cutting_names_the_known_ones():
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'edges'.*edges, time"):
+        cut_edges([1], [2], [3], cut=1, cut_by="edge")
+
+
+def ring(**given):
+    """Three vertices, four base intervals, one edge in each."""
+    return IntervalEdges(np.arange(4) % 3, np.arange(1, 5) % 3, np.arange(4), 4, 3, **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": np.zeros((4, 2), np.float32)}, r"features has shape \(4, 2\); \(3, any\) is needed"),
+        ({"features": np.zeros((3, 3, 2), np.float32)}, r"features has shape \(3, 3, 2\); \(4, 3, any\) is needed"),
+        ({"features": np.zeros((3, 2))}, "features has type float64"),
+        ({"features": np.float32([[0], [np.nan], [0]])}, r"features\[1, 0\] is nan"),
+        ({"targets": np.zeros((4, 2), np.float32)}, r"targets has shape \(4, 2\); \(4, 3\) is needed"),
+        ({"targets": np.full((4, 3), np.inf, np.float32)}, r"targets\[0, 0\] is inf"),
+        ({"persistence": np.zeros((4, 3), np.float32)}, "persistence is given without targets"),
+        ({"classes": np.zeros((3, 3), np.int16)}, r"classes has shape \(3, 3\); \(4, 3\) is needed"),
+        ({"classes": np.int16([0, -2, 0])}, r"classes\[1\] is -2"),
+        ({"vertex_split": np.int8([0, 1, 5])}, r"vertex_split\[2\] is 5"),
+    ],
+)
+def test_what_is_given_must_fit_the_intervals(changes, message):
+    with pytest.raises(DataError, match=message):
+        ring().stream(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"src": np.array([0, 1, 2, 3])}, "src runs from 0 to 3; 0 to 2 is allowed"),
+        ({"src": np.array([0.0, 1, 2, 0])}, "src has type float64"),
+        ({"interval": np.arange(3)}, "equal vectors are needed"),
+        ({"interval": np.arange(1, 5)}, "interval runs from 1 to 4"),
+        ({"weight": np.ones(3)}, "one weight for each of 4 edges"),
+        ({"weight": np.array([1.0, 2, -3, 4])}, r"weight\[2\] is -3"),
+        ({"node_ids": np.arange(4)}, r"node_ids has shape \(4,\)"),
+    ],
+)
+def test_intervals_that_are_none(changes, message):
+    fields = {"src": np.arange(4) % 3, "dst": np.arange(4) % 3, "interval": np.arange(4), **changes}
+    with pytest.raises(DataError, match=message):
+        IntervalEdges(**fields, num_intervals=4, num_nodes=3).stream()
+
+
+def stream(**changes):
+    def make():
+        for _ in range(3):
+            yield snapshot_of_keys(np.int64([1]), None, 2)
+
+    return IntervalStream(**{"num_intervals": 3, "num_nodes": 2, "weighted": False, "make": make, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_intervals": 4}, "other than the 4 base intervals"),
+        ({"num_intervals": 2}, "other than the 2 base intervals"),
+        ({"num_nodes": 3}, "base interval 0 has 2 vertices and weighted=False; the stream says 3"),
+        ({"weighted": True}, "the stream says 2 vertices and weighted=True"),
+        ({"num_intervals": 0}, "0 base intervals over 2 vertices"),
+    ],
+)
+def test_streams_that_do_not_keep_their_word(changes, message):
+    assert build_graph(stream(), name="x", source="a test").num_snapshots == 2
+    with pytest.raises(DataError, match=message):
+        build_graph(stream(**changes), name="x", source="a test")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"edge_life": 5}, "edge_life=5 with 4 base intervals: allowed 1 to 4"),
+        ({"edge_life": 0}, "edge_life=0"),
+        ({"edge_life": 4}, "4 base intervals make 1 snapshot with edge_life=4; at least 2 are needed"),
+        ({"edge_life": 2, "min_edges": 3}, "make 3 snapshots with edge_life=2, of which 0 have min_edges=3 edges"),
+        ({"smoothing_window": 0}, "smoothing_window=0"),
+        ({"min_edges": -1}, "min_edges=-1"),
+        ({"features": "given"}, "this data set gives none"),
+    ],
+)
+def test_graphs_that_cannot_be_built(options, message):
+    with pytest.raises(DataError, match=message):
+        build_graph(ring(), name="x", source="a test", **options)
+
+
+def test_weights_too_large_to_be_kept_are_refused():
+    heavy = np.full(4, 3e38)
+    twice = IntervalEdges(np.arange(4) % 3, np.zeros(4, int), np.array([0, 0, 1, 1]), 3, 3, heavy)
+    with pytest.raises(DataError, match=r"a degree is 6\.0.*e\+38"):
+        build_graph(twice, name="x", source="a test", features="degrees")
+    same = IntervalEdges(np.zeros(4, int), np.zeros(4, int), np.array([0, 0, 1, 2]), 3, 3, heavy)
+    with pytest.raises(DataError, match=r"weights of equal edges sum to 6\.?0*e\+38"):
+        build_graph(same, name="x", source="a test")
+
+
+def test_features_of_every_kind_by_hand():
+    # vertex 0 points to 1 and 2 in interval 0; weights 2 and 3
+    edges = IntervalEdges(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1]), 2, 3, np.array([2.0, 3, 1]))
+    given = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+    def features(kind):
+        graph = build_graph(edges.stream(features=given), name="x", source="a test", features=kind)
+        assert graph.num_snapshots == 1
+        return graph.features[0].tolist()
+
+    assert features("degrees") == [[0, 5], [2, 0], [3, 0]]
+    np.testing.assert_array_equal(features("log_degrees"), np.log1p([[0, 5], [2, 0], [3, 0]]).astype(np.float32))
+    assert features("constant") == [[1], [1], [1]]
+    assert features("given") == given.tolist()
+    one_hot = np.array(features("one_hot_degree"))
+    assert one_hot.shape == (3, 64)
+    assert one_hot.argmax(axis=1).tolist() == [2, 0, 0]  # edges, not weights
+    assert one_hot.sum(axis=1).tolist() == [1, 1, 1]
+
+
+def test_the_last_class_of_the_one_hot_degree_is_all_larger_ones():
+    star = IntervalEdges(np.zeros(80, int), np.arange(1, 81), np.zeros(80, int), 2, 81)
+    graph = build_graph(star, name="x", source="a test", features="one_hot_degree")
+    assert graph.features[0, 0].argmax() == 63

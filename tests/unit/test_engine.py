@@ -1,0 +1,184 @@
+"""Every way of running snapshots gives the plain loop's loss and gradients: each model, one and two layers, each task."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel import blocks, device_sequence
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.grouped import HOW, GroupRunner
+from dtdg_lab.parallel.layout import Work
+from dtdg_lab.parallel.plain import plain_loss
+from dtdg_lab.parallel.run import Run
+from dtdg_lab.tasks.task import Task
+
+NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
+TRAIN = range(5)
+TASKS = ("regression", "classification", "link-concat", "link-dot")
+# rows that may be stacked, and numbers in a step of a block: one snapshot and one block; two snapshots and blocks of 7
+# vertices, which do not divide 19; all snapshots and blocks of one vertex
+SIZES = {"whole": (1, 10**6), "some": (2 * NODES, 7 * HIDDEN), "fine": (10**6, 1)}
+
+
+@cache
+def _graph(weighted: bool = False) -> DynamicGraph:
+    """Six snapshots, the third without an edge, with a self loop in the first and classes that some vertices lack."""
+    draw = np.random.default_rng(5)
+
+    def snapshot(t: int) -> Snapshot:
+        edges = (draw.random((NODES, NODES)) < 0.15) & (t != 2)
+        edges[1, 1] = t == 0
+        targets, sources = np.nonzero(edges)
+        indptr = np.concatenate([[0], np.cumsum(edges.sum(axis=1))]).astype(np.int64)
+        weights = (draw.random(len(sources)) + 0.5).astype(np.float32) if weighted else None
+        return Snapshot(indptr, sources.astype(np.int32), weights)
+
+    snapshots = tuple(snapshot(t) for t in range(SNAPSHOTS + 1))
+    shape = (SNAPSHOTS, NODES)
+    return DynamicGraph(
+        name="small", snapshots=snapshots[:-1], features=draw.random((*shape, FEATURES), dtype=np.float32),
+        targets=draw.random(shape, dtype=np.float32), persistence=draw.random(shape, dtype=np.float32),
+        source="this test", edge_life=1, following=snapshots[1:],
+        classes=draw.integers(-1, CLASSES, shape).astype(np.int16),
+    )  # fmt: skip
+
+
+def _task(name: str, graph: DynamicGraph, dtype: torch.dtype = torch.float64) -> Task:
+    kind, _, head = name.partition("-")
+    options = {"link_head": head, "hidden": HIDDEN} if head else {}
+    split = Split(TRAIN, range(5, 6), range(5, 6))
+    return catalogue.entry("tasks", kind).load()(graph, split, dtype=dtype, **options)
+
+
+def _model(name: str, layers: int, outputs: int) -> DynamicModel:
+    model: DynamicModel = catalogue.entry("models", name).load()(FEATURES, HIDDEN, layers, outputs=outputs, seed=2)
+    return model.double()
+
+
+def _gradients(model: DynamicModel) -> dict[str, Tensor | None]:
+    return {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+def _run(model: str, layers: int, task: str, loss_at: str, *, weighted: bool = False) -> Run:
+    graph = _graph(weighted)
+    made = _task(task, graph)
+    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
+    return Run(_model(model, layers, made.outputs), sequence, made, TRAIN, loss_at)
+
+
+def _assert_equal_to_plain(run: Run) -> None:
+    """Loss to 1e-12, gradients to 1e-10 of the largest; and the same bits again, once all is kept."""
+    loss = HOW[run.model.memory](run)
+    found = _gradients(run.model)
+    run.model.zero_grad()
+    again = HOW[run.model.memory](run)
+    assert again == loss
+    for name, gradient in _gradients(run.model).items():
+        assert (gradient is None and found[name] is None) or torch.equal(gradient, found[name]), name
+    run.model.zero_grad()
+    wanted = plain_loss(run)
+    wanted.backward()
+    assert float(loss) == pytest.approx(float(wanted.detach()), rel=1e-12)
+    largest = max(float(p.grad.abs().max()) for p in run.model.parameters() if p.grad is not None)
+    assert largest > 0
+    for name, gradient in _gradients(run.model).items():
+        mine = found[name]
+        if gradient is None or mine is None:
+            assert (gradient is None or not gradient.any()) and (mine is None or not mine.any()), name
+            continue
+        assert (mine - gradient).abs().max() <= 1e-10 * largest, name
+
+
+@pytest.fixture(params=SIZES, ids=str)
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    stacked, step = SIZES[request.param]
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", stacked)
+    monkeypatch.setitem(blocks.STEP_NUMBERS, "cpu", step)
+    return request.param
+
+
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("loss_at", ["last", "all"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_a_run_is_the_plain_loop(model: str, layers: int, task: str, loss_at: str) -> None:
+    _assert_equal_to_plain(_run(model, layers, task, loss_at))
+
+
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_a_run_over_weighted_edges_is_the_plain_loop(model: str) -> None:
+    _assert_equal_to_plain(_run(model, 2, "regression", "all", weighted=True))
+
+
+def test_the_sizes_of_this_file_make_other_blocks_and_stacks(sizes: str) -> None:
+    """So that the tests above compare what they say."""
+    sequence = DeviceSequence(_graph(), device="cpu", dtype=torch.float64, kernel="torch")
+    stacks = [space.snapshots for space in sequence.stacks(TRAIN)]
+    assert [t for stack in stacks for t in stack] == list(TRAIN)
+    assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
+    run = _run("tgcn", 1, "regression", "all")
+    layer = blocks._Layer(run, 0, run.sequence.stacks(TRAIN), [space.inputs for space in run.sequence.stacks(TRAIN)])
+    covered = [v for rows in layer._blocks() for v in range(rows.start, rows.stop)]
+    assert covered == list(range(NODES))
+    assert len(list(layer._blocks())) == {"whole": 1, "some": 3, "fine": NODES}[sizes]
+
+
+def test_a_memory_without_a_way_to_run_is_not_in_the_catalogue() -> None:
+    for name in catalogue.names("models"):
+        assert catalogue.entry("models", name).load().memory in HOW
+
+
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn", "graphsage", "evolvegcn-h"])
+def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
+    """Two groups of three snapshots: the sum of their losses and gradients, on top of what is there."""
+    graph = _graph()
+    task = _task("regression", graph)
+    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
+    groups = SnapshotGroups(np.array([0, 2]), np.array([3, 5]))
+    one = _model(model, 1, 1)
+    runner = GroupRunner(one, sequence, task, groups, "last")
+    for parameter in one.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    marks: list[str] = []
+    computed = runner.compute(Work(0, (0, 1), 2), marks.append)
+    assert marks == ["batch", "transfer"]
+    assert (computed.groups, computed.vertex_snapshots) == (2, NODES * 6)
+    other = _model(model, 1, 1)
+    losses = [plain_loss(Run(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
+    sum(losses).backward()
+    assert computed.loss_sum == pytest.approx(sum(float(loss.detach()) for loss in losses), rel=1e-12)
+    wanted = _gradients(other)
+    for name, gradient in _gradients(one).items():
+        added = torch.zeros(()) if wanted[name] is None else wanted[name]
+        torch.testing.assert_close(gradient, 1 + added.expand_as(gradient), rtol=1e-10, atol=1e-10)
+
+
+def test_a_rank_without_groups_computes_nothing() -> None:
+    run = _run("tgcn", 1, "regression", "all")
+    groups = SnapshotGroups(np.array([0]), np.array([3]))
+    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Work(0, (), 1), lambda phase: None)
+    assert (computed.loss_sum, computed.groups, computed.vertex_snapshots) == (0.0, 0, 0)
+
+
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_single_precision_is_close(model: str) -> None:
+    graph = _graph()
+    task = _task("regression", graph, torch.float32)
+    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
+    narrow = _model(model, 2, 1).float()
+    loss = float(HOW[narrow.memory](Run(narrow, sequence, task, TRAIN, "all")))
+    run = _run(model, 2, "regression", "all")
+    assert loss == pytest.approx(float(plain_loss(run).detach()), rel=1e-4)

@@ -1,0 +1,512 @@
+"""The user's own data: edges in memory, csv and Parquet files, data frames, DGL graphs; and what is wrong with them."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import io
+import subprocess
+import sys
+import types
+import zipfile
+from pathlib import Path
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import dtdg_lab as lab
+from dtdg_lab.core.errors import ConfigError, DataError, LabError
+from dtdg_lab.datasets import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC, DST, TIME = [1, 2, 3, 1], [2, 3, 1, 2], [0, 1, 2, 3]
+CSV = b"1,2,0\n2,3,1\n3,1,2\n1,2,3\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "cache"))
+
+
+def edges_of(graph):
+    """(source id, target id, weight) of every snapshot, the last label's edges included."""
+    every = (*graph.snapshots, graph.following[-1])
+    ids = graph.node_ids if graph.node_ids is not None else np.arange(graph.num_nodes)
+    return [
+        sorted(
+            zip(
+                ids[one.indices].tolist(), ids[one.rows()].tolist(),
+                [1] * one.num_edges if one.weights is None else one.weights.tolist(), strict=True,
+            )
+        )
+        for one in every
+    ]  # fmt: skip
+
+
+# in memory
+
+
+def test_edges_and_options():
+    graph = from_edges(SRC, DST, TIME, cut=4, edge_life=2, features="degrees")
+    assert (graph.name, graph.num_snapshots, graph.source) == ("mine", 2, "given in memory (4 rows)")
+    assert [snapshot.indices.tolist() for snapshot in graph.snapshots] == [[0, 1], [2, 1]]
+    assert from_edges(SRC, DST, TIME, interval=1.0).num_snapshots == 3
+    assert from_edges(SRC, DST, TIME, cut=2, cut_by="edges").num_edges.tolist() == [2]
+    assert from_edges(SRC, DST, TIME, interval=1, cut_by="edges").num_snapshots == 3
+    assert from_edges(SRC, DST, TIME, cut=3, drop_first=True).num_snapshots == 2
+    assert from_edges(SRC, DST, TIME, cut=4, smoothing_window=2).snapshots[0].weights is not None
+    assert from_edges(SRC, DST, [0, 0, 5, 9], cut=9, min_edges=1).num_edges.tolist() == [2, 1]
+    assert from_edges(SRC, DST, TIME, cut=4, edge_life=2, strict_label=True).strict_label
+
+
+def test_intervals_of_dates_are_lengths_of_time():
+    dates = np.array(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-05"], dtype="datetime64[s]")
+    for day in (np.timedelta64(1, "D"), datetime.timedelta(days=1), 86_400e9):
+        assert from_edges(SRC, DST, dates, interval=day).num_edges.tolist() == [1, 1, 1, 0]
+    with pytest.raises(ConfigError, match="interval=-"):
+        from_edges(SRC, DST, dates, interval=datetime.timedelta(days=-1))
+
+
+def test_ids_of_any_kind_are_numbered_anew():
+    huge = from_edges([2**40, -7, 2**62], [-7, 2**62, 2**40], [0, 1, 2], cut=3)
+    assert huge.node_ids.tolist() == [-7, 2**40, 2**62]
+    assert edges_of(huge) == [[(2**40, -7, 1)], [(-7, 2**62, 1)], [(2**62, 2**40, 1)]]
+    named = from_edges(["b", "a", "ä"], ["a", "ä", "b"], TIME[:3], [1, 2.5, 3], cut=3)
+    assert named.node_ids.tolist() == ["a", "b", "ä"]
+    assert edges_of(named) == [[("b", "a", 1)], [("a", "ä", 2.5)], [("ä", "b", 3)]]
+
+
+def test_features_that_are_given():
+    table = np.arange(6).reshape(3, 2)
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], features=table, cut=3)
+    assert graph.features.shape == (2, 3, 2)
+    assert graph.static_features
+    np.testing.assert_array_equal(graph.features[1], table)  # in the order of the sorted ids 10, 20, 30
+    moving = np.arange(18).reshape(3, 3, 2) / 4
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], features=moving, cut=3)
+    np.testing.assert_array_equal(graph.features, moving[:2])
+    by_id = {20: [2, 3], 30: [4, 5], 99: [7, 7], 10: [0, 1]}  # 99 has no edge
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], features=by_id, cut=3)
+    np.testing.assert_array_equal(graph.features[0], table)
+    named = from_edges(["b", "a", "b"], ["a", "b", "a"], [0, 1, 2], features={"b": [1], "a": [2]}, cut=3)
+    assert named.features[0].tolist() == [[2], [1]]
+
+
+def test_labels_that_are_given():
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], labels=[0, -1, 2], cut=3)
+    assert graph.num_classes == 3
+    assert graph.classes.tolist() == [[0, -1, 2]] * 2
+    assert graph.tasks == ("regression", "link", "classification")
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], labels={30: 1, 20: 0, 10: 1}, cut=3)
+    assert graph.classes[0].tolist() == [1, 0, 1]
+    changing = [[0, 0, 1], [1, 0, 0], [1, 1, 1]]
+    graph = from_edges([30, 10, 20], [10, 20, 30], [0, 1, 2], labels=changing, cut=3)
+    assert graph.classes.tolist() == changing[:2]
+    assert "classification" not in from_edges(SRC, DST, TIME, cut=4).tasks
+
+
+def test_a_graph_with_features_and_labels_is_stored_and_trained_on():
+    graph = from_edges(SRC, DST, TIME, features=np.eye(3), labels=[0, 1, 0], cut=4)
+    again = lab.load_dataset(graph.store())
+    assert again.data_hash == graph.data_hash
+    assert again.tasks == graph.tasks
+    config = lab.RunConfig(dataset=graph)
+    assert config.dataset == f"graph:{graph.data_hash[:16]}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({}, ["cut=0 and interval=0", "give cut=n"]),
+        ({"cut": -1}, ["cut=-1 is out of range"]),
+        ({"cut": 4, "features": "degree"}, ["Did you mean 'degrees'"]),
+        ({"cut": 4, "features": "given"}, ["given"]),
+        ({"cut": 4, "edge_life": 4}, ["at least 2 are needed"]),
+        ({"cut": 4, "edge_life": 9}, ["edge_life=9"]),
+        ({"interval": 100.0}, ["100"]),
+        ({"cut": 4, "features": np.zeros((2, 2))}, ["features have shape (2, 2)", "(3, F)"]),
+        ({"cut": 4, "features": np.zeros(3)}, ["features have shape (3,)", "(3, F)"]),
+        ({"cut": 4, "features": np.zeros((3, 0))}, ["F at least 1"]),
+        ({"cut": 4, "features": np.zeros((2, 3, 2))}, ["(4, 3, F)"]),
+        ({"cut": 4, "features": [[1], [2, 3], [4]]}, ["features are no table of numbers"]),
+        ({"cut": 4, "features": [["x"]] * 3}, ["features have type <U1; numbers are needed"]),
+        ({"cut": 4, "features": [[0.0], [np.nan], [1.0]]}, ["features[1, 0] (vertex 2) is nan", "finite"]),
+        ({"cut": 4, "features": [[0.0], [1e300], [1.0]]}, ["features[1, 0] (vertex 2) is inf"]),
+        ({"cut": 4, "features": {1: [1], 2: [2]}}, ["missing for 1 of 3 vertices", "first of them", "3"]),
+        ({"cut": 4, "features": {"1": [1], "2": [2], "3": [1]}}, ["ids of type <U1", "int64"]),
+        ({"cut": 4, "features": {}}, ["Use the ids"]),
+        ({"cut": 4, "labels": [0, 1]}, ["labels have shape (2,)", "(3,)"]),
+        ({"cut": 4, "labels": [0, 1.5, 2]}, ["labels[1] (vertex 2) is 1.5", "whole numbers"]),
+        ({"cut": 4, "labels": [0, -2, 2]}, ["labels[1] (vertex 2) is -2"]),
+        ({"cut": 4, "labels": [0, 40_000, 2]}, ["labels[1] (vertex 2) is 40000", "32767"]),
+        ({"cut": 4, "labels": ["a", "b", "c"]}, ["labels have type"]),
+        ({"cut": 4, "labels": [0.0, np.nan, 1.0]}, ["labels[1] (vertex 2) is nan"]),
+        ({"cut": 4, "weight": [1, 2, 3]}, ["weight"]),
+        ({"cut": 4, "weight": [1, -2, 3, 4]}, ["weight[1] is -2"]),
+        ({"cut": 4, "time": [0, np.nan, 1, 2]}, ["time[1]"]),
+        ({"cut": 4, "src": [1.5, 2, 3, 1]}, ["src"]),
+        ({"cut": 4, "src": ["a", "b", "c", "a"]}, ["src and dst must both"]),
+        ({"cut": 4, "src": [1, 2]}, ["2, 4 and 4"]),
+        ({"cut": 4, "src": [], "dst": [], "time": []}, ["0, 0 and 0"]),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_is_wrong_is_said(changed, parts):
+    with pytest.raises((DataError, ConfigError)) as caught:
+        from_edges(**{"src": SRC, "dst": DST, "time": TIME, **changed})
+    for part in parts:
+        assert part in str(caught.value)
+
+
+# csv
+
+
+def write(folder: Path, data: bytes, name: str = "mine.csv") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_a_csv_is_its_edges(tmp_path):
+    graph = from_csv(write(tmp_path, CSV), cut=4)
+    expected = from_edges(SRC, DST, TIME, cut=4)
+    assert graph.data_hash == expected.data_hash
+    assert graph.name == "mine.csv"
+    assert graph.source == f"file mine.csv in {tmp_path}"
+    assert from_csv(tmp_path / "mine.csv", name="other", cut=4, edge_life=2).edge_life == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        (b"s,d,t\n" + CSV, {"src": "s", "dst": "d", "time": "t"}),
+        (b"t,x,s,d\n0,a,1,2\n1,a,2,3\n2,a,3,1\n3,a,1,2\n", {"src": "s", "dst": "d", "time": "t"}),
+        (b"0,9,1,2\n1,9,2,3\n2,9,3,1\n3,9,1,2\n", {"src": 2, "dst": 3, "time": 0}),
+        (b"a,b,c\n" + CSV, {"header": True}),
+        (CSV.replace(b",", b";"), {"sep": ";"}),
+        (CSV.replace(b",", b"\t"), {"sep": "\t"}),
+        (CSV.replace(b",", b"  "), {"sep": " "}),
+        (CSV.replace(b",", b" \t "), {"sep": " "}),
+        (CSV.replace(b",", b" , "), {}),
+        (CSV.replace(b"\n", b"\r\n"), {}),
+        (b"\xef\xbb\xbf" + CSV[:-1], {}),
+        (b"\n\n" + CSV.replace(b"\n", b"\n\n"), {}),
+        (b'"1","2","0"\n"2","3","1"\n"3","1","2"\n"1","2","3"\n', {}),
+        (CSV.replace(b",0\n", b",0.0\n"), {}),
+    ],
+    ids=str,
+)
+def test_csv_of_every_make(tmp_path, data, given):
+    graph = from_csv(write(tmp_path, data), **given, cut=4)
+    assert edges_of(graph) == edges_of(from_edges(SRC, DST, TIME, cut=4))
+
+
+@pytest.mark.parametrize("pack", ["gz", "bz2", "zip"])
+def test_packed_csv(tmp_path, pack):
+    kept = io.BytesIO()
+    with zipfile.ZipFile(kept, "w") as archive:
+        archive.writestr("folder/mine.csv", CSV)
+    data = {"gz": gzip.compress(CSV), "bz2": bz2.compress(CSV), "zip": kept.getvalue()}[pack]
+    graph = from_csv(write(tmp_path, data, f"mine.{pack}"), cut=4)
+    assert graph.data_hash == from_edges(SRC, DST, TIME, cut=4).data_hash
+
+
+def test_weights_features_and_labels_of_a_csv(tmp_path):
+    path = write(tmp_path, b"s,d,w,t\n1,2,0.5,0\n2,3,2,1\n3,1,1,2\n1,2,3,3\n")
+    graph = from_csv(path, "s", "d", "t", "w", features={1: [1.0], 2: [2.0], 3: [3.0]}, labels=[0, 1, 1], cut=4)
+    assert edges_of(graph) == [[(1, 2, 0.5)], [(2, 3, 2)], [(3, 1, 1)], [(1, 2, 3)]]
+    assert graph.features[0, :, 0].tolist() == [1, 2, 3]
+    assert graph.classes[0].tolist() == [0, 1, 1]
+
+
+def test_text_and_huge_ids_of_a_csv(tmp_path):
+    graph = from_csv(write(tmp_path, b'ann,bob,0\nbob,"c,d",1\n"c,d",ann,2\n'), cut=3)
+    assert graph.node_ids.tolist() == ["ann", "bob", "c,d"]
+    graph = from_csv(write(tmp_path, b"1099511627776,-5,0\n-5,7,1\n7,1099511627776,2\n"), cut=3)
+    assert graph.node_ids.tolist() == [-5, 7, 2**40]
+    graph = from_csv(write(tmp_path, b"10,x,0\nx,9,1\n9,10,2\n"), cut=3)
+    assert graph.node_ids.tolist() == ["10", "9", "x"]  # text as soon as one of them is
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["2014-01-31", "2014-02-01", "2014-02-02", "2014-02-03"],
+        ["2014-01-31 16:39:58", "2014-02-01 16:39:58", "2014-02-02 16:39:58", "2014-02-03 16:39:58"],
+        ["2014-01-31T16:39:58Z", "2014-02-01T16:39:58Z", "2014-02-02T16:39:58Z", "2014-02-03T16:39:58Z"],
+        ["2014-01-31T23:00:00+02:00", "2014-02-01T21:00:00Z", "2014-02-02T21:00:00Z", "2014-02-03T21:00:00Z"],
+        ["-1.5", "-0.5", "0.5", "1.5"],
+        ["1e3", "2e3", "3e3", "4e3"],
+        ["1391186398000000000", "1391186398000000001", "1391186398000000002", "1391186398000000003"],
+    ],
+    ids=lambda times: times[0],
+)
+def test_times_of_every_kind(tmp_path, times):
+    lines = [f"{s},{d},{t}" for s, d, t in zip(SRC, DST, times, strict=True)]
+    graph = from_csv(write(tmp_path, "\n".join(lines).encode()), cut=4)
+    assert edges_of(graph) == edges_of(from_edges(SRC, DST, TIME, cut=4))
+    shuffled = from_csv(write(tmp_path, "\n".join(lines[::-1]).encode()), cut=4)
+    assert edges_of(shuffled) == edges_of(graph)  # in any order
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "parts"),
+    [
+        (b"", {}, ["mine.csv holds no rows"]),
+        (b"\n \n", {}, ["mine.csv holds no rows"]),
+        (b"src,dst,time\n", {"header": True}, ["mine.csv holds no rows under its header"]),
+        (b"src,dst,time\n" + CSV, {}, ["line 1 of mine.csv has 'time' as time", "a number, or a date", "header=True"]),
+        (CSV + b"4,5\n", {}, ["line 5 of mine.csv is '4,5'", "it has 2 columns where the first line has 3"]),
+        (CSV + b"\n\n4,5,6,7\n", {}, ["line 7 of mine.csv is '4,5,6,7'", "4 columns"]),
+        (CSV + b"4,5,soon\n", {}, ["line 5 of mine.csv has 'soon' as time", "a number, or a date"]),
+        (CSV + b"4,5,nan\n", {}, ["line 5 of mine.csv has 'nan' as time"]),
+        (CSV + b"4,5,inf\n", {}, ["line 5 of mine.csv has 'inf' as time"]),
+        (CSV + b"4,5,\n", {}, ["line 5 of mine.csv has '' as time"]),
+        (CSV + b"\n4,,6\n", {}, ["line 6 of mine.csv has '' as dst", "an id"]),
+        (b"1,2,2014-01-31\n2,3,2014-02-31\n", {}, ["line 2 of mine.csv has '2014-02-31' as time"]),
+        (b"1,2,2014-01-31\n2,3,17\n", {}, ["line 2 of mine.csv has '17' as time"]),
+        (b"1,2,0,5\n2,3,1,-5\n", {"weight": 3}, ["line 2 of mine.csv has '-5' as weight", "at least 0"]),
+        (b"1,2,0,5\n2,3,1,x\n", {"weight": 3}, ["line 2 of mine.csv has 'x' as weight"]),
+        (b"1,2,0,5\n2,3,1,inf\n", {"weight": 3}, ["line 2 of mine.csv has 'inf' as weight"]),
+        (b"1,2,0,5\n2,3,1,NaN\n", {"weight": 3}, ["line 2 of mine.csv has 'NaN' as weight"]),
+        (CSV, {"weight": 3}, ["line 1 of mine.csv has 3 columns: weight=3 is none of 0 to 2"]),
+        (CSV, {"sep": ";"}, ["line 1 of mine.csv has 1 columns", "another sep than ';'"]),
+        (CSV, {"sep": ", "}, ["sep=', '; one character is needed"]),
+        (b"a,b,c\n" + CSV, {"src": "x"}, ["src='x', and it has the columns 'a, b, c'"]),
+        (b"a,a,c\n" + CSV, {"src": "a"}, ["src='a'", "Give the name of one column"]),
+        (CSV, {"src": "x", "header": False}, ["src='x', and it has no header"]),
+        (b"1,2\x00,0\n", {}, ["line 1 of mine.csv has a NUL byte"]),
+        (b"\xff\xfe,2,0\n", {}, ["line 1 of mine.csv"]),
+        (b"1,2,0\n\xff,2,0\n", {}, ["mine.csv"]),
+        (b"\x1f\x8b\x08broken", {}, ["mine.csv", "damaged"]),
+        (b"1,2,0\n", {}, ["span of 0"]),
+    ],
+    ids=lambda value: repr(value)[:50] if isinstance(value, bytes) else "",
+)
+def test_what_is_wrong_with_a_csv_is_said(tmp_path, data, given, parts):
+    with pytest.raises(LabError) as caught:
+        from_csv(write(tmp_path, data), **given, cut=4)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_csv_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match=r"none\.csv is not a file\. Give"):
+        from_csv(tmp_path / "none.csv", cut=4)
+
+
+@hypothesis.given(st.binary(max_size=60) | st.text("0123456789,\n \"'.-eabc#", max_size=60).map(str.encode))
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.example(b"0,0,0\n0,0,1")
+@hypothesis.example(b'"')
+@hypothesis.example(b'1,"2\n3",4\n1,2,3')
+@hypothesis.example(b",,\n,,")
+def test_any_bytes_give_a_graph_or_a_lab_error(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "fuzz.csv"
+    path.write_bytes(data)
+    try:
+        graph = from_csv(path, cut=2)
+    except LabError as error:
+        assert len(str(error)) < 2000
+    else:
+        assert graph.num_snapshots == 1
+
+
+def test_half_a_million_rows_of_a_csv_take_about_a_second(tmp_path):
+    import pandas
+
+    rows = np.random.default_rng(0).integers(0, 20_000, (500_000, 3))
+    path = tmp_path / "large.csv"
+    pandas.DataFrame(rows).to_csv(path, header=False, index=False)
+    code = (
+        "import sys, time\nfrom dtdg_lab.datasets import from_csv\nimport pyarrow.csv\n"
+        "start = time.perf_counter()\ngraph = from_csv(sys.argv[1], cut=50)\n"
+        "print(time.perf_counter() - start, graph.num_edges.sum())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    seconds, edges = map(float, done.stdout.split())
+    assert edges > 480_000
+    assert seconds < 6  # a second when nothing else runs
+
+
+# tables
+
+
+def frame_of(**changed):
+    import pandas
+
+    dates = pandas.date_range("2024-01-01", periods=4, freq="D")
+    return pandas.DataFrame({"src": ["ann", "bob", "cem", "ann"], "dst": ["bob", "cem", "ann", "cem"], "time": dates,
+                             "much": [1, 2, 3, 4], **changed})  # fmt: skip
+
+
+def test_a_data_frame_and_its_parquet_file(tmp_path):
+    frame = frame_of()
+    graph = from_pandas(frame, weight="much", cut=3, labels={"ann": 0, "bob": 1, "cem": 1})
+    assert graph.node_ids.tolist() == ["ann", "bob", "cem"]
+    assert [snapshot.weights.tolist() for snapshot in graph.snapshots] == [[1], [2]]
+    assert lab.load_dataset(graph.store()).node_ids.tolist() == ["ann", "bob", "cem"]
+    frame.rename(columns={"src": "from", "dst": "to"}).to_parquet(tmp_path / "mine.parquet")
+    again = from_parquet(
+        tmp_path / "mine.parquet", "from", "to", weight="much", cut=3, labels={"ann": 0, "bob": 1, "cem": 1}
+    )
+    assert again.data_hash == graph.data_hash
+    assert again.name == "mine.parquet"
+    columns = from_edges(frame.src, frame.dst, frame.time, frame.much, cut=3, labels=[0, 1, 1])
+    assert columns.data_hash == graph.data_hash
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_times_with_a_zone(tmp_path, zone):
+    frame = frame_of()
+    frame["time"] = frame.time.dt.tz_localize(zone)
+    assert edges_of(from_pandas(frame, cut=4)) == edges_of(from_pandas(frame_of(), cut=4))
+    frame.to_parquet(tmp_path / "mine.parquet")
+    assert edges_of(from_parquet(tmp_path / "mine.parquet", cut=4)) == edges_of(from_pandas(frame_of(), cut=4))
+
+
+def test_other_tables_and_types(tmp_path):
+    polars = pytest.importorskip("polars")
+    numbers = {"src": SRC, "dst": DST, "time": TIME}
+    expected = from_edges(SRC, DST, TIME, cut=4).data_hash
+    assert from_pandas(polars.DataFrame(numbers), cut=4).data_hash == expected
+    assert from_pandas(frame_of(**{**numbers, "src": [1.0, 2.0, 3.0, 1.0]}), cut=4).data_hash == expected
+    days = [datetime.date(2024, 1, day) for day in (1, 2, 3, 4)]
+    polars.DataFrame({**numbers, "time": days}).write_parquet(tmp_path / "mine.parquet")
+    assert edges_of(from_parquet(tmp_path / "mine.parquet", cut=4)) == edges_of(from_edges(SRC, DST, TIME, cut=4))
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({"src": ["ann", None, "cem", "ann"]}, ["row 1", "has no 'src'"]),
+        ({"time": [0.0, 1.0, np.nan, 3.0]}, ["row 2", "has no 'time'"]),
+        ({"src": [1, 2, 3, 4]}, ["src and dst must both"]),
+        ({"time": ["a", "b", "c", "d"]}, ["time has type"]),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(tmp_path, changed, parts):
+    frame = frame_of(**changed)
+    frame.to_parquet(tmp_path / "mine.parquet")
+    for load in (lambda: from_pandas(frame, cut=4), lambda: from_parquet(tmp_path / "mine.parquet", cut=4)):
+        with pytest.raises(DataError) as caught:
+            load()
+        for part in parts:
+            assert part in str(caught.value)
+
+
+def test_columns_that_are_not_there(tmp_path):
+    frame = frame_of()
+    frame.to_parquet(tmp_path / "mine.parquet")
+    with pytest.raises(DataError, match=r"the frame has no column 'from'; it has src, dst, time, much\. Say which"):
+        from_pandas(frame, src="from", cut=3)
+    with pytest.raises(DataError, match=r"mine\.parquet has no column 'w'; it has src, dst, time, much"):
+        from_parquet(tmp_path / "mine.parquet", weight="w", cut=3)
+    for name, data in (("mine.csv", CSV), ("empty.parquet", b"")):
+        with pytest.raises(DataError, match=f"{name} cannot be read as Parquet"):
+            from_parquet(write(tmp_path, data, name), cut=3)
+    with pytest.raises(DataError, match=r"none\.parquet is not a file"):
+        from_parquet(tmp_path / "none.parquet", cut=3)
+
+
+# DGL
+
+
+class Graph:
+    """What DGL's graphs answer, and no more."""
+
+    def __init__(self, src, dst, nodes=3, ndata=None, edata=None):
+        self._ends, self._nodes = (np.array(src), np.array(dst)), nodes
+        self.ndata, self.edata = ndata or {}, edata or {}
+
+    def edges(self):
+        return self._ends
+
+    def num_nodes(self):
+        return self._nodes
+
+
+def graphs_of(**changed):
+    return [
+        Graph([0, 1], [1, 2], ndata={"feat": np.eye(3), "label": np.array([0, 1, 1])}, edata={"w": np.array([1.0, 2])}),
+        Graph([2], [0], ndata={"feat": np.eye(3) * 2, "label": np.array([0, 1, 1])}, edata={"w": np.array([3.0])}),
+        Graph([], [], ndata={"feat": np.eye(3) * 3, "label": np.array([0, 1, 1])}, edata={"w": np.zeros(0)}),
+        changed.get("last", Graph([0], [2], ndata={"feat": np.eye(3), "label": np.array([0, 1, 1])},
+                                  edata={"w": np.array([4.0])})),
+    ]  # fmt: skip
+
+
+def test_a_list_of_dgl_graphs():
+    graph = from_dgl(graphs_of(), labels="label", weight="w")
+    assert edges_of(graph) == [[(0, 1, 1), (1, 2, 2)], [(2, 0, 3)], [], [(0, 2, 4)]]
+    np.testing.assert_array_equal(graph.features, np.stack([np.eye(3), np.eye(3) * 2, np.eye(3) * 3]))
+    assert graph.classes.tolist() == [[0, 1, 1]] * 3
+    assert graph.source == "4 DGL graphs (4 edges)"
+    plain = from_dgl(graphs_of(), features=None, labels=[1, 0, -1], edge_life=2, name="other")
+    assert (plain.name, plain.edge_life, plain.num_features) == ("other", 2, 2)
+    assert plain.snapshots[0].weights is None
+    assert plain.classes[0].tolist() == [1, 0, -1]
+
+
+def test_features_that_are_the_same_in_all_graphs_are_kept_once():
+    graphs = [Graph([0], [1], ndata={"feat": np.eye(3)}) for _ in range(3)]
+    assert from_dgl(graphs).static_features
+
+
+def test_real_dgl_graphs():
+    dgl, torch = pytest.importorskip("dgl"), pytest.importorskip("torch")
+    graphs = []
+    for source, target in ((0, 1), (1, 2), (2, 0)):
+        graph = dgl.graph((torch.tensor([source]), torch.tensor([target])), num_nodes=3)
+        graph.ndata["feat"] = torch.full((3, 2), float(source), requires_grad=True)
+        graph.edata["w"] = torch.tensor([[2.0]])
+        graphs.append(graph)
+    made = from_dgl(graphs, weight="w")
+    assert edges_of(made) == [[(0, 1, 2)], [(1, 2, 2)], [(2, 0, 2)]]
+    assert made.features[1].tolist() == [[1, 1]] * 3
+    hetero = dgl.heterograph({("a", "to", "b"): ([0], [1]), ("b", "to", "a"): ([0], [1])})
+    with pytest.raises(DataError, match="several types"):
+        from_dgl([hetero, hetero])
+
+
+@pytest.mark.parametrize(
+    ("graphs", "given", "message"),
+    [
+        (graphs_of()[:1], {}, "1 DGL graphs; at least 2"),
+        ([], {}, "0 DGL graphs"),
+        ([*graphs_of(), 5], {}, r"graphs\[4\] is a int; a DGLGraph"),
+        (graphs_of(last=Graph([0], [1], nodes=4)), {}, r"graphs\[3\] has 4 vertices and graphs\[0\] has 3"),
+        (graphs_of(), {"features": "x"}, r"graphs\[0\]\.ndata holds no 'x'; it holds feat, label"),
+        (graphs_of(last=Graph([0], [1])), {}, r"graphs\[3\]\.ndata holds no 'feat'; it holds nothing"),
+        (graphs_of(last=Graph([0], [1], ndata={"feat": np.eye(3)[:, :2]})), {}, "has the shapes"),
+        (graphs_of(last=Graph([0], [5], ndata={"feat": np.eye(3)})), {}, "dst runs from 0 to 5; 0 to 2"),
+        (graphs_of(last=Graph([0], [1], ndata={"feat": np.eye(3) * np.nan})), {}, "finite"),
+        (
+            graphs_of(last=Graph([0], [1], edata={"w": np.array([-1.0])})),
+            {"features": None, "weight": "w"},
+            "at least 0",
+        ),
+        (graphs_of(), {"labels": [0, 1]}, r"labels have shape \(2,\)"),
+        (graphs_of(), {"edge_life": 0}, "edge_life=0 is out of range"),
+    ],
+)
+def test_what_is_wrong_with_dgl_graphs_is_said(graphs, given, message):
+    with pytest.raises((DataError, ConfigError), match=message):
+        from_dgl(graphs, **given)
+
+
+def test_nothing_heavy_is_imported_for_them():
+    code = (
+        "import sys, dtdg_lab.datasets as d\n"
+        "sys.path.insert(0, 'tests/unit')\n"
+        "d.from_edges([1, 2, 3], [2, 3, 1], [0, 1, 2], cut=3)\n"
+        "print([m for m in ('torch', 'dgl', 'pandas', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert isinstance(from_dgl, types.FunctionType)

@@ -1,9 +1,11 @@
-"""DGL's copy_u_sum against torch's CSR product: the measurement behind ``kernel="auto"``.
+"""Neighbour sums and attention by what computes them: the measurements behind ``kernel="auto"``.
 
     python benchmarks/kernels.py [--quick] [--json FILE] [--threads N]
 
-Each case runs both products in turn, so that what else the machine does hits both; the ratio is torch's time over
-DGL's, pair by pair (above 1: DGL is faster). Times are one product, forward, or forward and backward.
+Three ways to a sum over in-neighbours: torch's embedding_bag (single precision on the CPU), its CSR product, DGL. Each
+case runs them in turn, so that what else the machine does hits all; ratios are the other's time over the first one's,
+turn by turn (above 1: the first is faster). Times are one product forward; backward is the same product with the
+transpose. Attention is forward and backward, by the lab's own operator and by DGL's.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import gc
 import json
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,57 +24,91 @@ import torch
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.streams import generator
+from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.backend import import_dgl
+from dtdg_lab.kernels.backend import has_bag_kernel, import_dgl
+from dtdg_lab.kernels.operators import Operators, OperatorSettings
 
-WIDTHS = (2, 16, 32, 64)
-SIZES = {"small": (600, 3_000), "medium": (2_000, 20_000), "large": (25_000, 250_000)}
-PAIRS, QUICK_PAIRS, WARM_UPS = 30, 10, 3
-PASSES = ("forward", "forward+backward")
+WIDTHS = (2, 16, 32, 64, 128)
+SIZES = {"small": (600, 3_000), "medium": (20_000, 100_000), "large": (200_000, 1_000_000)}
+TURNS, QUICK_TURNS, WARM_UPS = 15, 7, 2
+Way = Callable[[], object]
 
 
-def random_edges(nodes: int, edges: int) -> tuple[np.ndarray, np.ndarray]:
-    """In-neighbours of a random graph with popular sources: indptr (N + 1,) and indices (E,)."""
+def random_snapshot(nodes: int, edges: int) -> Snapshot:
+    """A random graph with popular targets."""
     draw = generator(0, "benchmark/edges", nodes, edges)
-    sources = (nodes * draw.random(2 * edges) ** 3).astype(np.int64)
-    pairs = np.unique(draw.integers(0, nodes, 2 * edges) * nodes + sources)
+    targets = (nodes * draw.random(2 * edges) ** 3).astype(np.int64)
+    pairs = np.unique(targets * nodes + draw.integers(0, nodes, 2 * edges))
     pairs = np.sort(draw.permutation(pairs)[:edges])
     indptr = np.searchsorted(pairs // nodes, np.arange(nodes + 1))
-    return indptr.astype(np.int64), (pairs % nodes).astype(np.int32)
+    return Snapshot(indptr.astype(np.int64), (pairs % nodes).astype(np.int32))
 
 
-def timed_s(adjacency: Adjacency, x: torch.Tensor, backward: bool) -> float:
-    """Seconds of one product."""
-    x = x.detach().requires_grad_(backward)
-    began = time.perf_counter()
-    y = adjacency.multiply(x)
-    if backward:
-        y.backward(torch.ones_like(y))
-    return time.perf_counter() - began
+def product_ways(snapshot: Snapshot, width: int, *, weighted: bool, dtype: torch.dtype, dgl: bool) -> dict[str, Way]:
+    """The sums, by name; the first is what ``auto`` takes in single precision."""
+    weights = generator(0, "benchmark/weights").random(snapshot.num_edges, dtype=np.float32) if weighted else None
+    x = torch.randn(snapshot.num_nodes, width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    adjacency = Adjacency(snapshot.indptr, snapshot.indices, weights, dtype=dtype)
+    ways: dict[str, Way] = {}
+    if has_bag_kernel("cpu", dtype):
+        ways["bag"] = lambda: adjacency.product(x)
+    ways["csr"] = lambda: adjacency.matrix @ x
+    if dgl:
+        other = Adjacency(snapshot.indptr, snapshot.indices, weights, backend="dgl", dtype=dtype)
+        ways["dgl"] = lambda: other.product(x)
+    return ways
 
 
-def compare(adjacencies: dict[str, Adjacency], width: int, backward: bool, pairs: int) -> dict[str, Any]:
-    """Times of both products, and the ratio of each pair."""
-    nodes = adjacencies["torch"].shape[1]
-    x = torch.randn(nodes, width, generator=torch.Generator().manual_seed(0))
-    apart = (adjacencies["dgl"].multiply(x) - adjacencies["torch"].multiply(x)).abs().max().item()
+def attention_ways(snapshot: Snapshot, width: int, heads: int, *, dgl: bool) -> dict[str, Way]:
+    """Attention forward and backward, by backend."""
+    draw, nodes = torch.Generator().manual_seed(0), snapshot.num_nodes
+    given = [torch.randn(nodes, k, generator=draw).requires_grad_() for k in (width, heads, heads)]
+
+    def way(backend: str) -> Way:
+        operator = Operators(snapshot, range(nodes), OperatorSettings(backend)).attention()
+        return lambda: operator.apply(*given).sum().backward()
+
+    return {name: way(name) for name in ("torch", "dgl") if name == "torch" or dgl}
+
+
+def compare(ways: dict[str, Way], turns: int) -> dict[str, Any]:
+    """Median times, and the ratio of each turn to the first way."""
     for _ in range(WARM_UPS):
-        for adjacency in adjacencies.values():
-            timed_s(adjacency, x, backward)
+        for way in ways.values():
+            way()
+    rows: list[dict[str, float]] = []
     gc.disable()
     try:
-        rows = [{name: timed_s(a, x, backward) for name, a in adjacencies.items()} for _ in range(pairs)]
+        for _ in range(turns):
+            rows.append({})
+            for name, way in ways.items():
+                began = time.perf_counter()
+                way()
+                rows[-1][name] = time.perf_counter() - began
     finally:
         gc.enable()
-    ratios = sorted(row["torch"] / row["dgl"] for row in rows)
-    medians = {f"{name}_s": float(np.median([row[name] for row in rows])) for name in adjacencies}
-    spread = {"ratio_min": ratios[0], "ratio_median": float(np.median(ratios)), "ratio_max": ratios[-1]}
-    return {**medians, **spread, "pairs": pairs, "largest_difference": apart}
+    first = next(iter(ways))
+    ratios = {name: sorted(row[name] / row[first] for row in rows) for name in list(ways)[1:]}
+    return {
+        "seconds": {name: float(np.median([row[name] for row in rows])) for name in ways},
+        "ratios": {name: (of[0], float(np.median(of)), of[-1]) for name, of in ratios.items()},
+    }
+
+
+def report(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    times = "  ".join(f"{name} {seconds * 1e3:8.3f} ms" for name, seconds in found["seconds"].items())
+    ratios = "; ".join(
+        f"{name} {low:.1f} {middle:.1f} {high:.1f}" for name, (low, middle, high) in found["ratios"].items()
+    )
+    what = " ".join(str(value) for value in case.values())
+    print(f"{what:38} {times}   ratios min, median, max: {ratios}", flush=True)
+    return {**case, **found}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer pairs: seconds")
+    parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer turns: seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
     parser.add_argument("--threads", type=int, default=1, help="threads of each product (default 1, as for one rank)")
     given = parser.parse_args()
@@ -79,27 +116,24 @@ def main() -> int:
     try:
         version = import_dgl().__version__
     except NotAvailableError as error:
-        print(f"nothing to compare: {error}")
-        return 0
-    sizes = ("small", "medium") if given.quick else tuple(SIZES)
+        version = ""
+        print(f"without DGL: {error}")
+    dgl = bool(version)
     machine = {"processor": platform.machine(), "threads": given.threads, "torch": torch.__version__, "dgl": version}
-    print(f"unweighted neighbour sum, float32, CPU; {machine}")
-    print(f"{'graph':8} {'N':>7} {'E':>8} {'F':>4} {'pass':17} {'dgl':>9} {'torch':>9}   torch/dgl min, median, max")
-    rows = []
-    for size in sizes:
-        nodes, edges = SIZES[size]
-        indptr, indices = random_edges(nodes, edges)
-        adjacencies = {name: Adjacency(indptr, indices, None, backend=name) for name in ("dgl", "torch")}
-        for width in WIDTHS:
-            for step in PASSES:
-                found = compare(adjacencies, width, step == PASSES[1], QUICK_PAIRS if given.quick else PAIRS)
-                case = {"graph": size, "nodes": nodes, "edges": len(indices), "features": width, "pass": step}
-                rows.append({**case, **found})
-                print(
-                    f"{size:8} {nodes:7} {len(indices):8} {width:4} {step:17} {found['dgl_s'] * 1e3:6.3f} ms "
-                    f"{found['torch_s'] * 1e3:6.3f} ms   {found['ratio_min']:.2f} {found['ratio_median']:.2f} "
-                    f"{found['ratio_max']:.2f}"
-                )
+    print(f"CPU; {machine}\ngraph, type, weights, width")
+    turns, rows = QUICK_TURNS if given.quick else TURNS, []
+    for size in ("small", "medium") if given.quick else tuple(SIZES):
+        snapshot = random_snapshot(*SIZES[size])
+        for dtype in (torch.float32, torch.float64):
+            for weighted in (False, True):
+                for width in WIDTHS if dtype == torch.float32 else (32,):
+                    ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl)
+                    case = {"graph": size, "type": str(dtype)[6:], "sum": "weighted" if weighted else "plain",
+                            "features": width}  # fmt: skip
+                    rows.append(report(case, compare(ways, turns)))
+        for heads in (1, 4):
+            case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
+            rows.append(report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl), turns)))
     if given.json:
         given.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
     return 0

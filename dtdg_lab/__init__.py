@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dtdg_lab.dash.app import Dashboard
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
     from dtdg_lab.datasets.own import from_edges
+    from dtdg_lab.datasets.own_csv import from_csv
+    from dtdg_lab.datasets.own_dgl import from_dgl
+    from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.echo import echo
     from dtdg_lab.runs.graphs import compare_graphs
@@ -39,7 +42,11 @@ __all__ = [
     "describe",
     "echo",
     "follow_vertex",
+    "from_csv",
+    "from_dgl",
     "from_edges",
+    "from_pandas",
+    "from_parquet",
     "load_dataset",
     "open_run",
     "plot",
@@ -60,7 +67,11 @@ _WHERE = {
     "describe": "dtdg_lab.core.catalogue",
     "echo": "dtdg_lab.runs.echo",
     "follow_vertex": "dtdg_lab.runs.vertex",
+    "from_csv": "dtdg_lab.datasets.own_csv",
+    "from_dgl": "dtdg_lab.datasets.own_dgl",
     "from_edges": "dtdg_lab.datasets.own",
+    "from_pandas": "dtdg_lab.datasets.own_tables",
+    "from_parquet": "dtdg_lab.datasets.own_tables",
     "load_dataset": "dtdg_lab.datasets.names",
     "open_run": "dtdg_lab.runs.open",
     "plot": "dtdg_lab.runs.plot",

@@ -6,6 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
+def shortened(value: object, most: int = 80) -> str:
+    """How a message shows what was given: its repr, on one line, cut where it is long."""
+    try:
+        text = " ".join(repr(value).split(maxsplit=most))
+    except Exception as error:  # what was given may not even have a repr, such as a number of 5,000 digits
+        return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 class LabError(Exception):
     """Base of every error DTDG Lab raises on purpose."""
 
@@ -19,10 +28,10 @@ class UnknownNameError(ConfigError):
 
     def __init__(self, what: str, given: object, known: Iterable[str], advice: str = "") -> None:
         names = sorted(known)
-        close = difflib.get_close_matches(str(given), names, n=1)
+        close = difflib.get_close_matches(shortened(given).strip("'"), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         super().__init__(
-            f"unknown {what} {given!r}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}"
+            f"unknown {what} {shortened(given)}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}"
         )
         self.given = given
         self.close = close[0] if close else None

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
+
 from dtdg_lab.core.catalogue import names
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 
 Live = Literal["step", "epoch", "no"]
 
@@ -46,15 +48,21 @@ class Option:
         too_low = self.low is not None and value < self.low
         too_high = self.high is not None and value > self.high
         if too_low or too_high:
-            raise ConfigError(f"{self.name}={value!r} is out of range: allowed {self.allowed}. {self.meaning}")
+            raise ConfigError(f"{self.name}={shortened(value)} is out of range: allowed {self.allowed}. {self.meaning}")
         return value
 
     def _typed(self, value: Any) -> Any:
+        if isinstance(value, np.bool_):
+            value = bool(value)
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # numpy's too, which sweeps give
         if number and (self.kind is float or (self.kind is int and value % 1 == 0)):
-            value = self.kind(value)
+            try:
+                value = self.kind(value)
+            except OverflowError:
+                value = math.inf if value > 0 else -math.inf  # refused below
         if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
-            raise ConfigError(f"{self.name}={value!r} has type {type(value).__name__}: allowed {self.allowed}.")
+            kind = type(value).__name__
+            raise ConfigError(f"{self.name}={shortened(value)} has type {kind}: allowed {self.allowed}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{self.name}={value!r} is not a finite number: allowed {self.allowed}.")
         return value
@@ -185,7 +193,7 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     Option(
         name="link_head", owner="tasks", kind=str, default="concat", choices=("concat", "dot"),
-        meaning="Score of a pair: linear in the concatenated embeddings (ESDG), or the product of two projections.",
+        meaning="Score of a pair: linear in the concatenated embeddings (ESDG), or the product of projected ones.",
     ),
     # parallel
     Option(

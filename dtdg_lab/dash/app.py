@@ -104,7 +104,7 @@ class Dashboard:
         controls = (self.settings.panel, axis, self.settings.more)
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
-            ("Live", self.charts), ("Compare", self.compare.panel), ("Data", self.graph.panel),
+            ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
             ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
@@ -182,11 +182,12 @@ class Dashboard:
             self._follow(seen.run)
         self.charts.update()
         self.watch.with_runs = self.tabs.active == COMPARE
-        if slow and self.watch.with_runs:
-            self.compare.open()
-            self.compare.update(seen.runs, self.axis.value)
+        if self.watch.with_runs:
+            self.compare.page.open()
+            if slow:
+                self.compare.update(seen.runs, self.axis.value)
         if self.tabs.active == DATA:
-            self.graph.open()
+            self.graph.page.open()
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()

@@ -11,8 +11,10 @@ _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_ra
 
 def as_arguments(config: RunConfig) -> dict[str, object]:
     """The flat settings that differ from what ``RunConfig`` would take by itself, with the main ones always."""
-    plain = RunConfig(system=config.system, dataset=config.dataset, model=config.model, ranks=config.ranks)
-    chosen = {name: value for name, value in config.flat.items() if name in _ALWAYS or value != plain[name]}
+    names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
+    plain = RunConfig(**names)
+    shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
+    chosen = {name: value for name, value in config.flat.items() if name in shown or value != plain[name]}
     return {name: chosen[name] for name in (*_FIELDS, *sorted(set(chosen) - set(_FIELDS))) if name in chosen}
 
 

@@ -17,6 +17,7 @@ from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.kept_statistics import statistics_of
 
 MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded only to be drawn
+MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval it lives
 KEPT = 12
 _LOG = logging.getLogger(__name__)
 
@@ -41,12 +42,15 @@ def why_not(config: RunConfig) -> str:
     if is_stored(config.dataset):
         return ""
     if is_generated(config.dataset):
-        edges = config["generated_edges"] * config["generated_snapshots"]
-        return "" if edges <= MOST_ROWS else f"{edges:,} generated edges are not made only to be drawn"
-    info = next(info for info in datasets() if info.name == config.dataset)
-    if not info.on_this_machine:
-        return "not on this machine yet; the first run downloads it"
-    return "" if (info.rows or 0) <= MOST_ROWS else f"{info.rows:,} edges are not read only to be drawn"
+        rows = config["generated_edges"] * config["generated_snapshots"]
+    else:
+        info = next(info for info in datasets() if info.name == config.dataset)
+        if not info.on_this_machine:
+            return "not on this machine yet; the first run downloads it"
+        rows = info.rows or 0
+    if rows <= MOST_ROWS and rows * config["edge_life"] <= MOST_ALIVE:
+        return ""
+    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to cut only for a picture"
 
 
 def describe_data(config: RunConfig) -> Described:

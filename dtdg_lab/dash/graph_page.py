@@ -11,6 +11,7 @@ import panel as pn
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.graph_loader import Described, GraphLoader, data_key
 from dtdg_lab.dash.live import WholeCharts
+from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.views.graph import GRAPH_CHARTS, GraphView
 from dtdg_lab.views.graph_words import mean_of
@@ -37,7 +38,7 @@ class GraphPage:
             self.figures, self.sentences, defer=defer, chart_height=330,
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
-        self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.page = OpenedPage(self.charts)
         settings.put_under("dataset", self.picture)
         settings.watch(self.follow)
         self.follow()
@@ -53,11 +54,6 @@ class GraphPage:
     def sentences(self) -> dict[str, str]:
         """What to look for in the charts; nothing where there are none."""
         return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.sentences()
-
-    def open(self) -> None:
-        """Put the charts on the page, where they stay; a page nobody opens draws nothing."""
-        if not len(self.panel):
-            self.panel.append(self.charts)
 
     def follow(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""

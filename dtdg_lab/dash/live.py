@@ -84,6 +84,11 @@ class Charts(JSComponent):
         """Whether a display is loading: the first one without limit, a further one for ``PATIENCE_S`` seconds."""
         return self._awaited and (not self._ready or time.monotonic() - self._expected_s < PATIENCE_S)
 
+    @property
+    def ready(self) -> bool:
+        """Whether a display has reported."""
+        return self._ready
+
     def _greet(self) -> None:
         self._ready = True
         self._on_ready()

@@ -12,6 +12,7 @@ import panel as pn
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.ascode import as_cell, as_json
 from dtdg_lab.dash.live import WholeCharts
+from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.views import compare_figure
 from dtdg_lab.views.series import XAxis
@@ -28,12 +29,7 @@ class ComparePage:
         self.charts = WholeCharts(
             lambda: {"compare": self.figure}, defer=defer, chart_height=620, sizing_mode="stretch_width"
         )
-        self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
-
-    def open(self) -> None:
-        """Put the chart on the page, where it stays; a page nobody opens draws nothing."""
-        if not len(self.panel):
-            self.panel.append(self.charts)
+        self.page = OpenedPage(self.charts)
 
     def update(self, runs: Sequence[Any], x: XAxis) -> None:
         """Draw again where something changed; costs a whole figure, so at most once a second."""

@@ -8,7 +8,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtdg_lab.core.errors import ChecksumError, DataError
+from dtdg_lab.core.errors import ChecksumError, DataError, shortened
+from dtdg_lab.core.paths import as_path
 from dtdg_lab.datasets.contents import content
 from dtdg_lab.datasets.download import NotDownloadedError, download
 from dtdg_lab.datasets.hashes import check_recorded, file_hash, record
@@ -50,7 +51,7 @@ def find(definition: Published, root: str | Path | None = None) -> Found | None:
     form may lie in several of them. Nothing is read.
 
     Raises:
-        DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
+        DataError: ``root`` or $DTDG_LAB_DATA is given and is no folder, or may not be read.
     """
     folders = _folders(root)
     for count in range(1, len(folders) + 1):
@@ -112,21 +113,31 @@ def remember(definition: Published, found: Found) -> None:
             record(definition.name, path.name, path, file_hash(path))
 
 
+def given_folder(root: str | Path, called: str = "root") -> Path:
+    """The folder that somebody gives to look for files in.
+
+    Raises:
+        DataError: it is no folder, or one that may not be looked into.
+    """
+    folder = as_path(root, called)
+    if not os.path.isdir(folder):
+        raise DataError(f"{called}={shortened(str(root), 500)} is not a folder. Give one that exists, or leave it out.")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise DataError(f"{called}={shortened(str(root), 500)} may not be read by this user. Change its permissions.")
+    return folder
+
+
 def _folders(root: str | Path | None) -> list[Path]:
-    folders = []
-    for called, given in (("root", root), ("DTDG_LAB_DATA", os.environ.get("DTDG_LAB_DATA"))):
-        if given:
-            folder = Path(given).expanduser()
-            if not folder.is_dir():
-                raise DataError(f"{called}={str(given)!r} is not a folder. Give one that exists, or leave it out.")
-            folders.append(folder)
+    folders = [] if root is None else [given_folder(root)]
+    if os.environ.get("DTDG_LAB_DATA"):
+        folders.append(given_folder(os.environ["DTDG_LAB_DATA"], "DTDG_LAB_DATA"))
     return [*folders, raw_folder()]
 
 
 def _located(file: PublishedFile, folders: list[Path]) -> Path | None:
     for folder in folders:
         for name in file.names:
-            if (folder / name).is_file():
+            if os.path.isfile(folder / name):
                 return folder.resolve() / name
     return None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.datasets import edge_deletion
+from dtdg_lab.datasets.arguments import check_one_way
 from dtdg_lab.datasets.cut_cache import cached_graph
 from dtdg_lab.datasets.fetch import fetch, remember, verified
 from dtdg_lab.datasets.published import Published
@@ -40,6 +41,7 @@ def load_published(
         DataError: a file cannot be found, read or understood, or not cut as the options say.
         ConfigError: the options do not go together.
     """
+    check_one_way(options.get("cut", 0), options.get("interval", 0))
     found = fetch(definition, root)
     data: dict[str, Any] = {
         "files": verified(definition, found), "format": found.form.format, "version": found.form.parser_version,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.entry import Entry
-from dtdg_lab.core.errors import DataError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.options import option
+from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
+from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.datasets.arguments import STRICT_LABEL
 from dtdg_lab.datasets.definitions.snap import COLLEGEMSG
-from dtdg_lab.datasets.fetch import find
+from dtdg_lab.datasets.fetch import find, given_folder
 from dtdg_lab.datasets.loading import load_generated, load_published
 from dtdg_lab.datasets.published import Published
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -67,7 +68,8 @@ def load_dataset(
 
     Args:
         name: one of :func:`datasets`, or ``"graph:<hash>"`` as ``DynamicGraph.store`` returned it.
-        root: a folder that holds the files; for a stored graph, the cache folder it was stored under.
+        root: a folder that holds the files; for a stored graph, the cache folder it was stored under. Generators read
+            no files.
         seed: seed of a generated graph, and of the edges deleted from a static one.
         strict_label: count only edges of the newest base interval in the label.
         **options: how it is cut or generated, each by its name in the glossary; what is not given is what the data
@@ -77,37 +79,57 @@ def load_dataset(
 
     Raises:
         UnknownNameError: no such data set or option; the closest match is suggested.
-        ConfigError: an option is out of its bounds, or the data set does not read it.
+        ConfigError: an option is out of its bounds, the data set does not read it, or ``name`` is no text.
         ChecksumError: a file is not the published one, or not the one used before.
-        DataError: a file cannot be found, read or understood.
+        DataError: a file cannot be found, read or understood, or ``root`` is no folder.
     """
+    _check_name(name)
+    seed, strict_label = option("seed").check(seed), STRICT_LABEL.check(strict_label)
     if name.startswith(STORED):
         _refuse_others(name, (), options)
         return _stored(name, root, strict_label=strict_label)
-    if name not in catalogue.names("datasets"):
-        advice = f"A graph of your own: from_edges(...).store() returns its name, {STORED}<hash>."
-        raise UnknownNameError("data set", name, catalogue.names("datasets"), advice)
     entry = catalogue.entry("datasets", name)
     _refuse_others(name, entry.options, options)
     brought = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
     checked = {key: option(key).check(brought[key]) for key in entry.options}
+    if "cut" not in options and checked.get("interval"):
+        checked["cut"] = 0  # a length that is given wins over a number that the data set brings
     definition = entry.load()
     if isinstance(definition, Published):
         return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
+    if root is not None:
+        given_folder(root)  # no file is read, but a slip is said
     return load_generated(definition, checked, seed=seed, strict_label=strict_label)
 
 
+def _check_name(name: Any) -> None:
+    """Refuse what is no data set's name, nor that of a stored graph."""
+    known = catalogue.names("datasets")
+    if not isinstance(name, str):
+        graph = isinstance(name, DynamicGraph)
+        advice = "It is a graph already: use it as it is." if graph else f"Give one as text: {', '.join(known)}."
+        kind = type(name).__name__
+        raise ConfigError(f"load_dataset got {shortened(name)}, of type {kind}, in place of a name. {advice}")
+    if name not in known and not name.startswith(STORED):
+        advice = f"A graph of your own: from_edges(...).store() returns its name, {STORED}<hash>."
+        raise UnknownNameError("data set", name, known, advice)
+
+
 def _refuse_others(name: str, allowed: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Refuse settings that the data set would silently ignore; the glossary's defaults are no settings."""
+    """Refuse settings that the data set would silently ignore; the glossary's defaults of others are no settings."""
     for key, value in given.items():
-        if key in allowed or value == option(key).default:
+        if key in allowed:
+            continue
+        if key not in OPTIONS:
+            raise UnknownNameError(f"option of data set {name!r}", key, allowed)
+        if OPTIONS[key].owner == "datasets" and OPTIONS[key].check(value) == OPTIONS[key].default:
             continue
         why = (
             "a stored graph is cut already: set it where the graph is made"
             if name.startswith(STORED)
             else f"it reads {', '.join(allowed)}"
         )
-        raise UnsupportedError(f"{key}={value!r} has no meaning for data set {name!r}: {why}.")
+        raise UnsupportedError(f"{key}={shortened(value)} has no meaning for data set {name!r}: {why}.")
 
 
 def _stored(name: str, root: str | Path | None, *, strict_label: bool) -> DynamicGraph:
@@ -115,14 +137,14 @@ def _stored(name: str, root: str | Path | None, *, strict_label: bool) -> Dynami
     folder = graph_folder(key, root)
     if not key.isalnum() or not holds_graph(folder):
         raise DataError(
-            f"{name!r} is not stored in {folder.parent}. Make the graph again and call graph.store(), or set "
+            f"{shortened(name)} is not stored in {folder.parent}. Make the graph again and call graph.store(), or set "
             "DTDG_LAB_CACHE to the cache it was stored under."
         )
-    if not read_meta(folder)["data_hash"].startswith(key):
+    if not str(read_meta(folder).get("data_hash")).startswith(key):
         raise DataError(f"{folder} holds a graph of another hash. Delete the folder and store the graph again.")
     graph = DynamicGraph.load(folder)
-    # where edges live one interval, the newest interval is the whole snapshot and both labels are the same
-    if strict_label != graph.strict_label and graph.edge_life > 1:
+    # both labels are the same where edges live one interval, which is the whole snapshot, and where values are given
+    if strict_label != graph.strict_label and graph.edge_life > 1 and graph.following is not None:
         raise UnsupportedError(
             f"{name!r} was made with strict_label={graph.strict_label} and its labels cannot be changed. Make it with "
             f"from_edges(..., strict_label={strict_label}), or choose a protocol whose label fits (strict: True)."
@@ -144,7 +166,13 @@ def load_for(config: RunConfig) -> DynamicGraph:
 
 
 def datasets(root: str | Path | None = None) -> list[DatasetInfo]:
-    """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read."""
+    """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read.
+
+    Raises:
+        DataError: ``root`` is given and is no folder.
+    """
+    if root is not None:
+        given_folder(root)
     return [_info(catalogue.entry("datasets", name), root) for name in catalogue.names("datasets")]
 
 

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.options import option
+from dtdg_lab.datasets.arguments import STRICT_LABEL, check_one_way, graph_name, nanoseconds
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.vertex_values import class_labels, vertex_features
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.edge_vectors import read_times
 from dtdg_lab.graphs.intervals import IntervalEdges
 
 
@@ -44,20 +46,21 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     that an edge has. B base intervals result from ``cut`` or ``interval``, one of which is needed.
 
     Args:
-        src: sources, shape (E,): whole numbers or text; arrays, lists or columns of a table.
+        src: sources, shape (E,): text, or whole numbers of any size below 2^63, negative ones too; arrays, lists,
+            tensors or columns of a table.
         dst: targets, shape (E,).
         time: times, shape (E,), in any order: numbers in any unit, or datetimes, which count in nanoseconds.
         weight: weights, shape (E,), finite and at least 0; those of equal edges in a window are summed.
         features: what vertices are described by. A name (``log_degrees``, the default; ``degrees``,
             ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of the sorted ids, or (B, N, F)
-            where they change from interval to interval; or a mapping from every id to its F numbers, in which ids
-            without an edge are left out.
+            where they change from interval to interval; or a mapping from every id to its F numbers, such as a data
+            frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
             ids. Without them there is nothing to classify.
         cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
         cut_by: what they share equally: ``time`` or ``edges``.
-        interval: length of a base interval where ``cut`` is 0: in the unit of ``time``, a timedelta where these are
-            datetimes, or a number of edges.
+        interval: length of a base interval, in place of ``cut``: in the unit of ``time``, a timedelta where these are
+            datetimes, or a number of edges. At most 100,000 intervals result.
         drop_first: leave out the edges of the first distinct time.
         edge_life: base intervals an edge lives; ``B - edge_life`` labelled snapshots result.
         smoothing_window: snapshots that the M-transform averages; 1 is none.
@@ -66,8 +69,9 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         name: what runs and reports call the graph.
 
     Raises:
-        DataError: vectors do not fit together or hold values of the wrong kind, or too few intervals.
-        ConfigError: an option is out of its bounds.
+        DataError: vectors do not fit together or hold values of the wrong kind, entries are missing or masked, or
+            there are too few intervals, or too many.
+        ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
     edges = cut_own(src, dst, time, weight, cut=cut, cut_by=cut_by, interval=interval, drop_first=drop_first)
     return built(
@@ -91,15 +95,23 @@ def cut_own(
     """The edges in base intervals; see :func:`from_edges`. Where ``node_ids`` is given, ids are positions in it."""
     given = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first))
     checked = {key: option(key).check(value) for key, value in given}
+    times = read_times(time)
     if isinstance(interval, (timedelta, np.timedelta64)):
-        interval = float(np.timedelta64(interval) / np.timedelta64(1, "ns"))  # the unit that datetimes become
+        if times.dtype.kind != "M" or cut_by != "time":
+            has = "are cut by edges" if times.dtype.kind == "M" else "have times that are numbers"
+            raise DataError(
+                f"interval={shortened(interval)} is a length of time, and the edges {has}: give a number instead, in "
+                "the unit of time or of edges."
+            )
+        interval = nanoseconds(interval)  # the unit that datetimes become
     window = replace(option("interval"), high=None).check(interval)
+    check_one_way(checked["cut"], window)
     if not checked["cut"] and not window:
         raise DataError(
             "cut=0 and interval=0: give cut=n, the number of base intervals, or interval=x, the length of each in the "
             "unit of time."
         )
-    return renamed(cut_edges(src, dst, time, weight=weight, window=window or None, **checked), node_ids)
+    return renamed(cut_edges(src, dst, times, weight=weight, window=window or None, **checked), node_ids)
 
 
 def built(
@@ -115,6 +127,7 @@ def built(
     strict_label: bool = False,
 ) -> DynamicGraph:
     """The dynamic graph of base intervals and what is given for their vertices; see :func:`from_edges`."""
+    name, strict_label = graph_name(name), STRICT_LABEL.check(strict_label)
     given: dict[str, Any] = {}
     if features is not None and not isinstance(features, str):
         given["features"] = vertex_features(features, edges)

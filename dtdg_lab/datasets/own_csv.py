@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.options import Option
+from dtdg_lab.core.paths import as_path
+from dtdg_lab.datasets.arguments import check_column, different_columns, known_only
 from dtdg_lab.datasets.contents import content
 from dtdg_lab.datasets.formats.names import numbered
-from dtdg_lab.datasets.formats.text import first_lines, plain, shown, without_line
-from dtdg_lab.datasets.own import built, cut_own
+from dtdg_lab.datasets.formats.text import MAX_COLUMNS, first_lines, plain, shown, without_line
+from dtdg_lab.datasets.own import built, cut_own, from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.edge_vectors import MAX_ID_LENGTH
 
 Column = int | str
 _BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
+_HEADER = Option(name="header", owner="datasets", kind=bool, default=False, meaning="Whether the first line has names.")
 _CUTTING = ("cut", "cut_by", "interval", "drop_first")
 
 
@@ -34,12 +40,14 @@ def from_csv(
     header: bool | None = None,
     features: Any = None,
     labels: Any = None,
-    name: str = "",
+    name: str | None = None,
     **cutting: Any,
 ) -> DynamicGraph:
     """A dynamic graph from a text file with one edge a line; plain, gzip, bzip2, or the only file in a zip or tar.
 
-    Ids may be anything: where all of them are whole numbers below 2^63 they are ordered as numbers, else as text.
+    Ids may be anything of up to 1,000 characters: where all of them are whole numbers below 2^63 they are ordered as
+    numbers, else as text. Vertices are numbered anew in that order, so that numbers may be as large or as far apart as
+    they like; ``graph.node_ids`` keeps them.
     Times are numbers, or dates such as 2014-01-31 or 2014-01-31T16:39:58Z, which count in nanoseconds. Values may be
     in double quotes; blank lines are skipped.
 
@@ -61,10 +69,15 @@ def from_csv(
             file and the line. Or the edges cannot be cut.
         ConfigError: an option is out of its bounds.
     """
-    path = Path(path).expanduser()
-    wanted = {key: column for key, column in (("src", src), ("dst", dst), ("time", time), ("weight", weight))
-              if column is not None}  # fmt: skip
-    table = _Table(path, sep, header if header is not None else any(isinstance(c, str) for c in wanted.values()))
+    known_only(cutting, from_csv, from_edges)
+    path = as_path(path, "path")
+    wanted: dict[str, Any] = {"src": src, "dst": dst, "time": time}
+    if weight is not None:
+        wanted["weight"] = weight
+    for key, column in wanted.items():
+        check_column(key, column)
+    named = any(isinstance(column, str) for column in wanted.values())
+    table = _Table(path, sep, named if header is None else _HEADER.check(header))
     columns = table.columns(wanted)
     sources, targets, node_ids = numbered(columns["src"], columns["dst"])
     times = table.converted("time", columns, _time_reader(columns["time"]), "a number, or a date such as 2014-01-31,")
@@ -74,7 +87,7 @@ def from_csv(
     for_cutting = {key: cutting.pop(key) for key in _CUTTING if key in cutting}
     edges = cut_own(sources, targets, times, weights, node_ids=node_ids, **for_cutting)
     source = f"file {path.name} in {path.absolute().parent}"
-    return built(edges, features, labels, name=name or path.name, source=source, **cutting)
+    return built(edges, features, labels, name=path.name if name is None else name, source=source, **cutting)
 
 
 class _Table:
@@ -90,15 +103,21 @@ class _Table:
     """
 
     def __init__(self, path: Path, sep: str, header: bool) -> None:
-        if len(sep) != 1 or sep in '"\n\r':
-            raise DataError(f"sep={sep!r}; one character is needed, such as ',', ';', a tab or a space.")
-        if not path.is_file():
-            raise DataError(f"{path} is not a file. Give the path of a text file with one edge a line.")
+        if not isinstance(sep, str) or len(sep) != 1 or not sep.isascii() or sep in '"\n\r\0':
+            raise DataError(f"sep={shortened(sep)}; one character is needed, such as ',', ';', a tab or a space.")
+        if not os.path.isfile(path):
+            raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
         data, self.where = content(path)
         self._sep, self._text = sep, plain(data, self.where, blanks=sep == " ")
         heads = first_lines(self._text, 1)
-        first = next(csv.reader([self._decoded(heads[0][1])], delimiter=sep)) if heads else []
+        self._line = heads[0][0] if heads else 1  # of the first row, or of the header
+        first = self._cells(self._decoded(heads[0][1])) if heads else []
         self._width, self._header = len(first), [cell.strip() for cell in first] if header else None
+        if self._width > MAX_COLUMNS:
+            raise DataError(
+                f"line {self._line} of {self.where} has {self._width:,} columns; at most {MAX_COLUMNS:,} are allowed. "
+                "One edge a line is needed."
+            )
         if header and heads:
             self._text = without_line(self._text, heads[0][0])
         if not self._text.strip():
@@ -108,13 +127,15 @@ class _Table:
         """The columns asked for, as Arrow text without blanks around it.
 
         Raises:
-            DataError: one is missing, a line has another number of columns, or an id is empty.
+            DataError: one is missing, a line has another number of columns, or an id is empty or very long.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv as arrow_csv
 
-        places = {key: str(self._place(key, column)) for key, column in wanted.items()}
+        numbers = {key: self._place(key, column) for key, column in wanted.items()}
+        different_columns(numbers)
+        places = {key: str(number) for key, number in numbers.items()}
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(pa.py_buffer(self._text)),
@@ -134,6 +155,13 @@ class _Table:
             empty = pc.index(found[key], "").as_py()
             if empty >= 0:
                 raise self._bad_value(key, empty, "", "an id, a number or text,")
+            lengths = pc.utf8_length(found[key])
+            longest = pc.max(lengths).as_py() or 0
+            if longest > MAX_ID_LENGTH:
+                place = pc.index(lengths, longest).as_py()
+                raise self._bad_value(
+                    key, place, found[key][place].as_py(), f"an id of at most {MAX_ID_LENGTH:,} characters"
+                )
         return found
 
     def converted(
@@ -158,22 +186,35 @@ class _Table:
                     high = middle
             raise self._bad_value(key, low, column[low].as_py(), allowed) from error
 
+    def _cells(self, line: str) -> list[str]:
+        """The cells of the first line."""
+        try:
+            return next(csv.reader([line], delimiter=self._sep))
+        except csv.Error as error:
+            raise self._unreadable(self._line, error) from error
+
+    def _unreadable(self, line: int, error: Exception) -> DataError:
+        return DataError(
+            f"line {line} of {self.where} cannot be read: {error}. One edge a line is needed, with columns separated "
+            f"by {self._sep!r}; look for a quotation mark that is never closed, or give another sep."
+        )
+
     def _place(self, key: str, column: Column) -> int:
         names = self._header
         if isinstance(column, str):
             if names is None or names.count(column) != 1:
                 has = f"the columns {shown(', '.join(names), 200)}" if names is not None else "no header (header=False)"
                 raise DataError(
-                    f"line 1 of {self.where}: {key}={column!r}, and it has {has}. Give the name of one column, or its "
-                    "number, from 0."
+                    f"line {self._line} of {self.where}: {key}={column!r}, and it has {has}. Give the name of one "
+                    "column, or its number, from 0."
                 )
             return names.index(column)
         if not 0 <= column < self._width:
             raise DataError(
-                f"line 1 of {self.where} has {self._width} columns: {key}={column!r} is none of 0 to "
+                f"line {self._line} of {self.where} has {self._width} columns: {key}={column!r} is none of 0 to "
                 f"{self._width - 1}. Give another column, or another sep than {self._sep!r}."
             )
-        return column
+        return int(column)
 
     def _bad_shape(self, error: Exception) -> DataError:
         for line, row in self._rows():
@@ -194,15 +235,18 @@ class _Table:
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of every row, slowly: only for messages."""
         reader = csv.reader(io.StringIO(self._text.decode("utf-8", "replace")), delimiter=self._sep)
-        for row in reader:
-            if row:
-                yield reader.line_num, row
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise self._unreadable(reader.line_num, error) from error
 
     def _decoded(self, line: bytes) -> str:
         try:
             return line.decode()
         except UnicodeDecodeError as error:
-            raise DataError(f"line 1 of {self.where} is {shown(line)}; text in UTF-8 is needed.") from error
+            raise DataError(f"line {self._line} of {self.where} is {shown(line)}; text in UTF-8 is needed.") from error
 
 
 def _as_weights(column: Any) -> NDArray[np.float64]:

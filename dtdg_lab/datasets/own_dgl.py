@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.datasets.own import built
+from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.datasets.arguments import known_only
+from dtdg_lab.datasets.own import built, from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.given import as_array
 from dtdg_lab.graphs.intervals import IntervalEdges
 
 
@@ -38,9 +40,16 @@ def from_dgl(
         DataError: graphs do not fit together, or lack what is asked for.
         ConfigError: an option is out of its bounds.
     """
-    graphs = list(graphs)
+    known_only(building, from_dgl, from_edges, but=("cut", "cut_by", "interval", "drop_first"))
+    for key, asked in (("features", features), ("weight", weight)):
+        if not isinstance(asked, str | None):
+            raise DataError(
+                f"{key}={shortened(asked)} is of type {type(asked).__name__}; the name under which every graph has "
+                "it is needed, or None."
+            )
+    graphs = _listed(graphs)
     _check(graphs)
-    ends = [tuple(_numpy(vector).astype(np.int64) for vector in graph.edges()) for graph in graphs]
+    ends = [tuple(_vertices(vector, place) for vector in graph.edges()) for place, graph in enumerate(graphs)]
     edges = IntervalEdges(
         src=np.concatenate([src for src, _ in ends]), dst=np.concatenate([dst for _, dst in ends]),
         interval=np.repeat(np.arange(len(graphs)), [len(src) for src, _ in ends]),
@@ -53,11 +62,24 @@ def from_dgl(
     return built(edges, given, classes, name=name, source=source, **building)
 
 
+def _listed(graphs: Any) -> list[Any]:
+    if isinstance(graphs, (str, bytes, Mapping)) or _is_graph(graphs) or not isinstance(graphs, Iterable):
+        raise DataError(
+            f"graphs is {shortened(graphs)}, of type {type(graphs).__name__}; a list of DGLGraphs is needed, one for "
+            "each interval of time."
+        )
+    return list(graphs)
+
+
+def _is_graph(graph: Any) -> bool:
+    return all(hasattr(graph, part) for part in ("edges", "num_nodes", "ndata", "edata"))
+
+
 def _check(graphs: list[Any]) -> None:
     if len(graphs) < 2:
         raise DataError(f"{len(graphs)} DGL graphs; at least 2 are needed, one for each interval of time.")
     for place, graph in enumerate(graphs):
-        if not all(hasattr(graph, part) for part in ("edges", "num_nodes", "ndata", "edata")):
+        if not _is_graph(graph):
             raise DataError(f"graphs[{place}] is a {type(graph).__name__}; a DGLGraph is needed.")
         if len(getattr(graph, "ntypes", [""])) > 1 or len(getattr(graph, "etypes", [""])) > 1:
             raise DataError(
@@ -82,11 +104,15 @@ def _stacked(graphs: list[Any], name: str) -> NDArray[Any]:
 def _weights(graphs: list[Any], name: str) -> NDArray[np.float64]:
     arrays = [_found(graph.edata, name, f"graphs[{place}].edata") for place, graph in enumerate(graphs)]
     for place, array in enumerate(arrays):
-        if array.size != len(array) or not (np.isfinite(array) & (array >= 0)).all():
-            raise DataError(
-                f"graphs[{place}].edata[{name!r}] has shape {array.shape} and entries from {array.min(initial=0)} to "
-                f"{array.max(initial=0)}; one finite weight of at least 0 for each edge is needed."
-            )
+        if array.ndim and array.size == len(array) and array.dtype.kind in "iuf":
+            if (np.isfinite(array) & (array >= 0)).all():
+                continue
+            found = f"entries from {array.min(initial=0)} to {array.max(initial=0)}"
+        else:
+            found = f"shape {array.shape} and type {array.dtype}"
+        raise DataError(
+            f"graphs[{place}].edata[{name!r}] has {found}; one finite weight of at least 0 for each edge is needed."
+        )
     return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.float64)
 
 
@@ -95,11 +121,9 @@ def _found(data: Any, name: str, where: str) -> NDArray[Any]:
         raise DataError(
             f"{where} holds no {name!r}; it holds {', '.join(map(str, data)) or 'nothing'}. Name one of them, or None."
         )
-    return _numpy(data[name])
+    return as_array(data[name], f"{where}[{name!r}]", "numbers")
 
 
-def _numpy(tensor: Any) -> NDArray[Any]:
-    """A tensor of whatever library as numpy."""
-    for step in ("detach", "cpu"):
-        tensor = getattr(tensor, step, lambda tensor=tensor: tensor)()
-    return np.asarray(tensor)
+def _vertices(ends: Any, place: int) -> NDArray[np.int64]:
+    """The ends of a graph's edges, as they are numbered there."""
+    return as_array(ends, f"graphs[{place}].edges()", "whole numbers").astype(np.int64)

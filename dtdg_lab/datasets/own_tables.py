@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.paths import as_path
+from dtdg_lab.datasets.arguments import different_columns, known_only
 from dtdg_lab.datasets.own import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
@@ -42,11 +46,15 @@ def from_pandas(
         DataError: a column is missing, or a row has a missing or another value; or the edges cannot be cut.
         ConfigError: an option is out of its bounds.
     """
-    has = [str(column) for column in frame.columns]
-    wanted = [column for column in (src, dst, time, weight) if column is not None]
-    _refuse_missing(wanted, has, "the frame")
-    vectors = _vectors(frame, "the frame", src=src, dst=dst, time=time, weight=weight)
-    return from_edges(**vectors, features=features, labels=labels, name=name, **cutting)
+    known_only(cutting, from_pandas, from_edges)
+    has = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow's tables have both
+    if isinstance(frame, type) or has is None or not hasattr(frame, "__getitem__"):
+        raise DataError(
+            f"the frame is {shortened(frame)}, of type {type(frame).__name__}; a data frame is needed, such as "
+            "pandas.DataFrame(rows). For vectors there is from_edges, for files from_csv and from_parquet."
+        )
+    wanted = _wanted(list(has), "the frame", src=src, dst=dst, time=time, weight=weight)
+    return from_edges(**_vectors(frame, "the frame", wanted), features=features, labels=labels, name=name, **cutting)
 
 
 def from_parquet(
@@ -58,7 +66,7 @@ def from_parquet(
     *,
     features: Any = None,
     labels: Any = None,
-    name: str = "",
+    name: str | None = None,
     **cutting: Any,
 ) -> DynamicGraph:
     """A dynamic graph from a Parquet file with one edge a row; only the columns asked for are read.
@@ -82,32 +90,47 @@ def from_parquet(
     import pyarrow as pa
     from pyarrow import parquet
 
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise DataError(f"{path} is not a file. Give the path of a Parquet file with one edge a row.")
-    wanted = [column for column in (src, dst, time, weight) if column is not None]
+    known_only(cutting, from_parquet, from_edges)
+    path = as_path(path, "path")
+    if not os.path.isfile(path):
+        raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")
     try:
         with parquet.ParquetFile(path) as file:
-            _refuse_missing(wanted, file.schema_arrow.names, str(path))
-            table = file.read(columns=wanted)
+            wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
+            table = file.read(columns=list(wanted.values()))
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}. Write it again.") from error
-    vectors = _vectors(table, str(path), src=src, dst=dst, time=time, weight=weight)
-    return from_edges(**vectors, features=features, labels=labels, name=name or path.name, **cutting)
-
-
-def _refuse_missing(wanted: list[str], has: list[str], where: str) -> None:
-    missing = [column for column in wanted if column not in has]
-    if missing:
+        reason = str(error).rstrip(".")
         raise DataError(
-            f"{where} has no column {missing[0]!r}; it has {', '.join(has[:20]) or 'none'}. Say which columns are src, "
-            "dst, time and weight, as in src='from'."
-        )
+            f"{path} cannot be read as Parquet: {reason}. Write it again, or use from_csv for a text file."
+        ) from error
+    return from_edges(
+        **_vectors(table, str(path), wanted), features=features, labels=labels,
+        name=path.name if name is None else name, **cutting,
+    )  # fmt: skip
 
 
-def _vectors(table: Any, where: str, **places: str | None) -> dict[str, Any]:
-    """The columns of a table as from_edges calls them; ``places`` are their names there."""
-    return {key: _column(table[name], name, where) for key, name in places.items() if name is not None}
+def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
+    """The columns by what from_edges calls them; a weight of None is left out.
+
+    Raises:
+        DataError: one is no column of the table, or several, or has two roles.
+    """
+    wanted = {role: column for role, column in columns.items() if column is not None or role != "weight"}
+    for role, column in wanted.items():
+        found = has.count(column) if isinstance(column, Hashable) else 0
+        if found != 1:
+            names = ", ".join(str(one) for one in has[:20])
+            raise DataError(
+                f"{where} has {'several columns' if found else 'no column'} {shortened(column)} for {role}; it has "
+                f"{names or 'none'}. Say which columns are src, dst, time and weight, as in src='from'."
+            )
+    different_columns(wanted)
+    return wanted
+
+
+def _vectors(table: Any, where: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a table as from_edges calls them."""
+    return {role: _column(table[column], column, where) for role, column in wanted.items()}
 
 
 def _column(values: Any, name: str, where: str) -> NDArray[Any]:
@@ -116,19 +139,27 @@ def _column(values: Any, name: str, where: str) -> NDArray[Any]:
     Raises:
         DataError: a value is missing; its row is named.
     """
+    values, missing = _and_missing(values)
+    if missing.any():
+        raise DataError(
+            f"row {int(missing.argmax())} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
+        )
     if getattr(getattr(values, "dtype", None), "tz", None) is not None:  # pandas' times with a zone are objects else
         values = values.dt.tz_convert(None)
     array = np.asarray(values.to_numpy())
-    missing = np.zeros(len(array), dtype=bool)
-    nothing: Any = None
-    if array.dtype.kind in "mM":
-        missing = np.isnat(array)
-    elif array.dtype.kind in "fO":
-        missing = np.asarray(np.not_equal(array, array) | np.equal(array, nothing), dtype=bool)  # NaN is not itself
-    if missing.any():
-        raise DataError(
-            f"row {int(np.flatnonzero(missing)[0])} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
-        )
-    if array.dtype.kind == "f" and (np.abs(array) < 2**53).all() and (array == np.floor(array)).all():
-        return array.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
+    if array.dtype.kind == "f":
+        wide = array.astype(np.float64)
+        if (np.abs(wide) < 2**53).all() and (wide == np.floor(wide)).all():
+            return wide.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
     return array
+
+
+def _and_missing(values: Any) -> tuple[Any, NDArray[np.bool_]]:
+    """A column, and which of its rows have no value: null, None, NaN, NaT."""
+    if hasattr(values, "isna"):  # of pandas
+        return values, np.asarray(values.isna())
+    if hasattr(values, "combine_chunks"):  # of Arrow, where repeated values may be kept once, the null among them
+        if hasattr(values.type, "index_type"):
+            values = values.cast(values.type.value_type)
+        return values, values.is_null(nan_is_null=True).to_numpy()
+    return values, np.asarray(values.is_null())  # of polars

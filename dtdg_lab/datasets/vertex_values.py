@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.arrays import give_up
+from dtdg_lab.graphs.edge_vectors import read_ids
+from dtdg_lab.graphs.given import as_array, floats_of_objects, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges
 
+_NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.unique(x, return_inverse=True)[1],"}
 _MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
@@ -19,13 +22,14 @@ def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalE
     """Features of N vertices, shape (N, F), or (B, N, F) where they change from base interval to base interval.
 
     Args:
-        given: an array of that shape in the order of the vertices, or a mapping from their ids to F numbers each.
+        given: an array of that shape in the order of the vertices; or a mapping from their ids to F numbers each, such
+            as a data frame with the ids as its index.
         edges: the edges, which say how many vertices and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, or a value that is no finite number.
     """
-    array = _numbers(_by_id(given, edges, "features") if isinstance(given, Mapping) else given, "features")
+    array = _in_order(given, edges, "features")
     wanted = ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes))
     if array.ndim not in (2, 3) or array.shape[:-1] not in wanted or not array.shape[-1]:
         raise DataError(
@@ -50,13 +54,14 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
     """Classes of N vertices, shape (N,), or (B, N) where they change; -1 is unknown.
 
     Args:
-        given: an array of that shape in the order of the vertices, or a mapping from their ids to a class each.
+        given: an array of that shape in the order of the vertices; or a mapping from their ids to a class each, such
+            as a column of a data frame with the ids as its index.
         edges: the edges, which say how many vertices and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, or a value that is no whole number from -1 to 32767.
     """
-    array = _numbers(_by_id(given, edges, "labels") if isinstance(given, Mapping) else given, "labels")
+    array = _in_order(given, edges, "labels")
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
         raise DataError(
             f"labels have shape {array.shape}; ({edges.num_nodes},) is needed, one class for each vertex in the order "
@@ -73,32 +78,45 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
 
 
 def _numbers(given: Any, what: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(given)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"{what} are no table of numbers: {error}. Give every vertex as many.") from error
+    needed = _NEEDED[what]
+    array = as_array(given, what, needed)
+    if array.dtype.kind == "O" and set(map(type, array.flat)) <= {int, float, bool}:
+        return floats_of_objects(array, what)
     if array.dtype.kind not in "iufb":
-        raise DataError(f"{what} have type {array.dtype}; numbers are needed.")
+        raise wrong_type(array, what, needed, (int, float))
     return array
 
 
-def _by_id(given: Mapping[Any, Any], edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """The values of a mapping in the order of the vertices; ids that no edge has are left out."""
+def _in_order(given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+    """Numbers in the order of the vertices: a mapping, or a table with an index, by its ids; else as they are."""
+    if isinstance(given, Mapping):
+        return _by_id(list(given.keys()), list(given.values()), edges, what)
+    index = getattr(given, "index", None)
+    if index is not None and hasattr(given, "iloc") and type(index).__name__ != "RangeIndex":  # of pandas
+        return _by_id(index, given, edges, what)
+    return _numbers(given, what)
+
+
+def _by_id(keys: Any, given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+    """The values of ``keys`` in the order of the vertices; ids that no edge has are left out."""
     ids = np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids
-    keys = np.asarray(list(given.keys()))
-    values = _numbers(list(given.values()), what)
-    if not len(keys) or (keys.dtype.kind in "iu") != (ids.dtype.kind in "iu") or keys.dtype.kind not in "iuU":
+    keys, values = read_ids(keys, f"ids of {what}"), _numbers(given, what)
+    if not len(keys) or keys.dtype.kind != ids.dtype.kind:
+        kind = "text" if keys.dtype.kind == "U" else "whole numbers"
         raise DataError(
-            f"{what} are given for ids of type {keys.dtype}, and the vertices have ids of type {ids.dtype}, such as "
-            f"{ids[0]!r}. Use the ids that src and dst have."
+            f"{what} are given for {f'ids that are {kind}' if len(keys) else 'no ids'}, and the vertices have ids such "
+            f"as {ids[0].item()!r}. Use the ids that src and dst have."
         )
     order = np.argsort(keys)
+    twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+    if len(twice):
+        raise DataError(f"{what} are given twice for {keys[order][twice[0]].item()!r}. Give every vertex one row.")
     place = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
     missing = np.flatnonzero(keys[order][place] != ids)
     if len(missing):
         raise DataError(
-            f"{what} are missing for {len(missing)} of {len(ids)} vertices, the first of them {ids[missing[0]]!r}. "
-            "Give a value for every vertex that an edge has."
+            f"{what} are missing for {len(missing)} of {len(ids)} vertices, the first of them "
+            f"{ids[missing[0]].item()!r}. Give a value for every vertex that an edge has."
         )
     return np.asarray(values[order][place])
 

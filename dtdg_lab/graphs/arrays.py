@@ -24,9 +24,10 @@ def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | Non
         shape: the shape it must have; None fits any length.
 
     Raises:
-        DataError: it is no array, or has another type or shape.
+        DataError: it is no array, has another type or shape, or entries are masked.
     """
     wanted = np.dtype(dtype)
+    refuse_masked(array, name)
     if not isinstance(array, np.ndarray):
         raise DataError(
             f"{name} is a {type(array).__name__}; a numpy array of {wanted} is needed: use np.asarray(...)."
@@ -42,6 +43,22 @@ def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | Non
         array.setflags(write=False)
     # asarray turns a memory map into a plain array over the same pages
     return np.asarray(np.ascontiguousarray(array))
+
+
+def refuse_masked(array: Any, name: str) -> None:
+    """Refuse an array with masked entries: numpy would take what lies under the mask for values.
+
+    Raises:
+        DataError: there are some; the first is named.
+    """
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        mask = np.ma.getmaskarray(array)
+        first = ", ".join(str(place) for place in np.argwhere(mask)[0])
+        raise DataError(
+            f"{name}[{first}] is masked ({int(mask.sum())} of {mask.size} entries are); all must have values. "
+            "Drop what is masked, in all vectors alike, with array[keep], keep = ~np.ma.getmaskarray(array); or fill "
+            "it with array.filled(value)."
+        )
 
 
 def give_up(array: NDArray[Any]) -> NDArray[Any]:

@@ -27,9 +27,10 @@ from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.arrays import give_up
 from dtdg_lab.graphs.edge_vectors import read_ids, read_times, read_weights
 from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.spoken_times import SpokenTimes
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32
-MAX_INTERVALS = 1_000_000
+MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of features for each of them
 WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
@@ -51,11 +52,12 @@ def cut_edges(
     Args:
         src: sources, shape (E,); whole numbers or text.
         dst: targets, shape (E,).
-        time: times, shape (E,), in any order: numbers, or numpy datetimes, which become nanoseconds.
+        time: times, shape (E,), in any order: numbers, or datetimes, which become nanoseconds.
         weight: weights, shape (E,), finite and at least 0; None where edges carry none.
         cut: B, the number of intervals; 0 takes ``window``.
         cut_by: what the intervals share equally: ``time`` or ``edges``.
-        window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges.
+        window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; messages call
+            it interval, as the option is called.
         drop_first: leave out the edges of the first distinct time; their vertices keep their numbers.
 
     Raises:
@@ -65,38 +67,46 @@ def cut_edges(
     """
     if cut_by not in WAYS:
         raise UnknownNameError("value of cut_by", cut_by, WAYS)
+    if not 0 <= cut <= MAX_INTERVALS:
+        raise DataError(f"cut={cut} base intervals; 1 to {MAX_INTERVALS:,} are allowed, or 0 to give their length.")
     sources, targets, times = _vectors(src, dst, time)
+    dates = times.dtype.kind == "M"
+    times = times.view(np.int64) if dates else times
+    spoken = SpokenTimes(times, dates=dates)
     weights = read_weights(weight, len(sources))
     node_ids, sources, targets = _numbered(sources, targets)
     if drop_first:
         later = times > times.min()
         if not later.any():
             raise DataError(
-                f"all {len(times)} edges have time {times[0]}, and drop_first leaves the edges of the first time out. "
-                "Use drop_first=False, or data with more than one time."
+                f"all {len(times)} edges have time {spoken.time(times[0])}, and drop_first leaves the edges of the "
+                "first time out. Use drop_first=False, or data with more than one time."
             )
         sources, targets, times = sources[later], targets[later], times[later]
         weights = None if weights is None else weights[later]
     deal = _by_time if cut_by == "time" else _by_edges
-    interval, count = deal(times, cut, window)
+    interval, count = deal(times, cut, window, SpokenTimes(times, dates=dates))
     return IntervalEdges(
         src=sources, dst=targets, interval=interval, num_intervals=count, num_nodes=len(node_ids), weight=weights,
         node_ids=give_up(node_ids),
     )  # fmt: skip
 
 
-def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:
     """The three vectors, read and of equal length."""
-    lengths = [np.size(values) for values in (src, dst, time)]
+    sources, targets, times = read_ids(src, "src"), read_ids(dst, "dst"), read_times(time)
+    lengths = [len(vector) for vector in (sources, targets, times)]
     if not lengths[0] or len(set(lengths)) > 1:
         raise DataError(
             f"src, dst and time have {lengths[0]}, {lengths[1]} and {lengths[2]} entries; "
             "the same number, at least 1, is needed."
         )
-    sources, targets = read_ids(src, "src"), read_ids(dst, "dst")
     if sources.dtype.kind != targets.dtype.kind:
-        raise DataError("src and dst must both be whole numbers or both be text, because they name the same vertices.")
-    return sources, targets, read_times(time)
+        raise DataError(
+            f"src and dst must both be whole numbers or both be text, because they name the same vertices: src[0] is "
+            f"{sources[0].item()!r}, dst[0] is {targets[0].item()!r}. Convert one of them."
+        )
+    return sources, targets, times
 
 
 def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
@@ -120,7 +130,7 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
     return node_ids, numbers[0].astype(np.int32), numbers[1].astype(np.int32)
 
 
-def _by_time(times: NDArray[Any], cut: int, window: float | None) -> tuple[NDArray[np.int32], int]:
+def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
     """The base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
     if times.dtype.kind == "i" and int(last) - int(first) >= 2**63:
@@ -130,50 +140,67 @@ def _by_time(times: NDArray[Any], cut: int, window: float | None) -> tuple[NDArr
     if not np.isfinite(span):
         raise DataError(f"times run from {first} to {last}; their span is too large. Use a coarser unit of time.")
     if cut:
-        _check_count(cut, "cut", int(cut))
         if span == 0 and cut > 1:
             raise DataError(
-                f"cut={cut} over a time span of 0: all {len(times)} edges have time {first}. Edges of "
+                f"cut={cut} over a time span of 0: all {len(times)} edges have time {spoken.time(first)}. Edges of "
                 "different times are needed."
             )
-        # whole numbers stay exact, so that an edge on a boundary falls into the later interval
-        exact = times.dtype.kind == "i" and int(span) < 2**62 // cut
-        where = since * cut // max(span, 1) if exact else np.floor(since / (span or 1) * cut)
-        return np.minimum(where, cut - 1).astype(np.int32), cut
+        return _equal_shares(since, span, cut), cut
     length = _window(window)
     if length > span > 0:
         raise DataError(
-            f"window={window:g} is longer than the data: times run from {first} to {last}, a span of {span}. "
-            "Give a shorter window, or cut=n, the number of intervals."
+            f"interval={spoken.length(length)} is longer than the data: {spoken.range()}. "
+            "Give a shorter interval, or cut=n, the number of intervals."
         )
-    count = int(span // length) + 1
-    _check_count(window, "window", count)
-    return (since // length).astype(np.int32), count
+    if float(span) / length >= MAX_INTERVALS:
+        raise DataError(
+            f"interval={spoken.length(length)} makes {_many(float(span) / length + 1)} base intervals: "
+            f"{spoken.range()}. At most {MAX_INTERVALS:,} are allowed: give an interval above "
+            f"{spoken.length(span / MAX_INTERVALS)}, or cut=n, the number of intervals."
+        )
+    whole = times.dtype.kind == "i" and float(length).is_integer()
+    where = since // (int(length) if whole else length)
+    return where.astype(np.int32), int(where.max()) + 1
 
 
-def _by_edges(times: NDArray[Any], cut: int, window: float | None) -> tuple[NDArray[np.int32], int]:
+def _equal_shares(since: _Vector, span: Any, cut: int) -> NDArray[np.int32]:
+    """floor(since / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
+    if since.dtype.kind == "i":
+        if int(span) >= 2**62 // cut:  # such as days in nanoseconds
+            unit = int(np.gcd.reduce(since))
+            since, span = since // unit, span // unit
+        if int(span) < 2**62 // cut:
+            return np.minimum(since * cut // max(span, 1), cut - 1).astype(np.int32)
+    return np.minimum(np.floor(since / (span or 1) * cut), cut - 1).astype(np.int32)
+
+
+def _many(count: float) -> str:
+    return f"{int(count):,}" if count < 1e15 else f"{count:.2g}"
+
+
+def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
     """The base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
     edges = len(times)
     rank = np.searchsorted(np.sort(times), times)  # of the first edge of the same time
     if cut:
-        _check_count(cut, "cut", int(cut))
         if cut > edges:
             raise DataError(f"cut={cut} by edges, and there are {edges} edges: at most one interval for each.")
         return (rank * cut // edges).astype(np.int32), cut
     share = _window(window)
     if share != int(share) or share > edges:
-        raise DataError(f"window={window:g} edges, and there are {edges}: a whole number from 1 to {edges} is needed.")
+        raise DataError(f"interval={share:g} edges, and there are {edges}: a whole number from 1 to {edges} is needed.")
     count = -(-edges // int(share))
-    _check_count(window, "window", count)
+    if count > MAX_INTERVALS:
+        raise DataError(
+            f"interval={share:g} edges makes {count:,} base intervals of {edges:,} edges; at most {MAX_INTERVALS:,} "
+            f"are allowed. Give at least {-(-edges // MAX_INTERVALS)}, or cut=n, the number of intervals."
+        )
     return (rank // int(share)).astype(np.int32), count
 
 
 def _window(window: float | None) -> float:
     if window is None or not 0 < window < np.inf:
-        raise DataError(f"cut=0 takes the window length, and that is {window}; give cut=n, the number of intervals.")
+        raise DataError(
+            f"cut=0 takes intervals of a fixed length, and interval={window}; give cut=n, the number of intervals."
+        )
     return window
-
-
-def _check_count(given: float | None, name: str, count: int) -> None:
-    if not 1 <= count <= MAX_INTERVALS:
-        raise DataError(f"{name}={given:g} makes {count:,} base intervals; 1 to {MAX_INTERVALS:,} are allowed.")

@@ -94,6 +94,10 @@ class GraphStatistics:
         values["classes"] = list(self.classes)
         return values
 
+    def __repr__(self) -> str:
+        """The same as printed: a notebook's cell that ends with it shows it."""
+        return str(self)
+
     def __str__(self) -> str:
         """A dozen lines."""
         base = "not known" if self.E is None else f"{self.E:,} distinct in their base intervals"

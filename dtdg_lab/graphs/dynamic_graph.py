@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.paths import as_path
 from dtdg_lab.graphs import checks
 from dtdg_lab.graphs.arrays import give_up, repeats, stored_once
 from dtdg_lab.graphs.cut_counts import CutCounts
@@ -183,11 +184,11 @@ class DynamicGraph:
         A graph already saved there is replaced; readers that have it mapped keep the old one.
 
         Raises:
-            DataError: the folder holds something else, or cannot be written.
+            DataError: the folder holds something else, or cannot be written, or is no path.
         """
         from dtdg_lab.graphs.graph_files import save
 
-        return save(self, Path(folder))
+        return save(self, as_path(folder, "folder"))
 
     @classmethod
     def load(cls, folder: str | Path, mmap: bool = True, *, source: str | None = None) -> DynamicGraph:
@@ -197,11 +198,11 @@ class DynamicGraph:
         were checked before they were written: here only their types and lengths are.
 
         Raises:
-            DataError: the folder holds no graph, or a damaged one.
+            DataError: the folder holds no graph, or a damaged one, or is no path.
         """
         from dtdg_lab.graphs.graph_files import load
 
-        return load(Path(folder), mmap=mmap, source=source)
+        return load(as_path(folder, "folder"), mmap=mmap, source=source)
 
     def store(self, root: str | Path | None = None) -> str:
         """Keep the graph on this machine under its data hash and return the name it can be loaded by.

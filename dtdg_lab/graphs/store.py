@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.paths import as_path
 from dtdg_lab.graphs.arrays import give_up
 
 FORMAT = "dtdg-lab graph"
@@ -20,9 +21,15 @@ META = "meta.json"
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
-    """Where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab. It need not exist."""
-    chosen = root or os.environ.get("DTDG_LAB_CACHE") or Path.home() / ".cache" / "dtdg-lab"
-    return Path(chosen).expanduser()
+    """Where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab. It need not exist.
+
+    Raises:
+        DataError: what is given is no path.
+    """
+    if root is not None:
+        return as_path(root, "root")
+    given = os.environ.get("DTDG_LAB_CACHE")
+    return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
 
 
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
@@ -32,7 +39,7 @@ def graph_folder(key: str, root: str | Path | None = None) -> Path:
 
 def holds_graph(folder: Path) -> bool:
     """Whether a whole graph has been written into ``folder``."""
-    return (folder / META).is_file()
+    return os.path.isfile(folder / META)  # unlike Path's, it calls what the system refuses to look at no file
 
 
 def read_meta(folder: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import glob
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from io import BytesIO
@@ -27,8 +28,8 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.store import FORMAT, META, SCHEMA, holds_graph, read_meta
 
 _LOCK = "writing"
-_AT_ONCE = 2**24  # bytes read again at a time
-_ATTEMPTS = 5
+_AT_ONCE = 2**22  # bytes read again at a time
+_ATTEMPTS, _PAUSE_S = 100, 0.002
 
 
 class ArrayFile:
@@ -109,9 +110,12 @@ class Draft:
         self._path = self.folder.parent / f".{self.folder.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         with written(self.folder):
             _remove_dead(self.folder)
-            self._path.mkdir(parents=True)
-            self._lock = (self._path / _LOCK).open("w")
+            # a draft may be seen only once its lock is held: else another writer takes it for one left behind
+            unseen = self._path.with_name(f".new{self._path.name}")
+            unseen.mkdir(parents=True)
+            self._lock = (unseen / _LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            unseen.rename(self._path)
 
     def __enter__(self) -> Draft:
         return self
@@ -187,7 +191,7 @@ def _remove_dead(folder: Path) -> None:
 
 def _put(draft: Path, folder: Path) -> None:
     """Rename ``draft`` to ``folder``, moving an older graph out of the way."""
-    for attempt in range(_ATTEMPTS):  # others may put or move theirs between two steps
+    for attempt in range(_ATTEMPTS):  # others may put or move theirs between any two steps
         with contextlib.suppress(OSError):  # taken: looked at below
             draft.rename(folder)
             return
@@ -198,10 +202,10 @@ def _put(draft: Path, folder: Path) -> None:
             with contextlib.suppress(FileNotFoundError):  # somebody else was faster
                 folder.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
-        elif folder.exists():
-            raise DataError(
-                f"{folder} exists and holds no graph; nothing was written. Choose a new or an empty folder."
-            )
+        else:
+            time.sleep(_PAUSE_S)
+    if folder.exists() and not holds_graph(folder):
+        raise DataError(f"{folder} exists and holds no graph; nothing was written. Choose a new or an empty folder.")
     draft.rename(folder)  # fails again, with the reason
 
 

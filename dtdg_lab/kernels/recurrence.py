@@ -1,9 +1,10 @@
 """GRU and LSTM of every vertex through S snapshots.
 
-Everything lies with vertices side by side: an array of a step is (numbers, n), so that each gate is one contiguous piece
-of memory. State, inputs and a row of ones lie on top of one another, z = [h ; x ; 1], so that one product serves all
-gates, their inputs and biases, and one product each gives the gradients. Backward is written by hand and works in place,
-on arrays that are still in the cache when n is about a thousand.
+Everything lies with vertices side by side: an array of a step is (numbers, n), so that each gate is one contiguous
+piece of memory. The state, a row of ones and narrow inputs lie on top of one another, z = [h ; 1 ; x], so that one
+product gives all gates; wide inputs stay where they are and have a product of their own. Backward is written by hand
+and works in place, on arrays that are still in the cache when n is a thousand or two. What costs beside the products is
+reading again what forward kept, so little is kept: z, gates, and candidates or cells.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
+_WIDE = 16  # inputs from which on copying them costs more than a second product
 
 
 def gru_sequence(
@@ -60,126 +62,173 @@ def lstm_sequence(
     Returns:
         (S, n, H) the hidden state after each snapshot, in memory (S, H, n), and (n, H) the last cell.
     """
+    take, forget, candidate, give = _joined(fed, weights, feed, bias).chunk(4)
     states: Tensor
-    states, cell = _LSTM.apply(fed, h, c, _joined(fed, weights, feed, bias))
+    states, cell = _LSTM.apply(fed, h, c, torch.cat([take, forget, give, candidate]))
     return states, cell
 
 
 def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | None) -> Tensor:
-    """What z = [h ; x ; 1] is multiplied with to give all G gates: (G H, H + C + 1), with its history."""
+    """What [h ; 1 ; x] is multiplied with to give all G gates: (G H, H + 1 + C), with its history."""
     if feed is None or bias is None:
         feed = torch.eye(fed.shape[2], dtype=fed.dtype, device=fed.device)
         bias = fed.new_zeros(fed.shape[2])
-    return torch.cat([weights.transpose(1, 2).flatten(0, 1), feed.t(), bias.unsqueeze(1)], dim=1)
+    return torch.cat([weights.transpose(1, 2).flatten(0, 1), bias.unsqueeze(1), feed.t()], dim=1)
 
 
-def _stacked(x: Tensor, h: Tensor) -> Tensor:
-    """z = [h ; x ; 1] for every snapshot, (S + 1, H + C + 1, n): h before the first one, room for the others."""
-    width, (steps, rows, inputs) = h.shape[1], x.shape
-    z = x.new_empty(steps + 1, width + inputs + 1, rows)
-    z[0, :width] = h.t()
-    z[:-1, width:-1] = x.transpose(1, 2)
-    z[:, -1] = 1.0
-    return z
+class _Products:
+    """Products of gates' matrices with [h ; 1 ; x], and their gradients.
+
+    Args:
+        matrix: (G H, H + 1 + C).
+        x: (S, n, C).
+    """
+
+    def __init__(self, matrix: Tensor, x: Tensor) -> None:
+        self.inputs = x.shape[2]
+        self.width = matrix.shape[1] - self.inputs - 1
+        self.wide = x if self.inputs >= _WIDE else None
+        # pieces by themselves, since products are slower on parts of wider rows
+        self._top = matrix if self.wide is None else matrix[:, : self.width + 1].contiguous()
+        self._back_h, self._feed = matrix[:, : self.width].contiguous(), matrix[:, self.width + 1 :].contiguous()
+        like = (self._back_h, self._top[:, self.width :], self._feed[:, : 0 if self.wide is None else None])
+        self._gradients = tuple(torch.zeros_like(part, memory_format=torch.contiguous_format) for part in like)
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient of the matrix, from all that was taken."""
+        return torch.cat(self._gradients, dim=1)
+
+    def states(self, x: Tensor, h: Tensor) -> Tensor:
+        """Room for z of every snapshot and after the last one, (S + 1, height, n), with the first h in it."""
+        z = x.new_empty(len(x) + 1, self._top.shape[1], len(h))
+        z[0, : self.width] = h.t()
+        z[:, self.width] = 1.0
+        if self.wide is None:
+            z[:-1, self.width + 1 :] = x.transpose(1, 2)
+        return z
+
+    def put(self, t: int, rows: slice, z: Tensor, out: Tensor) -> Tensor:
+        """Some rows of the matrix times [h ; 1 ; x] at snapshot t, into ``out``."""
+        if self.wide is None:
+            return torch.mm(self._top[rows], z, out=out)
+        torch.mm(self._feed[rows], self.wide[t].t(), out=out)
+        return out.addmm_(self._top[rows], z)
+
+    def take(self, t: int, rows: slice, z: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
+        """Add to the matrix's gradient what the gates' gradient at snapshot t gives it, and write that of h."""
+        torch.mm(self._back_h[rows].t(), gates, out=dh)
+        of_h, of_rest, of_wide = self._gradients
+        of_h[rows].addmm_(gates, z[: self.width].t())
+        of_rest[rows].add_((z[self.width :] @ gates.t()).t())  # few rows: this way round is the faster
+        if self.wide is not None:
+            of_wide[rows].addmm_(gates, self.wide[t])
+        return dh
+
+    def inputs_gradient(self, gates: Tensor, out: Tensor) -> None:
+        """The gradient of x from that of all gates, (C, n)."""
+        torch.mm(self._feed.t(), gates, out=out)
 
 
 class _GRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor) -> Tensor:
-        width = h.shape[1]
-        z = _stacked(x, h)
+        width, products = h.shape[1], _Products(matrix, x)
+        z = products.states(x, h)
         gates, candidates = z.new_empty(len(x), 2 * width, len(h)), z.new_empty(len(x), width, len(h))
-        first, last = matrix.split([2 * width, width])
-        reset_z = torch.empty_like(z[0])  # [r * h ; x ; 1]
-        for now, after, gate, candidate in zip(z[:-1], z[1:], gates, candidates, strict=True):
-            torch.mm(first, now, out=gate).sigmoid_()
-            update, reset = gate.chunk(2)
-            torch.mul(reset, now[:width], out=reset_z[:width])
-            reset_z[width:].copy_(now[width:])
-            torch.mm(last, reset_z, out=candidate).tanh_()
-            torch.lerp(candidate, now[:width], update, out=after[:width])
-        ctx.save_for_backward(matrix, z, gates, candidates)
+        both, last = slice(0, 2 * width), slice(2 * width, None)
+        reset_z = torch.empty_like(z[0])  # [r * h ; 1 ; x]
+        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
+        updates, resets = (gate.unbind() for gate in gates.chunk(2, dim=1))
+        for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
+            products.put(t, both, z[t], gate).sigmoid_()
+            torch.mul(resets[t], hs[t], out=reset_z[:width])
+            reset_z[width:] = rests[t]
+            products.put(t, last, reset_z, candidate).tanh_()
+            torch.lerp(candidate, hs[t], updates[t], out=hs[t + 1])
+        ctx.save_for_backward(x, matrix, z, gates, candidates)
         return z[1:, :width].transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        matrix, z, gates, candidates = ctx.saved_tensors
+        x, matrix, z, gates, candidates = ctx.saved_tensors
+        products = _Products(matrix, x)
         steps, width, rows = candidates.shape
-        dx = z.new_empty(steps, matrix.shape[1] - width - 1, rows) if ctx.needs_input_grad[0] else None
-        reach = slice(0, width if dx is None else -1)  # the part of z whose gradient is wanted
-        dmatrix = torch.zeros_like(matrix)
+        dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
+        both, last = slice(0, 2 * width), slice(2 * width, None)
         dgates, reset_z = z.new_empty(3 * width, rows), torch.empty_like(z[0])
-        d_update, d_reset, d_candidate = dgates.chunk(3)
+        d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
+        hs, rests, updates, resets = (
+            part.unbind() for part in (z[:, :width], z[:, width:], *gates.chunk(2, dim=1))
+        )  # fmt: skip
         dh, before, part = z.new_zeros(width, rows), z.new_empty(width, rows), z.new_empty(width, rows)
         for t in reversed(range(steps)):
-            now, candidate, (update, reset) = z[t], candidates[t], gates[t].chunk(2)
-            h = now[:width]
+            h, candidate, update, reset = hs[t], candidates[t], updates[t], resets[t]
             dh.add_(dstates[t].t())
             # h' = c + u (h - c)
-            _sigmoid_backward(torch.sub(h, candidate, out=part).mul_(dh), update, grad_input=d_update)
+            torch.sub(h, candidate, out=d_update).mul_(dh)
             torch.mul(dh, update, out=before)
             _tanh_backward(dh.sub_(before), candidate, grad_input=d_candidate)
             # c hears h through r * h
-            d_reset_z = matrix[2 * width :, reach].t() @ d_candidate
-            _sigmoid_backward(torch.mul(d_reset_z[:width], h, out=part), reset, grad_input=d_reset)
-            dz = matrix[: 2 * width, reach].t() @ dgates[: 2 * width]
-            before.addcmul_(d_reset_z[:width], reset).add_(dz[:width])
-            if dx is not None:
-                torch.add(dz[width:], d_reset_z[width:], out=dx[t])
             torch.mul(reset, h, out=reset_z[:width])
-            reset_z[width:].copy_(now[width:])
-            dmatrix[: 2 * width].addmm_(dgates[: 2 * width], now.t())
-            dmatrix[2 * width :].addmm_(d_candidate, reset_z.t())
+            reset_z[width:] = rests[t]
+            products.take(t, last, reset_z, d_candidate, dh=part)
+            torch.mul(part, h, out=d_reset)
+            before.addcmul_(part, reset)
+            _sigmoid_backward(d_both, gates[t], grad_input=d_both)
+            before.add_(products.take(t, both, z[t], d_both, dh=part))
+            if dx is not None:
+                products.inputs_gradient(dgates, dx[t])
             dh, before = before, dh
-        return None if dx is None else dx.transpose(1, 2), dh.t(), dmatrix
+        return None if dx is None else dx.transpose(1, 2), dh.t(), products.gradient
 
 
 class _LSTM(torch.autograd.Function):
+    """Gates in the order i, f, o, g: the three sigmoids are one piece of memory."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        width = h.shape[1]
-        z = _stacked(x, h)
-        gates = z.new_empty(len(x), 4 * width, len(h))
-        cells, tanhs = z.new_empty(len(x) + 1, width, len(h)), z.new_empty(len(x), width, len(h))
+        width, products = h.shape[1], _Products(matrix, x)
+        z = products.states(x, h)
+        gates, cells = z.new_empty(len(x), 4 * width, len(h)), z.new_empty(len(x) + 1, width, len(h))
         cells[0] = c.t()
-        steps = zip(z[:-1], z[1:], gates, cells[:-1], cells[1:], tanhs, strict=True)
-        for now, after, gate, cell_before, cell, tanh_cell in steps:
-            torch.mm(matrix, now, out=gate)
-            gate[: 2 * width].sigmoid_()
-            gate[2 * width : 3 * width].tanh_()
-            gate[3 * width :].sigmoid_()
-            take, forget, candidate, give = gate.chunk(4)
-            torch.mul(forget, cell_before, out=cell).addcmul_(take, candidate)
-            torch.mul(give, torch.tanh(cell, out=tanh_cell), out=after[:width])
-        ctx.save_for_backward(matrix, z, gates, cells, tanhs)
+        hs, sigmoids = z[:, :width].unbind(), gates[:, : 3 * width].unbind()
+        takes, forgets, gives, candidates = (gate.unbind() for gate in gates.chunk(4, dim=1))
+        for t, gate in enumerate(gates):
+            products.put(t, slice(None), z[t], gate)
+            sigmoids[t].sigmoid_()
+            cell = torch.mul(forgets[t], cells[t], out=cells[t + 1]).addcmul_(takes[t], candidates[t].tanh_())
+            torch.tanh(cell, out=hs[t + 1]).mul_(gives[t])
+        ctx.save_for_backward(x, matrix, z, gates, cells)
         return z[1:, :width].transpose(1, 2), cells[-1].t().clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor, dcell: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, z, gates, cells, tanhs = ctx.saved_tensors
-        steps, width, rows = tanhs.shape
-        dx = z.new_empty(steps, matrix.shape[1] - width - 1, rows) if ctx.needs_input_grad[0] else None
-        reach = slice(0, width if dx is None else -1)  # the part of z whose gradient is wanted
-        dmatrix, dgates = torch.zeros_like(matrix), z.new_empty(4 * width, rows)
-        d_take, d_forget, d_candidate, d_give = dgates.chunk(4)
-        dh, part = z.new_zeros(width, rows), z.new_empty(width, rows)
-        dc = dcell.t().contiguous().clone()
+        x, matrix, z, gates, cells = ctx.saved_tensors
+        products = _Products(matrix, x)
+        steps, width, rows = len(x), cells.shape[1], cells.shape[2]
+        dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
+        dgates = z.new_empty(4 * width, rows)
+        d_sigmoids, (d_take, d_forget, d_give, d_candidate) = dgates[: 3 * width], dgates.chunk(4)
+        sigmoids = gates[:, : 3 * width].unbind()
+        takes, forgets, gives, candidates = (gate.unbind() for gate in gates.chunk(4, dim=1))
+        dh, part, tanh_cell = z.new_zeros(width, rows), z.new_empty(width, rows), z.new_empty(width, rows)
+        dc = torch.empty_like(dh).copy_(dcell.t())
         for t in reversed(range(steps)):
-            take, forget, candidate, give = gates[t].chunk(4)
             dh.add_(dstates[t].t())
             # h' = o tanh(c')
-            _sigmoid_backward(torch.mul(dh, tanhs[t], out=part), give, grad_input=d_give)
-            dc.add_(_tanh_backward(dh.mul_(give), tanhs[t], grad_input=part))
+            torch.tanh(cells[t + 1], out=tanh_cell)
+            torch.mul(dh, tanh_cell, out=d_give)
+            dc.add_(_tanh_backward(dh.mul_(gives[t]), tanh_cell, grad_input=part))
             # c' = f c + i g
-            _sigmoid_backward(torch.mul(dc, candidate, out=part), take, grad_input=d_take)
-            _tanh_backward(torch.mul(dc, take, out=part), candidate, grad_input=d_candidate)
-            _sigmoid_backward(torch.mul(dc, cells[t], out=part), forget, grad_input=d_forget)
-            dc.mul_(forget)
-            dz = matrix[:, reach].t() @ dgates
-            dh = dz[:width]
+            torch.mul(dc, candidates[t], out=d_take)
+            torch.mul(dc, cells[t], out=d_forget)
+            _tanh_backward(torch.mul(dc, takes[t], out=part), candidates[t], grad_input=d_candidate)
+            _sigmoid_backward(d_sigmoids, sigmoids[t], grad_input=d_sigmoids)
+            dc.mul_(forgets[t])
+            products.take(t, slice(None), z[t], dgates, dh=dh)
             if dx is not None:
-                dx[t] = dz[width:]
-            dmatrix.addmm_(dgates, z[t].t())
-        return None if dx is None else dx.transpose(1, 2), dh.t(), dc.t(), dmatrix
+                products.inputs_gradient(dgates, dx[t])
+        return None if dx is None else dx.transpose(1, 2), dh.t(), dc.t(), products.gradient

@@ -142,8 +142,10 @@ class DynamicModel(nn.Module):
 
     def readout(self, h: Tensor) -> Tensor:
         """Predictions of each vertex: (..., H) -> (..., outputs)."""
-        prediction: Tensor = self.readout_layer(h)
-        return prediction
+        weight, bias = self.readout_layer.weight, self.readout_layer.bias
+        if h.ndim < 3:
+            return torch.nn.functional.linear(h, weight, bias)
+        return vertices_last(h, weight.t()) + bias
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
@@ -159,6 +161,15 @@ def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
     if weights.ndim == 2:
         return x @ weights
     return torch.bmm(x.view(len(weights), -1, x.shape[1]), weights).flatten(0, 1)
+
+
+def vertices_last(x: Tensor, weights: Tensor) -> Tensor:
+    """Product x W for S snapshots, (S, n, C) times (C, H): (S, n, H), which lies in memory as (S, H, n).
+
+    Recurrences work on vertices side by side (:mod:`dtdg_lab.kernels.recurrence`): what goes into one and what comes
+    out of one is best multiplied as it lies.
+    """
+    return torch.bmm(weights.t().expand(len(x), -1, -1), x.transpose(1, 2)).transpose(1, 2)
 
 
 def side_by_side(gates: Tensor) -> Tensor:

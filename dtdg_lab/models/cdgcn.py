@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.models.base import DynamicModel, Space, vertices_last
 from dtdg_lab.models.state import State
 from dtdg_lab.models.vertex_lstm import VertexLSTM
 
@@ -41,6 +41,7 @@ class CDGCN(DynamicModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Y and the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
-        y = torch.relu(torch.cat([x, x @ self.convolve[layer]], dim=-1))
+        convolved = vertices_last(x, self.convolve[layer])
+        y = torch.relu(torch.cat([x.transpose(1, 2), convolved.transpose(1, 2)], dim=1)).transpose(1, 2)
         hs, memory = self.lstm[layer](y, state.layers[layer])
         return hs, state.with_layer(layer, memory)

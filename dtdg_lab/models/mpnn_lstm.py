@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.models.base import DynamicModel, Space, vertices_last
 from dtdg_lab.models.state import State
 from dtdg_lab.models.vertex_lstm import VertexLSTM
 
@@ -48,7 +48,8 @@ class MPNNLSTM(DynamicModel):
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the second convolution and run both LSTMs of each vertex: (S, n, 2H) -> (S, n, H)."""
         first, pulled = x.split(self.hidden, dim=-1)
-        y = torch.cat([first, torch.relu(pulled @ self.second[layer])], dim=-1)
+        second = torch.relu(vertices_last(pulled, self.second[layer]))
+        y = torch.cat([first.transpose(1, 2), second.transpose(1, 2)], dim=1).transpose(1, 2)
         h1, c1, h2, c2 = state.layers[layer]
         hs, lower = self.lower[layer](y, (h1, c1))
         hs, upper = self.upper[layer](hs, (h2, c2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space
+from dtdg_lab.models.base import DynamicModel, Space, vertices_last
 from dtdg_lab.models.state import State
 from dtdg_lab.models.vertex_lstm import VertexLSTM
 
@@ -38,5 +38,5 @@ class WDGCN(DynamicModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the convolution and run the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
-        hs, memory = self.lstm[layer](torch.relu(x @ self.convolve[layer]), state.layers[layer])
+        hs, memory = self.lstm[layer](torch.relu(vertices_last(x, self.convolve[layer])), state.layers[layer])
         return hs, state.with_layer(layer, memory)

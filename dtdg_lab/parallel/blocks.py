@@ -60,8 +60,6 @@ class _Layer:
         learns = any(mixed.requires_grad for mixed in self._mixed)
         self._gradients = [torch.empty_like(mixed) for mixed in self._mixed] if learns else []
         self._gradient_parts = self._by_snapshot(self._gradients)
-        taken = len(run.at)
-        self._taken = slice(len(run.snapshots) - taken, None)
 
     def hidden(self) -> list[Tensor]:
         """The layer's output, for each space (n, H), without history."""
@@ -78,8 +76,7 @@ class _Layer:
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
         for rows in self._blocks():
             x = self._block(rows)
-            z = run.model.readout(self._through_time(x, rows)[self._taken])
-            loss = run.loss(z, run.at, rows)
+            loss = run.loss(self._readout(x, rows), run.at, rows)
             loss.backward()
             self._keep_gradient(x, rows)
             total += loss.detach()
@@ -89,15 +86,13 @@ class _Layer:
         """The run's loss of all vertices together, with its backward; blocks are computed twice."""
         run = self._run
         with torch.no_grad():
-            read = [
-                run.model.readout(self._through_time(self._block(rows), rows)[self._taken]) for rows in self._blocks()
-            ]
-        z = torch.cat(read, dim=1).requires_grad_()
+            z = torch.cat([self._readout(self._block(rows), rows) for rows in self._blocks()], dim=1)
+        z.requires_grad_()
         loss = run.loss(z, run.at, slice(0, run.num_rows))
         (dz,) = torch.autograd.grad(loss, z)
         for rows in self._blocks():
             x = self._block(rows)
-            run.model.readout(self._through_time(x, rows)[self._taken]).backward(dz[:, rows])
+            self._readout(x, rows).backward(dz[:, rows])
             self._keep_gradient(x, rows)
         return loss.detach()
 
@@ -118,6 +113,11 @@ class _Layer:
 
     def _through_time(self, x: Tensor, rows: slice) -> Tensor:
         return self._run.model.temporal_sequence(self._number, x, self._state.slice(rows))[0]
+
+    def _readout(self, x: Tensor, rows: slice) -> Tensor:
+        """Readout of a block where loss is taken, (S', n, outputs)."""
+        h = self._through_time(x, rows)
+        return self._run.model.readout(h if self._run.loss_at == "all" else h[-1:])
 
     def _blocks(self) -> Iterator[slice]:
         run = self._run

@@ -26,8 +26,12 @@ class GraphComparison:
     def _repr_html_(self) -> str:
         """The table, with what its columns mean; ``lab.plot(comparison)`` draws the figure."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
-        shown = self.table.to_html(na_rep="unknown", escape=True, float_format=lambda value: f"{value:.3g}")
+        shown = self.table.to_html(na_rep="unknown", escape=True, float_format=_short)
         return f"{shown}<ul style='font-size:90%'>{said}</ul>"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 import time
 
 import psutil
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.peak_rss import peak_rss_bytes
 from dtdg_lab.energy.choose import readers_for
 from dtdg_lab.energy.modelled import ModelledReader
 from dtdg_lab.energy.reader import EnergyReader
@@ -70,9 +70,8 @@ class Vitals:
 
     def _sample(self) -> None:
         now_ns = time.time_ns()
-        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         rss_bytes = self._process.memory_info().rss
-        self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes, rss_bytes), None))
+        self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes(), rss_bytes), None))
         cpu_s = time.process_time()
         for reader in self._readers:
             reading = reader.read()

@@ -1,4 +1,4 @@
-"""What a run looks like: record lines in, plain plotly figure dicts and sentences out. Imports no plotly, no torch."""
+"""What runs and graphs look like: plain plotly figure dicts and sentences. Imports no plotly, no torch."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _degrees(found: GraphStatistics) -> Figure:
         line = {"mode": "lines", "line": {"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"}}
         data.append(_tail(f"power law, exponent {tail.exponent:.2f}", ends, fitted, line))
     layout = frame(
-        "In-degrees: how many are at least this large", "in-degree (edges)", "share of in-degrees above 0",
+        "In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0",
         xaxis={"type": "log", "dtick": 1}, yaxis={"type": "log", "dtick": 1, "exponentformat": "power"},
         showlegend=True,
     )  # fmt: skip

@@ -57,17 +57,18 @@ def echo_figure(heard: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, 
     data = []
     for index, name in enumerate(heard):
         style = _style(index)
-        data.append(_line(name, _gaps(heard[name]), style))
-        data.append({**_line(name, _gaps(loudest[name]), style), "yaxis": "y2", "showlegend": False})
+        points = {"mode": "lines+markers", "marker": {"size": 4}}  # an echo may be over after one snapshot
+        data.append({**_line(name, _gaps(heard[name]), style), **points})
+        below = {"yaxis": "y2", "showlegend": False}
+        data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
     layout = frame(
         "Who hears a change of one vertex, and how loud it is", "snapshots since the change (number)",
         "vertices that hear it", showlegend=True, height=520, margin={"l": 64, "r": 14, "t": 34, "b": 96},
         yaxis={"type": "log", "domain": [0.55, 1.0], "dtick": 1},
     )  # fmt: skip
-    below = {"text": "largest change of a hidden number"}
     layout["yaxis2"] = {
         **layout["yaxis"], "domain": [0.0, 0.45], "anchor": "x", "exponentformat": "power", "dtick": 2,
-        "title": {**layout["yaxis"]["title"], **below},
+        "title": {**layout["yaxis"]["title"], "text": "largest change of a hidden number"},
     }  # fmt: skip
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
     return {"data": data, "layout": layout}

@@ -123,8 +123,24 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     for change, ranks_and_steps in applied.items():
         assert {rank for rank, _ in ranks_and_steps} == {0, 1}, change
         assert len({step for _, step in ranks_and_steps}) == 1, f"{change} applied at {ranks_and_steps}"
+    _look_at_the_data(page)
     _look_at_a_narrow_window(page)
     _repair_by_hand(page, session, run)
+
+
+def _look_at_the_data(page: Any) -> None:
+    """The small picture beside the controls, and the page of charts about the data set."""
+    page.locator("svg[role=img] polygon").first.wait_for(timeout=20_000, state="attached")
+    page.locator(".bk-tab", has_text="Data").first.click()
+    data = {"size", "overlap", "degrees", "baselines"}
+    wait_until(
+        page, lambda charts: data <= set(charts) and all(points(charts, name) > 10 for name in data),
+        timeout_s=20, what="the charts of the data set",
+    )  # fmt: skip
+    page.wait_for_timeout(1000)
+    page.screenshot(path=PICTURES / "live-lab-data.png")
+    page.locator(".bk-tab", has_text="Live").first.click()
+    page.wait_for_timeout(500)
 
 
 def _look_at_a_narrow_window(page: Any) -> None:
@@ -132,7 +148,7 @@ def _look_at_a_narrow_window(page: Any) -> None:
     page.wait_for_timeout(1500)
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
-    assert len(widths) == 4 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    assert len(widths) == 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
     page.set_viewport_size({"width": 1400, "height": 900})
 
 

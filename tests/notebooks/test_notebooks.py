@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 from dtdg_lab.cluster.sessions import end_session, list_sessions
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+LESSONS = [path for path in NOTEBOOKS if not path.stem.startswith("00")]  # which compute, and check, what they say
 LIMIT_S = 120  # the first one starts the engines as well
 
 
@@ -21,6 +22,24 @@ LIMIT_S = 120  # the first one starts the engines as well
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DTDG_LAB_FAST", "1")
+    _run(path, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::RuntimeWarning")
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "whole"])
+def test_a_lesson_is_true_without_real_data_and_at_full_length(
+    path: Path, fast: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a lesson says is asserted in its cells: it must hold on the generated graph, and for its longer runs."""
+    monkeypatch.delenv("DTDG_LAB_DATA" if fast else "DTDG_LAB_FAST", raising=False)
+    if fast:
+        monkeypatch.setenv("DTDG_LAB_FAST", "1")
+    _run(path, tmp_path, monkeypatch)
+
+
+def _run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=LIMIT_S, resources={"metadata": {"path": str(tmp_path)}})
@@ -43,6 +62,12 @@ def test_a_notebook_is_committed_clean(path: Path) -> None:
     assert len(code) <= 25 and all(len(cell["source"]) <= 15 for cell in code)
     first, last = "".join(cells[0]["source"]), "".join(cells[-1]["source"])
     assert "Question" in first and "What was learned" in last
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_checks_what_it_says(path: Path) -> None:
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert "".join(cells[-1]["source"]).count("assert ") >= 5
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

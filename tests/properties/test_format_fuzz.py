@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import resource
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.peak_rss import peak_rss_bytes
 from dtdg_lab.datasets.archives import Members
 from dtdg_lab.datasets.formats import (
     amlsim,
@@ -128,9 +128,9 @@ def everything_in(data: bytes, where: str) -> dict[str, bytes]:
 @pytest.fixture(scope="module", autouse=True)
 def little_memory() -> Any:
     """All examples together leave the process about as large as it was."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak_rss_bytes()
     yield
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before < LIMIT_BYTES
+    assert peak_rss_bytes() - before < LIMIT_BYTES
 
 
 @pytest.mark.parametrize("name", ONE)

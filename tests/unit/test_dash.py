@@ -287,11 +287,16 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
 
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))
-@pytest.mark.parametrize("dataset", ["collegemsg", "growing"])
-def test_settings_as_code_round_trip(system, dataset):
-    config = RunConfig(system=system, dataset=dataset, ranks=1, learning_rate=0.0042, slow_ms=3.0, edge_life=2)
+@pytest.mark.parametrize("dataset", ["collegemsg", "growing", "slashdot"])
+@pytest.mark.parametrize("protocol", ["warm", "esdg-2021", "flare-2026"])
+def test_settings_as_code_round_trip(system, dataset, protocol):
+    config = RunConfig(system=system, dataset=dataset, ranks=1, learning_rate=0.0042, slow_ms=3.0, edge_life=2,
+                       protocol=protocol)  # fmt: skip
     assert RunConfig.from_json(as_json(config)) == config
-    cell = compile(as_cell(config), "cell", "exec")
+    text = as_cell(config)
+    assert ("protocol=" in text) == (protocol != "warm")
+    assert "norm=" not in text, "what the protocol brings need not be said"
+    cell = compile(text, "cell", "exec")
     made = {}
     library = type(
         "Library",

@@ -71,6 +71,21 @@ def test_a_display_that_follows_patches_shows_what_the_window_holds(x, points):
     assert feed.patch(window, x) is None
 
 
+def test_metrics_come_with_their_axis_and_then_point_by_point():
+    window, feed, display = RunWindow(RunConfig(dataset="sbm", task="link", epochs=20)), ChartFeed(), Display()
+    display.take(feed.snapshot(window, "steps"))
+    for step in range(10, 60, 10):
+        window.add(line("steps", [step_row(at, 1.0) for at in range(step - 10, step)]))
+        for split in ("train", "validation"):
+            row = evaluation_row(step, split, 1 / step, metrics={"mrr": step / 100, "persistence_mrr": 0.2})
+            window.add(line("evaluations", [row]))
+        message = feed.patch(window, "steps")
+        display.take(message)
+        assert display.shows(window, "steps"), step
+    assert "loss" not in message["react"], "once the axis is there, only points are sent"
+    assert display.figures["loss"]["layout"]["yaxis2"]["title"]["text"] == "MRR"
+
+
 def test_a_patch_holds_only_what_is_new():
     window, feed = plain(), ChartFeed()
     for step in range(1000):

@@ -1,7 +1,8 @@
-"""Every way of running snapshots gives the plain loop's loss and gradients: each model, one and two layers, each task."""
+"""Every way of running snapshots gives the plain loop's loss and gradients: each model, layers, task and loss."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import blocks, device_sequence
+from dtdg_lab.parallel import blocks, device_sequence, plain, stepwise
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import HOW, GroupRunner
 from dtdg_lab.parallel.layout import Work
@@ -27,8 +28,11 @@ NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
 TRAIN = range(5)
 TASKS = ("regression", "classification", "link-concat", "link-dot")
 # rows that may be stacked, and numbers in a step of a block: one snapshot and one block; two snapshots and blocks of 7
-# vertices, which do not divide 19; all snapshots and blocks of one vertex
-SIZES = {"whole": (1, 10**6), "some": (2 * NODES, 7 * HIDDEN), "fine": (10**6, 1)}
+# vertices, which do not divide 19; all snapshots and blocks of 4 vertices
+SIZES = {"whole": (1, 10**6), "some": (2 * NODES, 7 * HIDDEN), "fine": (10**6, 4 * HIDDEN)}
+# every task and loss in the general case, what differs for the engine in the others
+CASES = [("some", task, loss_at) for task in TASKS for loss_at in ("last", "all")]
+CASES += [(size, *rest) for size in ("whole", "fine") for rest in (("regression", "last"), ("link-concat", "all"))]
 
 
 @cache
@@ -39,7 +43,7 @@ def _graph(weighted: bool = False) -> DynamicGraph:
     def snapshot(t: int) -> Snapshot:
         edges = (draw.random((NODES, NODES)) < 0.15) & (t != 2)
         edges[1, 1] = t == 0
-        targets, sources = np.nonzero(edges)
+        sources = np.nonzero(edges)[1]
         indptr = np.concatenate([[0], np.cumsum(edges.sum(axis=1))]).astype(np.int64)
         weights = (draw.random(len(sources)) + 0.5).astype(np.float32) if weighted else None
         return Snapshot(indptr, sources.astype(np.int32), weights)
@@ -77,12 +81,13 @@ def _run(model: str, layers: int, task: str, loss_at: str, *, weighted: bool = F
     return Run(_model(model, layers, made.outputs), sequence, made, TRAIN, loss_at)
 
 
-def _assert_equal_to_plain(run: Run) -> None:
+def _assert_equal_to_plain(run: Run, how: Callable[[Run], Tensor] | None = None) -> None:
     """Loss to 1e-12, gradients to 1e-10 of the largest; and the same bits again, once all is kept."""
-    loss = HOW[run.model.memory](run)
+    how = HOW[run.model.memory] if how is None else how
+    loss = how(run)
     found = _gradients(run.model)
     run.model.zero_grad()
-    again = HOW[run.model.memory](run)
+    again = how(run)
     assert again == loss
     for name, gradient in _gradients(run.model).items():
         assert (gradient is None and found[name] is None) or torch.equal(gradient, found[name]), name
@@ -100,31 +105,33 @@ def _assert_equal_to_plain(run: Run) -> None:
         assert (mine - gradient).abs().max() <= 1e-10 * largest, name
 
 
-@pytest.fixture(params=SIZES, ids=str)
-def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    stacked, step = SIZES[request.param]
+def _set_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacked, step = SIZES[name]
     monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", stacked)
     monkeypatch.setitem(blocks.STEP_NUMBERS, "cpu", step)
-    return request.param
 
 
-@pytest.mark.usefixtures("sizes")
-@pytest.mark.parametrize("loss_at", ["last", "all"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("sizes", "task", "loss_at"), CASES)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("model", catalogue.names("models"))
-def test_a_run_is_the_plain_loop(model: str, layers: int, task: str, loss_at: str) -> None:
+def test_a_run_is_the_plain_loop(
+    monkeypatch: pytest.MonkeyPatch, model: str, layers: int, sizes: str, task: str, loss_at: str
+) -> None:
+    _set_sizes(sizes, monkeypatch)
     _assert_equal_to_plain(_run(model, layers, task, loss_at))
 
 
-@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("model", catalogue.names("models"))
-def test_a_run_over_weighted_edges_is_the_plain_loop(model: str) -> None:
+def test_a_run_over_weighted_edges_is_the_plain_loop(monkeypatch: pytest.MonkeyPatch, model: str, sizes: str) -> None:
+    _set_sizes(sizes, monkeypatch)
     _assert_equal_to_plain(_run(model, 2, "regression", "all", weighted=True))
 
 
-def test_the_sizes_of_this_file_make_other_blocks_and_stacks(sizes: str) -> None:
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
     """So that the tests above compare what they say."""
+    _set_sizes(sizes, monkeypatch)
     sequence = DeviceSequence(_graph(), device="cpu", dtype=torch.float64, kernel="torch")
     stacks = [space.snapshots for space in sequence.stacks(TRAIN)]
     assert [t for stack in stacks for t in stack] == list(TRAIN)
@@ -133,7 +140,24 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(sizes: str) -> None
     layer = blocks._Layer(run, 0, run.sequence.stacks(TRAIN), [space.inputs for space in run.sequence.stacks(TRAIN)])
     covered = [v for rows in layer._blocks() for v in range(rows.start, rows.stop)]
     assert covered == list(range(NODES))
-    assert len(list(layer._blocks())) == {"whole": 1, "some": 3, "fine": NODES}[sizes]
+    assert len(list(layer._blocks())) == {"whole": 1, "some": 3, "fine": 5}[sizes]
+
+
+@pytest.mark.parametrize("loss_at", ["last", "all"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_a_run_step_by_step_is_the_plain_loop(model: str, layers: int, loss_at: str) -> None:
+    _assert_equal_to_plain(_run(model, layers, "regression", loss_at), stepwise.add_gradients)
+
+
+def test_a_run_too_large_to_keep_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _run("dcrnn", 1, "regression", "all")
+    monkeypatch.setattr(stepwise, "add_gradients", lambda run: "step by step")
+    # K = 2: x, h and r * h and four walks of each are kept at once, and other things beside them
+    least = len(TRAIN) * NODES * 5 * (FEATURES + 2 * HIDDEN) * 8
+    for kept, fits in ((least, False), (3 * least, True)):
+        monkeypatch.setattr(plain, "KEPT_BYTES", kept)
+        assert (plain.add_gradients(run) != "step by step") == fits
 
 
 def test_a_memory_without_a_way_to_run_is_not_in_the_catalogue() -> None:
@@ -169,7 +193,9 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
 def test_a_rank_without_groups_computes_nothing() -> None:
     run = _run("tgcn", 1, "regression", "all")
     groups = SnapshotGroups(np.array([0]), np.array([3]))
-    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Work(0, (), 1), lambda phase: None)
+    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(
+        Work(0, (), 1), lambda phase: None
+    )
     assert (computed.loss_sum, computed.groups, computed.vertex_snapshots) == (0.0, 0, 0)
 
 

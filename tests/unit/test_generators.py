@@ -330,15 +330,13 @@ def test_noise_never_takes_an_edge_away():
 # memory
 
 _COUNT = """
-import resource, sys
+import sys
+from dtdg_lab.core.peak_rss import peak_rss_bytes as peak
 import numpy as np
 from dtdg_lab.datasets.edge_deletion import grow
 from dtdg_lab.datasets.generators.communities import COMMUNITIES
 from dtdg_lab.datasets.generators.powerlaw import POWERLAW
 from dtdg_lab.datasets.tables import StaticTable
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 SIZE = {"seed": 0, "nodes": 20_000, "edges": 200_000, "snapshots": 100}
 ends = np.random.default_rng(0).integers(0, 20_000, (2, 400_000))
@@ -363,13 +361,11 @@ def test_a_long_sequence_needs_the_memory_of_a_snapshot(stream):
 
 
 _BUILD = """
-import resource, sys
+import sys
+from dtdg_lab.core.peak_rss import peak_rss_bytes as peak
 from pathlib import Path
 from dtdg_lab.datasets.generators.powerlaw import POWERLAW
 from dtdg_lab.graphs.build import build_graph
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 before = peak()
 stream = POWERLAW.generate(seed=0, nodes=5_000, edges=200_000, snapshots=150)

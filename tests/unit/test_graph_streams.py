@@ -21,7 +21,7 @@ from dtdg_lab.graphs.keys import keys_of, snapshot_of_keys
 from dtdg_lab.graphs.store import read
 from dtdg_lab.graphs.streamed_store import ArrayFile, Draft
 
-PEAK = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"  # MiB
+PEAK = "from dtdg_lab.core.peak_rss import peak_rss_bytes; print(peak_rss_bytes() // 2**20)"  # MiB
 
 # children import this module for make_stream
 CHILD = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_graph_streams import *\n"

@@ -1,4 +1,4 @@
-"""Sparse products against dense references, forward and gradient, on every backend."""
+"""Neighbour sums against dense references, forward and gradient, on every backend; and which backend is taken."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.kernels import backend as backend_module
 from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.backend import choose_backend, import_dgl
-from dtdg_lab.kernels.gcn import GCNOperator
+from dtdg_lab.kernels.backend import choose_backend, has_bag_kernel, import_dgl
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -83,40 +82,74 @@ def test_products_are_the_dense_ones(
     torch.testing.assert_close(gradient, want_gradient, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     torch.testing.assert_close(adjacency.row_sums(), matrix.sum(dim=1), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(adjacency.matrix.to_dense(), matrix)
-    torch.testing.assert_close(adjacency.transposed.to_dense(), matrix.T)
+    torch.testing.assert_close(adjacency.transposed_adjacency().matrix.to_dense(), matrix.T)
 
 
-@backends
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", ["random", "empty", "loops"])
-@pytest.mark.parametrize("rows", [range(NODES), range(3, 10)], ids=str)
-def test_the_gcn_operator_is_the_dense_one(backend: str, weighted: bool, kind: str, rows: range) -> None:
-    dense = torch.from_numpy(_dense(kind, weighted)).double()
-    degrees = 1.0 + dense.sum(dim=1)
-    with_self = dense + torch.eye(NODES, dtype=torch.float64)
-    operator = torch.diag(degrees**-0.5) @ with_self @ torch.diag(degrees**-0.5)
-    whole = _adjacency(dense.numpy(), weighted, backend, torch.float64, None)
-    share = _adjacency(dense.numpy(), weighted, backend, torch.float64, rows)
-    gcn = GCNOperator(share, whole.row_sums(), rows)
-    x = torch.randn(NODES, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    seed = torch.ones(len(rows), 3, dtype=torch.float64)
-    y, gradient = _product(gcn.apply, x, seed)
-    want_y, want_gradient = _product(lambda x: operator[rows.start : rows.stop] @ x, x, seed)
-    torch.testing.assert_close(y, want_y, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(gradient, want_gradient, rtol=1e-12, atol=1e-13)
+@pytest.mark.parametrize("rows", [None, range(4, 9), range(5, 5)], ids=str)
+def test_a_transpose_is_an_adjacency_and_its_order_finds_edges(weighted: bool, rows: range | None) -> None:
+    dense = _dense("loops", weighted)
+    adjacency = _adjacency(dense, weighted, "torch", torch.float64, rows)
+    mine = slice(None) if rows is None else slice(rows.start, rows.stop)
+    matrix = torch.from_numpy(dense).double()[mine]
+    transposed = adjacency.transposed_adjacency()
+    assert transposed.shape == tuple(matrix.T.shape)
+    assert transposed is adjacency.transposed_adjacency()
+    torch.testing.assert_close(transposed.matrix.to_dense(), matrix.T)
+    torch.testing.assert_close(adjacency.column_sums(), matrix.sum(dim=0))
+    torch.testing.assert_close(transposed.row_sums(), matrix.sum(dim=0))
+    numbers = torch.arange(adjacency.num_edges)
+    at = {(int(v), int(u)): int(e) for e, v, u in zip(numbers, adjacency.edge_rows(), adjacency.indices, strict=True)}
+    order = adjacency.transposed_order()
+    for e, u, v in zip(order, transposed.edge_rows(), transposed.indices, strict=True):
+        assert at[int(v), int(u)] == e
+
+
+@pytest.mark.parametrize("rows", [range(NODES), range(3, 10), range(5, 5)], ids=str)
+def test_a_part_has_the_rows_asked_for(rows: range) -> None:
+    dense = _dense("random", True)
+    part = _adjacency(dense, True, "torch", torch.float64, None).part(rows)
+    torch.testing.assert_close(part.matrix.to_dense(), torch.from_numpy(dense).double()[rows.start : rows.stop])
+
+
+@pytest.mark.skipif(not has_bag_kernel("cpu", torch.float32), reason="this torch has no FBGEMM")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 3, 16, 33, 130])
+def test_bags_are_the_csr_product(monkeypatch: pytest.MonkeyPatch, weighted: bool, width: int) -> None:
+    """Single precision on the CPU goes through embedding_bag; for rows of a wider matrix and transposed ones too."""
+    adjacency = _adjacency(_dense("random", weighted), weighted, "torch", torch.float32, range(2, 12))
+    wide = torch.randn(NODES, 2 * width, generator=torch.Generator().manual_seed(4))
+    for x in (wide[:, :width], wide[:, ::2], wide.t().contiguous().t()[:, :width]):
+        by_bags = adjacency.product(x)
+        with monkeypatch.context() as patch:
+            patch.setattr("dtdg_lab.kernels.adjacency.has_bag_kernel", lambda device, dtype: False)
+            torch.testing.assert_close(by_bags, adjacency.product(x), rtol=1e-5, atol=1e-6)
 
 
 @backends
-def test_a_self_loop_counts_beside_the_identity(backend: str) -> None:
-    """A + I, literally: a vertex with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
-    loop, alone = 0, 1
-    adjacency = Adjacency(np.array([0, 1, 1]), np.array([0], np.int32), None, backend=backend, dtype=torch.float64)
-    assert adjacency.row_sums().tolist() == [1.0, 0.0]
-    eye = torch.eye(2, dtype=torch.float64)
-    assert (adjacency.multiply(eye) + eye)[loop, loop] == 2.0
-    applied = GCNOperator(adjacency, adjacency.row_sums(), range(2)).apply(eye)
-    assert applied[loop, loop].item() == pytest.approx(2.0 / 2.0)
-    assert applied[alone, alone].item() == pytest.approx(1.0)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_give_the_same_bits_again(backend: str, dtype: torch.dtype) -> None:
+    x = torch.randn(NODES, 32, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(dtype)
+    found = [
+        _product(_adjacency(_dense("full", True), True, backend, dtype, None).multiply, x, torch.ones_like(x))
+        for _ in range(2)
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_gradient_that_is_a_view_is_taken() -> None:
+    """As a sum gives it: one number, expanded."""
+    adjacency = _adjacency(_dense("random", False), False, "torch", torch.float32, None)
+    x = torch.randn(NODES, 4, generator=torch.Generator().manual_seed(6), requires_grad=True)
+    adjacency.multiply(x).sum().backward()
+    torch.testing.assert_close(x.grad, adjacency.column_sums().unsqueeze(1).expand(-1, 4))
+
+
+def test_index_arrays_are_used_in_place() -> None:
+    """Whole snapshots, memory-mapped or not, are not copied on the CPU."""
+    indptr, indices = np.array([0, 1, 2]), np.array([1, 0], np.int32)
+    indices.setflags(write=False)
+    assert Adjacency(indptr, indices, None).indices.data_ptr() == indices.ctypes.data
 
 
 @pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed")
@@ -144,14 +177,22 @@ def no_dgl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed")
-def test_auto_takes_dgl_for_large_unweighted_sums_on_the_cpu_only() -> None:
+@pytest.mark.parametrize("bags", [True, False])
+def test_auto_takes_what_was_measured_faster(monkeypatch: pytest.MonkeyPatch, bags: bool) -> None:
+    """Bags wherever there are any; else DGL, for large unweighted sums on the CPU only."""
+    monkeypatch.setattr(backend_module, "has_bag_kernel", lambda device, dtype: bags and device == "cpu")
     assert choose_backend("auto", device="cpu", weighted=False, edges=3000) == "torch"
-    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == "dgl"
+    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == ("torch" if bags else "dgl")
     assert choose_backend("auto", device="cpu", weighted=True, edges=1_000_000) == "torch"
     assert choose_backend("auto", device="cuda:0", weighted=False, edges=1_000_000) == "torch"
     assert choose_backend("dgl", device="cpu", weighted=True, edges=1_000_000) == "dgl"
     with pytest.raises(NotAvailableError, match=r"'cuda:1'.*kernel='auto'"):
         choose_backend("dgl", device="cuda:1", weighted=False, edges=1_000_000)
+
+
+def test_bags_are_for_single_precision_on_the_cpu() -> None:
+    assert not has_bag_kernel("cpu", torch.float64)
+    assert not has_bag_kernel("cuda:0", torch.float32)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
@@ -162,7 +203,8 @@ def test_torch_is_always_to_be_had(device: str, weighted: bool) -> None:
 
 @pytest.mark.usefixtures("no_dgl")
 def test_without_dgl_auto_takes_torch_and_dgl_is_refused() -> None:
-    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == "torch"
+    double = {"device": "cpu", "weighted": False, "edges": 1_000_000, "dtype": torch.float64}
+    assert choose_backend("auto", **double) == "torch"
     with pytest.raises(NotAvailableError, match="kernel='torch'") as caught:
         choose_backend("dgl", device="cpu", weighted=False, edges=1_000_000)
     assert "dgl==1.1.3" in str(caught.value) or "3.12" in str(caught.value)

@@ -1,0 +1,294 @@
+"""What the dashboard offers and shows of data sets: choices with words, defaults, tasks, and the graph's picture."""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pretend_session import PretendSession
+from test_dash import choose, click, look, settle
+
+import dtdg_lab as lab
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.dash import Dashboard, choices, graph_loader, opened
+from dtdg_lab.dash.graph_loader import Described, GraphLoader, data_key, describe_data
+
+SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
+
+
+@pytest.fixture
+def session():
+    return PretendSession(2)
+
+
+@pytest.fixture
+def dashboard(session):
+    made = Dashboard(session, RunConfig(dataset="growing", ranks=2, epochs=50, **SMALL))
+    yield made
+    made.close()
+
+
+def mine(name: str = "mine", edge_life: int = 1) -> lab.DynamicGraph:
+    steps = [t for t in range(30) for _ in range(5)]
+    return lab.from_edges(
+        [i % 7 for i in range(150)], [(i * 3 + 1) % 7 for i in range(150)], steps, cut=30, name=name,
+        edge_life=edge_life,
+    )  # fmt: skip
+
+
+def drawn(shown: Dashboard, words: str) -> None:
+    """Wait until the picture beside the controls says something."""
+    until = time.monotonic() + 20
+    while words not in shown.graph.picture.value:
+        assert time.monotonic() < until, f"the picture says {shown.graph.picture.value!r}"
+        time.sleep(0.01)
+        settle(shown)
+
+
+def value(shown: Dashboard, name: str) -> object:
+    return shown.settings.controls[name].value
+
+
+def test_data_sets_are_offered_in_groups_by_where_they_come_from(dashboard, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path))
+    (tmp_path / "CollegeMsg.txt.gz").write_bytes(b"")
+    groups = choices.dataset_choices()
+    assert list(groups) == [choices.HERE, choices.GENERATED, choices.DOWNLOAD]
+    assert list(groups[choices.HERE]) == ["collegemsg"]
+    assert {"growing", "sbm", "transactions"} <= set(groups[choices.GENERATED])
+    assert "slashdot" in groups[choices.DOWNLOAD]
+    offered = [name for group in groups.values() for name in group.values()]
+    assert sorted(offered) == sorted(catalogue.names("datasets"))
+    assert set(dashboard.settings.controls["dataset"].widget.values) == set(catalogue.names("datasets"))
+
+
+@pytest.mark.parametrize("dataset", catalogue.names("datasets"))
+def test_every_data_set_can_be_chosen_and_says_what_it_is(dataset, session) -> None:
+    shown = Dashboard(session, RunConfig(dataset="growing", ranks=2, **SMALL))
+    choose(shown, "dataset", dataset)
+    assert catalogue.entry("datasets", dataset).summary.split()[0] in shown.settings.notes["dataset"].value
+    assert shown.settings.config().dataset == dataset
+    tasks = list(shown.settings.controls["task"].widget.options)
+    assert tasks == list(catalogue.entry("datasets", dataset).tasks)
+    shown.close()
+
+
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_every_model_says_what_it_is(model, dashboard) -> None:
+    choose(dashboard, "model", model)
+    assert catalogue.entry("models", model).summary in dashboard.settings.notes["model"].value
+    assert dashboard.settings.config().model == model
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_a_protocol_says_what_it_means_and_brings_its_settings(protocol, dashboard) -> None:
+    choose(dashboard, "dataset", "collegemsg")
+    choose(dashboard, "protocol", protocol)
+    assert PROTOCOLS[protocol].meaning[1:] in html.unescape(dashboard.settings.notes["protocol"].value)
+    config = dashboard.settings.config()
+    assert config.protocol == protocol
+    for name, brought in PROTOCOLS[protocol].settings.items():
+        assert config[name] == brought, name
+    assert config == RunConfig(dataset="collegemsg", protocol=protocol, ranks=2, epochs=50)
+
+
+def test_what_a_choice_brought_goes_when_it_goes(dashboard) -> None:
+    choose(dashboard, "dataset", "slashdot")
+    assert (value(dashboard, "cut"), value(dashboard, "edge_life"), value(dashboard, "min_edges")) == (200, 31, 51)
+    choose(dashboard, "protocol", "flare-2026")
+    assert (value(dashboard, "features"), value(dashboard, "norm")) == ("degrees", "in_out")
+    choose(dashboard, "dataset", "collegemsg")
+    assert (value(dashboard, "cut"), value(dashboard, "edge_life")) == (0, 1)
+    assert value(dashboard, "min_edges") == 51, "flare-2026 brings it as well"
+    choose(dashboard, "protocol", "warm")
+    assert (value(dashboard, "min_edges"), value(dashboard, "features")) == (0, "log_degrees")
+    assert dashboard.settings.config() == RunConfig(dataset="collegemsg", ranks=2, epochs=50)
+
+
+def test_what_a_person_set_stays_when_other_choices_change(dashboard) -> None:
+    choose(dashboard, "hidden", 77)
+    choose(dashboard, "edge_life", 4)
+    choose(dashboard, "dataset", "collegemsg")
+    choose(dashboard, "model", "dcrnn")
+    assert (value(dashboard, "hidden"), value(dashboard, "edge_life")) == (77, 4)
+
+
+def test_link_settings_show_only_where_links_are_learned(dashboard) -> None:
+    controls = dashboard.settings.controls
+    assert not controls["negatives"].widget.visible
+    choose(dashboard, "task", "link")
+    assert controls["negatives"].widget.visible and controls["link_head"].widget.visible
+    choose(dashboard, "task", "regression")
+    assert not controls["link_head"].widget.visible
+
+
+def test_a_task_that_the_new_data_set_does_not_serve_is_left(dashboard) -> None:
+    choose(dashboard, "dataset", "sbm")
+    choose(dashboard, "task", "classification")
+    choose(dashboard, "dataset", "collegemsg")
+    assert value(dashboard, "task") == "regression"
+    dashboard.settings.config()
+
+
+def test_a_graph_of_ones_own_is_offered_by_its_name_and_trained_on(session) -> None:
+    shown = Dashboard(session, RunConfig(dataset=mine("my friends"), ranks=2))
+    control = shown.settings.controls["dataset"]
+    assert control.value.startswith("graph:")
+    assert list(control.widget.groups[choices.OWN]) == [f"my friends ({control.value[6:14]})"]
+    assert "given in memory" in shown.settings.notes["dataset"].value
+    assert list(shown.settings.controls["task"].widget.options) == ["regression", "link"]
+    drawn(shown, "29 snapshots, 7 vertices")
+    click(shown, "run")
+    assert session.current.config.dataset == control.value
+    click(shown, "stop")
+    choose(shown, "dataset", "growing")
+    choose(shown, "dataset", control.widget.values[-1])
+    assert shown.settings.config().dataset == control.value
+    shown.close()
+
+
+def test_a_stored_graph_that_is_gone_is_named_and_does_not_break_the_page(session) -> None:
+    shown = Dashboard(session, RunConfig(dataset="graph:0123456789abcdef", ranks=2))
+    assert "not on this machine" in next(iter(shown.settings.controls["dataset"].widget.groups[choices.OWN]))
+    drawn(shown, "is not stored in")
+    shown.close()
+
+
+def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) -> None:
+    drawn(dashboard, "11 snapshots, 40 vertices")
+    assert "<svg" in dashboard.graph.picture.value
+    dashboard.tabs.active = 2
+    assert list(dashboard.graph.page.panel) == [], "a page that nobody opens draws nothing"
+    _wait_for_page(dashboard)
+    titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
+    assert len(titles) == 4 and all(titles)
+    choose(dashboard, "generated_snapshots", 20)
+    drawn(dashboard, "19 snapshots")
+    assert all(sentence for sentence in dashboard.graph.sentences().values())
+
+
+def _wait_for_page(shown: Dashboard) -> None:
+    until = time.monotonic() + 10
+    while list(shown.graph.page.panel) != [shown.graph.charts]:
+        assert time.monotonic() < until, "the page of the data set stays empty"
+        time.sleep(0.02)
+        look(shown)
+
+
+def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
+    """An update may be lost on its way to a notebook's page."""
+    monkeypatch.setattr(opened, "AGAIN_S", 0.1)
+    dashboard.tabs.active = 2
+    _wait_for_page(dashboard)
+    changes = []
+    dashboard.graph.page.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")
+    time.sleep(0.15)
+    look(dashboard)
+    assert changes[-1] == [dashboard.graph.charts] and len(changes) >= 2
+    dashboard.graph.charts._handle_msg('{"kind": "ready"}')
+    look(dashboard)
+    changes.clear()
+    time.sleep(0.15)
+    look(dashboard)
+    assert changes == [], "a display has reported"
+
+
+def test_what_is_not_here_or_too_large_is_not_read_only_to_be_drawn(dashboard, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path))
+    monkeypatch.setattr(graph_loader, "load_for", lambda config: pytest.fail("it was loaded"))
+    for config, words in (
+        (RunConfig(dataset="stackoverflow"), "not on this machine yet"),
+        (RunConfig(dataset="growing", generated_edges=1_000_000, generated_nodes=10_000), "50,000,000 edges"),
+        (RunConfig(dataset="growing", edge_life=40, generated_edges=40_000), "2,000,000 edges that live 40"),
+    ):
+        assert words in describe_data(config).why_not
+    choose(dashboard, "dataset", "stackoverflow")
+    drawn(dashboard, "No picture: not on this machine yet")
+    figure = dashboard.graph.figures()["size"]
+    assert "not on this machine" in figure["layout"]["annotations"][0]["text"] and figure["data"] == []
+    assert set(dashboard.graph.sentences().values()) == {""}
+
+
+def test_a_graph_that_takes_long_does_not_hold_up_the_page_and_an_old_one_is_not_shown(session, monkeypatch) -> None:
+    gate, real = threading.Event(), graph_loader.load_for
+
+    def slow(config: RunConfig) -> lab.DynamicGraph:
+        gate.wait(20)
+        return real(config)
+
+    monkeypatch.setattr(graph_loader, "load_for", slow)
+    shown = Dashboard(session, RunConfig(dataset="growing", ranks=2, **SMALL))
+    begun = time.monotonic()
+    for _ in range(20):
+        shown.tick()
+    choose(shown, "generated_nodes", 50)
+    assert time.monotonic() - begun < 5 and "reading" in shown.graph.picture.value
+    gate.set()
+    drawn(shown, "11 snapshots, 50 vertices")
+    shown.close()
+
+
+def test_the_graph_is_looked_at_again_once_a_run_has_brought_it(dashboard, session, monkeypatch) -> None:
+    monkeypatch.setattr(graph_loader, "why_not", lambda config: "not on this machine yet")
+    choose(dashboard, "generated_nodes", 44)
+    drawn(dashboard, "not on this machine yet")
+    monkeypatch.setattr(graph_loader, "why_not", lambda config: "")
+    click(dashboard, "run")
+    session.current.advance(2)
+    drawn(dashboard, "44 vertices")
+
+
+def test_the_loader_passes_over_what_was_asked_before_the_newest(monkeypatch) -> None:
+    gate, seen, done = threading.Event(), [], []
+
+    def describe_slowly(config: RunConfig) -> Described:
+        seen.append(config.seed)
+        gate.wait(20)
+        return Described(config, why_not="no")
+
+    monkeypatch.setattr(graph_loader, "describe_data", describe_slowly)
+    loader = GraphLoader(lambda described: done.append(described.config.seed))
+    configs = [RunConfig(dataset="growing", seed=seed) for seed in range(5)]
+    loader.ask(configs[0])
+    while not seen:
+        time.sleep(0.005)
+    for config in configs[1:]:
+        loader.ask(config)
+    gate.set()
+    until = time.monotonic() + 20
+    while len(done) < 2 and time.monotonic() < until:
+        time.sleep(0.005)
+    assert seen == done == [0, 4]
+    loader.close()
+
+
+def test_an_error_while_reading_is_told(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(graph_loader, "load_for", lambda config: 1 // 0)
+    done: list[Described] = []
+    loader = GraphLoader(done.append)
+    loader.ask(RunConfig(dataset="growing"))
+    until = time.monotonic() + 20
+    while not done and time.monotonic() < until:
+        time.sleep(0.005)
+    assert "ZeroDivisionError" in done[0].why_not and "ZeroDivisionError" in caplog.text
+    loader.close()
+
+
+def test_equal_data_is_known_whatever_else_differs() -> None:
+    config = RunConfig(dataset="growing", seed=1)
+    assert data_key(config) == data_key(config.replace(hidden=8, model="dcrnn", epochs=9))
+    assert data_key(config) != data_key(config.replace(seed=2))
+    assert data_key(config) != data_key(config.replace(protocol="leaky"))
+    assert data_key(RunConfig(seed=1)) == data_key(RunConfig(seed=2)), "the seed does not enter files"
+
+
+def test_a_graphs_file_on_this_machine_is_drawn(real_data: Path, session, monkeypatch) -> None:
+    monkeypatch.setenv("DTDG_LAB_DATA", str(real_data))
+    shown = Dashboard(session, RunConfig(dataset="collegemsg", ranks=2))
+    drawn(shown, "88 snapshots, 1,899 vertices")
+    shown.close()

@@ -1,0 +1,268 @@
+"""Spaces: what is kept and what is let go, stacks, and shares of vertices whose rows other ranks hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.adjacency import Adjacency
+from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.parallel import device_sequence
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.space import SnapshotSpace
+
+NODES, SNAPSHOTS, FEATURES = 17, 5, 3
+
+
+@cache
+def _graph(static: bool = False) -> DynamicGraph:
+    draw = np.random.default_rng(11)
+
+    def snapshot() -> Snapshot:
+        edges = draw.random((NODES, NODES)) < 0.2
+        return Snapshot(np.concatenate([[0], np.cumsum(edges.sum(1))]), np.nonzero(edges)[1].astype(np.int32))
+
+    snapshots, shape = tuple(snapshot() for _ in range(SNAPSHOTS)), (SNAPSHOTS, NODES)
+    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
+    labels = draw.random(shape, dtype=np.float32)
+    return DynamicGraph("small", snapshots, features, labels, labels, source="this test", edge_life=1)
+
+
+def _sequence(graph: DynamicGraph | None = None, **given: Any) -> DeviceSequence:
+    graph = _graph() if graph is None else graph
+    return DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **given)
+
+
+def _pull(space: SnapshotSpace, x: Tensor, kind: str = "gcn") -> Tensor:
+    return run_straight(space.pull(x, kind))
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The products computed, as widths."""
+    widths: list[int] = []
+    multiply = Adjacency.product
+
+    def counted(self: Adjacency, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        widths.append(x.shape[1])
+        return multiply(self, x, weights)
+
+    monkeypatch.setattr(Adjacency, "product", counted)
+    return widths
+
+
+# what is kept
+
+
+def test_pulls_of_the_inputs_are_computed_once(products: list[int]) -> None:
+    space = _sequence().space(0)
+    first = _pull(space, space.inputs)
+    second = _pull(space, first)
+    for _ in range(3):
+        assert _pull(space, space.inputs) is first
+        assert _pull(space, first) is second
+    assert len(products) == 2
+    assert _pull(space, space.inputs, "diffusion-out") is not first
+    assert len(products) == 3
+    assert not first.requires_grad
+
+
+def test_a_copy_of_the_inputs_is_pulled_anew_and_has_a_gradient(products: list[int]) -> None:
+    space = _sequence().space(0)
+    kept = _pull(space, space.inputs)
+    x = space.inputs.clone().requires_grad_()
+    torch.testing.assert_close(_pull(space, x), kept)
+    assert _pull(space, x).requires_grad
+    assert len(products) == 3
+
+
+def test_the_adjacency_is_let_go_where_only_first_layer_pulls_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[Operators] = []
+    monkeypatch.setattr(Operators, "release", lambda self: released.append(self))
+    space = _sequence().space(0)
+    _pull(space, space.inputs)
+    assert len(released) == 1
+    _pull(space, space.inputs.clone())
+    _pull(space, space.inputs, "mean")
+    assert len(released) == 1  # a second layer will ask again
+
+
+def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None:
+    one = NODES * FEATURES * 8
+    sequence = _sequence(pulls_bytes=2 * one)
+    for _ in range(2):
+        for t in range(SNAPSHOTS):
+            space = sequence.space(t)
+            _pull(space, space.inputs)
+    assert len(products) == SNAPSHOTS + (SNAPSHOTS - 2)
+
+
+def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(products: list[int]) -> None:
+    sequence = _sequence(spaces_bytes=0)
+    first, again = sequence.space(0), sequence.space(0)
+    assert first is not again
+    assert _pull(first, first.inputs) is _pull(again, again.inputs)
+    assert len(products) == 1
+    roomy = _sequence()
+    assert roomy.space(0) is roomy.space(0)
+
+
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_budgets_change_nothing(model: str) -> None:
+    made = _model(model)
+    torch.testing.assert_close(_forward(made, _sequence(pulls_bytes=0, spaces_bytes=0)), _forward(made, _sequence()))
+
+
+def test_static_features_are_moved_once() -> None:
+    graph = _graph(static=True)
+    sequence = _sequence(graph)
+    assert sequence.space(0).inputs is sequence.space(3).inputs
+    torch.testing.assert_close(sequence.space(3).inputs, torch.from_numpy(np.array(graph.features[3])).double())
+    one, other = (_pull(sequence.space(t), sequence.space(t).inputs) for t in (0, 3))
+    assert not torch.allclose(one, other)  # their neighbours differ
+
+
+# stacks
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(1, [1, 1, 1, 1]), (2 * NODES, [2, 2]), (3 * NODES, [2, 2]), (10**6, [4])])
+@pytest.mark.parametrize("static", [False, True])
+def test_stacks_are_even_and_hold_what_snapshots_hold(
+    monkeypatch: pytest.MonkeyPatch, rows: int, sizes: list[int], static: bool
+) -> None:
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", rows)
+    sequence = _sequence(_graph(static))
+    stacks = sequence.stacks(range(1, 5))
+    assert [len(space.snapshots) for space in stacks] == sizes
+    for space in stacks:
+        alone = [sequence.space(t) for t in space.snapshots]
+        assert space.num_rows == len(alone) * NODES
+        torch.testing.assert_close(space.inputs, torch.cat([one.inputs for one in alone]))
+        together = _pull(space, space.inputs)
+        torch.testing.assert_close(together, torch.cat([_pull(one, one.inputs) for one in alone]))
+
+
+def test_stacked_snapshots_have_no_common_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 10**6)
+    (space,) = _sequence().stacks(range(2))
+    with pytest.raises(UnsupportedError, match="each snapshot"):
+        run_straight(space.top(space.inputs, space.inputs[:, 0], 3))
+
+
+# what is refused
+
+
+def test_unknown_kinds_and_attention_without_scores_are_refused() -> None:
+    space = _sequence().space(0)
+    with pytest.raises(UnsupportedError, match=r"'sum'.*attention"):
+        _pull(space, space.inputs, "sum")
+    with pytest.raises(UnsupportedError, match="scores"):
+        _pull(space, space.inputs, "attention")
+
+
+# top
+
+
+def test_top_is_the_largest_first_and_ties_go_to_the_lower_vertex() -> None:
+    space = _sequence().space(0)
+    scores = torch.zeros(NODES, dtype=torch.float64)
+    scores[[3, 5, 9]] = torch.tensor([2.0, 7.0, 2.0], dtype=torch.float64)
+    x = torch.arange(NODES, dtype=torch.float64).unsqueeze(1).requires_grad_()
+    rows, best = run_straight(space.top(x, scores, 5))
+    assert rows.squeeze(1).tolist() == [5, 3, 9, 0, 1]
+    assert best.tolist() == [7, 2, 2, 0, 0]
+    rows.sum().backward()
+    assert x.grad is not None
+    assert x.grad.squeeze(1).nonzero().squeeze(1).tolist() == [0, 1, 3, 5, 9]
+    rows, best = run_straight(space.top(x, scores, 2 * NODES))
+    assert len(rows) == len(best) == NODES
+
+
+# shares of the vertices: ranks as threads, which meet at every gather
+
+
+class _Ranks:
+    def __init__(self, size: int) -> None:
+        self._barrier = threading.Barrier(size, timeout=20)
+        self._given: list[Tensor | None] = [None] * size
+        self.size = size
+
+    def gather(self, rank: int) -> Callable[..., Tensor]:
+        def join(rows: Tensor, each: int | None = None) -> Tensor:
+            assert each is None or len(rows) == each
+            self._given[rank] = rows
+            self._barrier.wait()
+            joined = torch.cat([part for part in self._given if part is not None])
+            self._barrier.wait()
+            return joined
+
+        return join
+
+    def run(self, work: Callable[[DeviceSequence], Tensor], bounds: list[int]) -> Tensor:
+        """The rows that ``work`` gives on every rank, joined."""
+        found: list[Any] = [None] * self.size
+
+        def one(rank: int) -> None:
+            try:
+                rows = range(bounds[rank], bounds[rank + 1])
+                found[rank] = work(_sequence(rows=rows, gather=self.gather(rank)))
+            except Exception as error:  # told by the test below
+                self._barrier.abort()
+                found[rank] = error
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        errors = [part for part in found if isinstance(part, Exception)]
+        if errors:
+            raise errors[0]
+        return torch.cat(found, dim=1)
+
+
+def _model(name: str, layers: int = 2) -> DynamicModel:
+    model: DynamicModel = catalogue.entry("models", name).load()(FEATURES, 4, layers, seed=3)
+    return model.double()
+
+
+@torch.no_grad()
+def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
+    """Readouts of all snapshots, twice over: what is kept from the first time serves the second. (2T, n, 1)."""
+    read = []
+    for _ in range(2):
+        state = model.initial_state(len(sequence.rows))
+        for t in range(SNAPSHOTS):
+            space = sequence.space(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            read.append(model.readout(h))
+    return torch.stack(read)
+
+
+@pytest.mark.parametrize("bounds", [[0, 8, 17], [0, 1, 9, 17]], ids=str)
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_shares_of_the_vertices_give_what_one_rank_gives(model: str, bounds: list[int]) -> None:
+    """Every kind of pull and top, with shares of one vertex, fewer than top's k, and uneven ones."""
+    made = _model(model)
+    torch.testing.assert_close(
+        _Ranks(len(bounds) - 1).run(lambda sequence: _forward(made, sequence), bounds), _forward(made, _sequence()),
+        rtol=1e-11, atol=1e-12,
+    )  # fmt: skip
+
+
+def test_shares_do_not_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 10**6)
+    sequence = _sequence(rows=range(3, 9), gather=_Ranks(1).gather(0))
+    assert [space.num_rows for space in sequence.stacks(range(3))] == [6, 6, 6]

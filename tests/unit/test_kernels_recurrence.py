@@ -1,0 +1,173 @@
+"""GRU and LSTM through time against loops written out: forward, gradient, by differences, wide and narrow inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.kernels import recurrence
+from dtdg_lab.kernels.recurrence import gru_sequence, lstm_sequence
+
+STEPS, ROWS, HIDDEN = 4, 6, 3
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+cuda = pytest.param(
+    "cuda:0",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: recurrences are not tested on one"),
+    ],
+)
+
+
+def gru_written_out(fed: Tensor, h: Tensor, weights: Tensor) -> Tensor:
+    states = []
+    for now in fed:
+        fed_u, fed_r, fed_c = now.chunk(3, dim=1)
+        u, r = torch.sigmoid(fed_u + h @ weights[0]), torch.sigmoid(fed_r + h @ weights[1])
+        h = u * h + (1 - u) * torch.tanh(fed_c + (r * h) @ weights[2])
+        states.append(h)
+    return torch.stack(states)
+
+
+def lstm_written_out(fed: Tensor, h: Tensor, c: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    states = []
+    for now in fed:
+        i, f, g, o = (part + h @ w for part, w in zip(now.chunk(4, dim=1), weights, strict=True))
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        states.append(h)
+    return torch.stack(states), c
+
+
+def _random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _given(gates: int, inputs: int | None, *, steps: int = STEPS) -> list[Tensor]:
+    """fed, h, (c,) weights, and with inputs feed and bias."""
+    fed = _random(steps, ROWS, gates * HIDDEN if inputs is None else inputs, seed=1)
+    states = [_random(ROWS, HIDDEN, seed=2 + k) for k in range(gates - 2)]
+    given = [fed, *states, _random(gates, HIDDEN, HIDDEN, seed=5)]
+    return (
+        given if inputs is None else [*given, _random(inputs, gates * HIDDEN, seed=6), _random(gates * HIDDEN, seed=7)]
+    )
+
+
+def _as_tuple(found: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _fast(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
+    plain = gates  # fed, states, weights
+    more = dict(zip(("feed", "bias"), given[plain:], strict=False))
+    return _as_tuple(run(*given[:plain], **more))
+
+
+def _written_out(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_written_out if gates == 3 else lstm_written_out
+    fed, *rest = given
+    if len(given) > gates:
+        *rest, feed, bias = rest
+        fed = fed @ feed + bias
+    return _as_tuple(run(fed, *rest))
+
+
+@pytest.mark.parametrize("device", ["cpu", cuda])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize("inputs", [None, 1, 2, 15, 16, 40])
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_a_sequence_is_the_loop_written_out(
+    gates: int, steps: int, inputs: int | None, dtype: torch.dtype, device: str
+) -> None:
+    given = _given(gates, inputs, steps=steps)
+    mine = [part.to(device, dtype).requires_grad_() for part in given]
+    plain = [part.clone().requires_grad_() for part in given]
+    found, wanted = _fast(gates, mine), _written_out(gates, plain)
+    seeds = [_random(*part.shape, seed=8 + k) for k, part in enumerate(wanted)]
+    gradients = torch.autograd.grad(found, mine, [seed.to(device, dtype) for seed in seeds])
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    for part, good in zip(found, wanted, strict=True):
+        assert part.shape == good.shape
+        assert part.dtype == dtype
+        torch.testing.assert_close(part.detach().cpu().double(), good.detach(), **close)
+    for part, good in zip(gradients, torch.autograd.grad(wanted, plain, seeds), strict=True):
+        torch.testing.assert_close(part.cpu().double(), good, **{**close, "atol": 20 * close["atol"]})
+
+
+@pytest.mark.parametrize("inputs", [None, 2, 17])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_backward_is_right_by_differences(gates: int, inputs: int | None) -> None:
+    given = [0.5 * part for part in _given(gates, inputs, steps=3)]
+    assert torch.autograd.gradcheck(lambda *given: _fast(gates, given), [part.requires_grad_() for part in given])
+
+
+@pytest.mark.parametrize("inputs", [2, 40])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_inputs_that_need_no_gradient_get_none_and_the_rest_is_the_same(gates: int, inputs: int) -> None:
+    given = _given(gates, inputs)
+    learned = [part.clone().requires_grad_() for part in given]
+    gradients = torch.autograd.grad(_fast(gates, learned)[0].sum(), learned[1:])
+    constant = [given[0], *(part.clone().requires_grad_() for part in given[1:])]
+    for one, other in zip(gradients, torch.autograd.grad(_fast(gates, constant)[0].sum(), constant[1:]), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_layout_in_memory_does_not_matter(gates: int) -> None:
+    """Slices of wider arrays, vertices last, and gradients that are views."""
+    given = _given(gates, 20)
+    wide = _random(STEPS, 2 * ROWS, 40, seed=9)
+    wide[:, :ROWS, 5:25] = given[0]
+    last = given[0].transpose(1, 2).contiguous().transpose(1, 2)
+    wanted = [part.clone().requires_grad_() for part in given]
+    good = torch.autograd.grad(_fast(gates, wanted)[0].sum(), wanted)
+    for fed in (wide[:, :ROWS, 5:25], last):
+        mine = [part.detach().requires_grad_() for part in (fed, *given[1:])]
+        for one, other in zip(torch.autograd.grad(_fast(gates, mine)[0].sum(), mine), good, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_nothing_given_is_changed_and_bits_repeat(gates: int) -> None:
+    given = [part.requires_grad_() for part in _given(gates, 2)]
+    before = [part.detach().clone() for part in given]
+    runs = []
+    for _ in range(2):
+        found = _fast(gates, given)
+        runs.append([*found, *torch.autograd.grad([part.sum() for part in found], given)])
+    assert all(torch.equal(part, kept) for part, kept in zip(given, before, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_rows_never_mix(gates: int) -> None:
+    given = _given(gates, 2)
+    whole = _fast(gates, given)[0]
+    own = [given[0][:, 2:4], *(part[2:4] for part in given[1 : gates - 1]), *given[gates - 1 :]]
+    torch.testing.assert_close(_fast(gates, own)[0], whole[:, 2:4], rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_a_second_derivative_is_refused(gates: int) -> None:
+    given = [part.requires_grad_() for part in _given(gates, 2)]
+    (gradient,) = torch.autograd.grad(_fast(gates, given)[0].square().sum(), given[1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_a_sequence_in_two_parts_is_the_whole() -> None:
+    fed, h, c, weights = _given(4, None)
+    whole, last = lstm_sequence(fed, h, c, weights)
+    first, cell = lstm_sequence(fed[:2], h, c, weights)
+    second, end = lstm_sequence(fed[2:], first[-1], cell, weights)
+    torch.testing.assert_close(torch.cat([first, second]), whole)
+    torch.testing.assert_close(end, last)
+
+
+def test_both_ways_of_feeding_are_tested() -> None:
+    assert 15 < recurrence._WIDE <= 16

@@ -1,0 +1,128 @@
+"""``lab.plot``, ``lab.trace``, ``lab.echo``: what is drawn of what, and what a model is found to hold of a vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import dtdg_lab as lab
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.runs.open import StoredRun
+
+WIDTH, NODES, STEPS = 4, 30, 14
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.DynamicGraph]:
+    """Vertex 0 points at vertex 1, that at 2, and so on, in every snapshot."""
+    steps = range(STEPS + 1)
+    src = [v for _ in steps for v in range(NODES - 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTDG_LAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))  # as each test has it
+        yield lab.from_edges(src, [v + 1 for v in src], [t for t in steps for _ in range(NODES - 1)], cut=STEPS + 1)
+
+
+@pytest.fixture(scope="module")
+def runs(graph: lab.DynamicGraph, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StoredRun]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = {}
+    for model in ("graphsage", "tgcn", "tmgcn", "dcrnn"):
+        config = lab.RunConfig(system="single", dataset=graph, model=model, hidden=WIDTH, epochs=1, seed=3)
+        made[model] = lab.train(config, runs_dir=folder, progress=False)
+    return made
+
+
+def test_everything_that_has_a_picture_gets_one(graph, runs) -> None:
+    compared = lab.compare(list(runs.values()))
+    graphs = lab.compare_graphs({"a": graph, "b": graph})
+    echo = lab.echo(runs["tgcn"], vertex=5, snapshot=3)
+    followed = lab.follow_vertex([lab.trace(run) for run in runs.values()], 5)
+    for shown in (graph, graph.describe(), runs["tgcn"], compared, graphs, echo, [echo, echo], followed, graphs.figure):
+        figure = lab.plot(shown)
+        assert isinstance(figure, go.Figure) and figure.data and figure.layout.title.text, shown
+    assert "protocol strict" in lab.plot(graph, protocol="strict").layout.title.text
+    assert "(s)" in lab.plot(runs["tgcn"], x="seconds").to_json()
+
+
+@pytest.mark.parametrize("shown", [None, 3, "collegemsg", [], [1], {"data": []}])
+def test_what_has_no_picture_is_refused_with_what_has(shown) -> None:
+    with pytest.raises(ConfigError, match=r"it draws a DynamicGraph, graph.describe\(\), a run"):
+        lab.plot(shown)
+
+
+def test_an_unknown_protocol_is_named(graph) -> None:
+    with pytest.raises(UnknownNameError, match="warm"):
+        lab.plot(graph, protocol="warmish")
+
+
+def test_a_trace_holds_what_training_evaluated(graph, runs) -> None:
+    """Its predictions score what the run's own evaluation of the test part found."""
+    trace = lab.trace(runs["tgcn"])
+    assert trace.hidden.shape == (graph.num_snapshots, NODES, WIDTH)
+    tested = slice(int(graph.num_snapshots * 0.4), None)
+    error = np.mean((trace.outputs[tested, :, 0].astype(float) - graph.targets[tested]) ** 2)
+    assert error == pytest.approx(runs["tgcn"].summary["test_loss"], rel=1e-4)
+    gate = (2 * WIDTH + WIDTH) + (2 * WIDTH * WIDTH + WIDTH)  # convolution of 2 features, then features beside state
+    assert (trace.parameters, trace.remembered) == (3 * gate + WIDTH + 1, NODES * WIDTH)
+
+
+def test_a_vertex_is_followed_through_features_label_and_every_model(graph, runs) -> None:
+    traces = [lab.trace(run) for run in runs.values()]
+    table = traces[0].vertex(7)
+    assert table["in-neighbours"].tolist() == [1] * graph.num_snapshots
+    assert table["label"].to_numpy() == pytest.approx(graph.targets[:, 7])
+    assert table["feature 0"].to_numpy() == pytest.approx(graph.features[:, 7, 0])
+    followed = lab.follow_vertex(traces, 7)
+    assert list(followed.table.columns) == ["in-neighbours", "label", "persistence", *runs]
+    assert followed.table["dcrnn"].to_numpy() == pytest.approx(traces[3].outputs[:, 7, 0])
+    assert "vertex 7" in followed._repr_html_()
+
+
+def test_following_refuses_what_does_not_go_together(graph, runs) -> None:
+    trace = lab.trace(runs["tgcn"])
+    with pytest.raises(ConfigError, match="vertices 0 to 29"):
+        trace.vertex(30)
+    with pytest.raises(ConfigError, match="got no trace"):
+        lab.follow_vertex([], 1)
+    with pytest.raises(ConfigError, match="twice"):
+        lab.follow_vertex([trace, trace], 1)
+    with pytest.raises(ConfigError, match="got no graph"):
+        lab.compare_graphs({})
+
+
+def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> None:
+    """On a path, from vertex 10: a graph convolution reaches 11 only, diffusion goes both ways, step by step."""
+    echoes = {model: lab.echo(run, vertex=10, snapshot=2) for model, run in runs.items()}
+    heard = {model: echo.heard for model, echo in echoes.items()}
+    for model in ("graphsage", "tgcn", "tmgcn"):
+        assert set(np.flatnonzero(heard[model].any(axis=0))) == {10, 11}, model
+        assert not heard[model][:2].any()
+        assert echoes[model].hops == 1
+    assert echoes["graphsage"].lasts == 1
+    assert echoes["tmgcn"].lasts == 5
+    assert echoes["tgcn"].lasts > 5
+    reached = [set(np.flatnonzero(heard["dcrnn"][t])) for t in range(2, 5)]
+    assert reached[0] < reached[1] < reached[2], "the hidden state is convolved again at every snapshot"
+    assert 1 < echoes["dcrnn"].hops <= 4
+    assert echoes["dcrnn"].distance.tolist() == [abs(v - 10) for v in range(NODES)]
+    assert echoes["tgcn"].table()["vertices that hear it"].tolist()[:2] == [2, 2]
+
+
+def test_an_echo_refuses_places_and_times_that_are_not_there(runs) -> None:
+    with pytest.raises(ConfigError, match="vertices 0 to 29"):
+        lab.echo(runs["tgcn"], vertex=30, snapshot=2)
+    with pytest.raises(ConfigError, match="snapshots 0 to 13"):
+        lab.echo(runs["tgcn"], vertex=3, snapshot=14)
+    with pytest.raises(ConfigError, match="0 to 1 are left"):
+        lab.echo(runs["tgcn"], vertex=3, snapshot=12).listeners(2)
+
+
+def test_a_run_without_a_checkpoint_says_so(graph, runs, tmp_path: Path) -> None:
+    run = lab.train(runs["tgcn"].config, runs_dir=tmp_path, progress=False)
+    run.directory.checkpoint_file.unlink()
+    with pytest.raises(RunStoreError, match="no checkpoint"):
+        lab.trace(run)

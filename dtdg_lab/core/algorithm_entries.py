@@ -76,7 +76,7 @@ TASKS: tuple[Entry, ...] = (
     ),
     Entry(
         name="link", room="tasks", target="dtdg_lab.tasks.link:LinkPrediction",
-        summary="Which edges the next snapshot has, against random pairs that are fixed per data hash.",
+        summary="Which edges the next snapshot has, against random pairs that the edges alone decide.",
         source="ESDG section 6; ranks as in TGB 2023",
         options=("link_share", "negatives", "ranking_negatives", "link_head"),
     ),

@@ -12,6 +12,7 @@ from dtdg_lab.core.dataset_entries import DATASETS
 from dtdg_lab.core.entry import Entry, System
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
 from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
+from dtdg_lab.core.protocols import PROTOCOLS
 
 ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS)
 
@@ -116,7 +117,7 @@ def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple
 
 
 def describe(name: str) -> str:
-    """What the catalogue says about a system, algorithm or data set, as a few lines of text.
+    """What the catalogue says about a system, algorithm, data set or protocol, as a few lines of text.
 
     Raises:
         UnknownNameError: the catalogue does not hold the name.
@@ -130,6 +131,12 @@ def describe(name: str) -> str:
         if candidate.name == name:
             lines += [f"{candidate.room} {name}: {candidate.summary}", f"  source: {candidate.source}"]
             lines += [f"  options: {', '.join(candidate.options)}"] if candidate.options else []
+    if name in PROTOCOLS:
+        protocol = PROTOCOLS[name]
+        lines += [f"protocol {name}: {protocol.meaning}", f"  source: {protocol.source}"]
+        brings = ", ".join(f"{key}={value}" for key, value in protocol.settings.items())
+        lines += [f"  brings: {brings}"] if brings else []
     if not lines:
-        raise UnknownNameError("name", name, {*names("systems"), *(candidate.name for candidate in ENTRIES)})
+        known = {*names("systems"), *PROTOCOLS, *(candidate.name for candidate in ENTRIES)}
+        raise UnknownNameError("name", name, known)
     return "\n".join(lines)

@@ -12,13 +12,16 @@ from dtdg_lab.core.protocols import PROTOCOLS
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
     """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
 
+    A data set with features of its own keeps them under every protocol.
+
     Raises:
         UnknownNameError: one of the names is unknown.
     """
     chosen = catalogue.system(system)
     brought = [PROTOCOLS[protocol].settings]
     if not dataset.startswith(catalogue.STORED):
-        brought.append(catalogue.entry("datasets", dataset).defaults)
+        own = catalogue.entry("datasets", dataset).defaults
+        brought.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
     brought.append({**chosen.defaults, "scheduler": chosen.parts["scheduling"]} if "scheduling" in chosen.parts
                    else chosen.defaults)  # fmt: skip
     for settings in brought:

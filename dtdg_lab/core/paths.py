@@ -29,7 +29,7 @@ def as_path(given: Any, called: str) -> Path:
             "as text or pathlib.Path."
         )
     if not text or "\0" in text:
-        raise DataError(f"{called}={shortened(text)} is no path: give the name of a file or folder, or leave it out.")
+        raise DataError(f"{called}={shortened(text)} is no path; the name of a file or folder is needed.")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -17,7 +17,8 @@ class Protocol:
     Where ``purge`` is set, ``edge_life - 1`` snapshots are left out at each boundary, because a snapshot shares edges
     with that many successors. ``state`` is ``warm`` (the recurrent state runs from the first snapshot) or ``cold``
     (zero at the start of each part). ``strict_label`` counts only edges of the newest base interval in the label.
-    ``settings`` are defaults that the protocol brings for options of the run; given values win.
+    ``settings`` are defaults that the protocol brings for options of the run; given values win, and a data set with
+    features of its own keeps them.
     """
 
     name: str
@@ -51,13 +52,13 @@ _ALL = (
         meaning="40/60, leaky, warm state; raw degrees; edges scaled by in- and out-degree, no self loops; no "
         "validation part",
         validation_share=0.0, purge=False,
-        settings=MappingProxyType({**_PAPER_CUT, "norm": "in_out", "self_loops": False, "task": "regression"}),
+        settings=MappingProxyType({**_PAPER_CUT, "norm": "in_out", "self_loops": False}),
     ),
     Protocol(
         name="dynahb-2024", source="DynaHB, released loader and evaluation, with features and label put right",
         meaning="40/60, leaky, cold state; raw degrees; self loops, scaled by in-degree; no validation part",
         validation_share=0.0, purge=False, state="cold",
-        settings=MappingProxyType({**_PAPER_CUT, "norm": "in", "self_loops": True, "task": "regression"}),
+        settings=MappingProxyType({**_PAPER_CUT, "norm": "in", "self_loops": True}),
     ),
     Protocol(
         name="esdg-2021", source="ESDG section 6 (link prediction of its experiments)",
@@ -70,7 +71,7 @@ _ALL = (
     Protocol(
         name="evolvegcn-2020", source="EvolveGCN section 4, released settings",
         meaning="links: 70/10/20; one-hot degree; all edges against 100 random pairs each (the paper takes all pairs); "
-        "average precision and MRR",
+        "average precision and MRR; edges keep their direction (the paper adds reversed ones)",
         train_share=0.8, validation_share=0.125, purge=False,
         settings=MappingProxyType({"features": "one_hot_degree", "task": "link", "link_share": 1.0, "negatives": 100,
                                    "ranking_negatives": 1000, "link_head": "concat", "norm": "in",
@@ -78,7 +79,8 @@ _ALL = (
     ),
     Protocol(
         name="roland-2022", source="ROLAND section 5, fixed split",
-        meaning="links: 70/10/20; constant features; every edge ranked against 1000 random targets; MRR",
+        meaning="links: 70/10/20; constant features; every edge ranked against 1000 random targets; "
+        "MRR; edges keep their direction (the paper's code hears both ends)",
         train_share=0.8, validation_share=0.125, purge=False,
         settings=MappingProxyType({"features": "constant", "task": "link", "link_share": 1.0, "negatives": 1,
                                    "ranking_negatives": 1000, "link_head": "dot", "norm": "in",
@@ -86,8 +88,8 @@ _ALL = (
     ),
     Protocol(
         name="tgb", source="TGB 2023, section 4, cut to snapshots",
-        meaning="links: 70/15/15 by snapshots; every edge ranked against 100 targets fixed per data hash; MRR, ties "
-        "at the mean rank",
+        meaning="links: 70/15/15 by snapshots; every edge ranked against 100 fixed targets; MRR, ties at the mean "
+        "rank",
         train_share=0.85, validation_share=15 / 85, purge=False,
         settings=MappingProxyType({"task": "link", "link_share": 1.0, "negatives": 1, "ranking_negatives": 100,
                                    "link_head": "dot"}),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STORED = catalogue.STORED
 FALLBACK = "growing"
+_OWN_OPTIONS = tuple(name for name, known in OPTIONS.items() if known.owner == "datasets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ def load_dataset(
         root: a folder that holds the files; for a stored graph, the cache folder it was stored under. Generators read
             no files.
         seed: seed of a generated graph, and of the edges deleted from a static one.
-        strict_label: count only edges of the newest base interval in the label.
+        strict_label: count only edges of the newest base interval in the label; without effect where the file gives
+            the values to predict.
         **options: how it is cut or generated, each by its name in the glossary; what is not given is what the data
             set brings, or the glossary. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first`` and
             ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``; generators their
@@ -121,8 +123,9 @@ def _refuse_others(name: str, allowed: tuple[str, ...], given: dict[str, Any]) -
         if key in allowed:
             continue
         if key not in OPTIONS:
-            raise UnknownNameError(f"option of data set {name!r}", key, allowed)
-        if OPTIONS[key].owner == "datasets" and OPTIONS[key].check(value) == OPTIONS[key].default:
+            advice = f"These are what data set {name!r} reads." if allowed else "A stored graph reads none of them."
+            raise UnknownNameError("option", key, allowed or _OWN_OPTIONS, advice)
+        if key in _OWN_OPTIONS and OPTIONS[key].check(value) == OPTIONS[key].default:
             continue
         why = (
             "a stored graph is cut already: set it where the graph is made"
@@ -137,8 +140,8 @@ def _stored(name: str, root: str | Path | None, *, strict_label: bool) -> Dynami
     folder = graph_folder(key, root)
     if not key.isalnum() or not holds_graph(folder):
         raise DataError(
-            f"{shortened(name)} is not stored in {folder.parent}. Make the graph again and call graph.store(), or set "
-            "DTDG_LAB_CACHE to the cache it was stored under."
+            f"{shortened(name)} is not stored in {str(folder.parent)[:500]}. Make the graph again and call "
+            "graph.store(), or set DTDG_LAB_CACHE, or root=, to the cache it was stored under."
         )
     if not str(read_meta(folder).get("data_hash")).startswith(key):
         raise DataError(f"{folder} holds a graph of another hash. Delete the folder and store the graph again.")

@@ -25,6 +25,7 @@ from dtdg_lab.graphs.edge_vectors import MAX_ID_LENGTH
 
 Column = int | str
 _BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such files begin
 _HEADER = Option(name="header", owner="datasets", kind=bool, default=False, meaning="Whether the first line has names.")
 _CUTTING = ("cut", "cut_by", "interval", "drop_first")
 
@@ -108,10 +109,13 @@ class _Table:
         if not os.path.isfile(path):
             raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
         data, self.where = content(path)
+        if data.startswith(_UTF_16):
+            raise DataError(f"{self.where} is text in UTF-16; UTF-8 is needed. Save it again in that encoding.")
         self._sep, self._text = sep, plain(data, self.where, blanks=sep == " ")
         heads = first_lines(self._text, 1)
         self._line = heads[0][0] if heads else 1  # of the first row, or of the header
-        first = self._cells(self._decoded(heads[0][1])) if heads else []
+        self._first = self._decoded(heads[0][1]) if heads else ""
+        first = self._cells(self._first) if heads else []
         self._width, self._header = len(first), [cell.strip() for cell in first] if header else None
         if self._width > MAX_COLUMNS:
             raise DataError(
@@ -212,7 +216,8 @@ class _Table:
         if not 0 <= column < self._width:
             raise DataError(
                 f"line {self._line} of {self.where} has {self._width} columns: {key}={column!r} is none of 0 to "
-                f"{self._width - 1}. Give another column, or another sep than {self._sep!r}."
+                f"{self._width - 1}. Give another column, or another sep than {self._sep!r}; the line is "
+                f"{shown(self._first)}."
             )
         return int(column)
 

@@ -130,7 +130,10 @@ def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
 
 def _vectors(table: Any, where: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """The columns of a table as from_edges calls them."""
-    return {role: _column(table[column], column, where) for role, column in wanted.items()}
+    vectors = {role: _column(table[column], column, where) for role, column in wanted.items()}
+    if not len(vectors["src"]):
+        raise DataError(f"{where} holds no rows; one for each edge is needed.")
+    return vectors
 
 
 def _column(values: Any, name: str, where: str) -> NDArray[Any]:

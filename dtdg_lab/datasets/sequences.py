@@ -67,7 +67,7 @@ def sequence(
             table, seed=seed, snapshots=options["generated_snapshots"], growth=options["growth"],
             growth_curve=options["growth_curve"],
         )  # fmt: skip
-    edges = _cut(definition, table, options)
+    edges = _cut(definition, table, options, found.where)
     _compare(definition, found, "nodes", edges.num_nodes)
     return edges
 
@@ -88,7 +88,7 @@ def renamed(edges: IntervalEdges, node_ids: Any) -> IntervalEdges:
     return edges if node_ids is None else dataclasses.replace(edges, node_ids=node_ids[edges.node_ids])
 
 
-def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any]) -> IntervalEdges:
+def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], where: str) -> IntervalEdges:
     window = options["interval"]
     if not options["cut"] and not window:
         window = definition.interval
@@ -97,10 +97,13 @@ def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any]) ->
                 f"cut_by='edges' with cut=0 and interval=0: the own interval of {definition.name!r}, {window:g}, is a "
                 "time. Give cut, the number of intervals, or interval, the edges of each."
             )
-    edges = cut_edges(
-        table.src, table.dst, table.time, weight=table.weight if definition.weights == "keep" else None,
-        cut=options["cut"], cut_by=options["cut_by"], window=window or None, drop_first=options["drop_first"],
-    )  # fmt: skip
+    try:
+        edges = cut_edges(
+            table.src, table.dst, table.time, weight=table.weight if definition.weights == "keep" else None,
+            cut=options["cut"], cut_by=options["cut_by"], window=window or None, drop_first=options["drop_first"],
+        )  # fmt: skip
+    except DataError as error:  # such as an interval longer than the data, or a negative weight
+        raise DataError(f"{where}: {error}") from error
     return renamed(edges, table.node_ids)
 
 

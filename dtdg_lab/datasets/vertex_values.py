@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.streams import generator
+from dtdg_lab.datasets.generators.vertex_parts import random_parts
+from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.arrays import give_up
 from dtdg_lab.graphs.edge_vectors import read_ids
 from dtdg_lab.graphs.given import as_array, floats_of_objects, wrong_type
@@ -59,7 +62,7 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
         edges: the edges, which say how many vertices and intervals there are, and what the ids are.
 
     Raises:
-        DataError: another shape, or a value that is no whole number from -1 to 32767.
+        DataError: another shape, a value that is no whole number from -1 to 32767, or no class at all.
     """
     array = _in_order(given, edges, "labels")
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
@@ -74,7 +77,29 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
             f"labels{list(at)} (vertex {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {_MOST_CLASSES} "
             "are needed, or -1 where the class is unknown. Number classes with np.unique(..., return_inverse=True)."
         )
+    if not (array >= 0).any():
+        raise DataError("labels are all -1, unknown: there is nothing to classify. Give classes from 0, or no labels.")
     return give_up(array.astype(np.int16))
+
+
+def never_change(classes: NDArray[np.int16]) -> bool:
+    """Whether every vertex has one class at most, for classes of shape (N,) or (B, N)."""
+    if classes.ndim == 1:
+        return True
+    known = np.where(classes < 0, np.iinfo(np.int16).max, classes).min(axis=0)
+    return bool(((classes < 0) | (classes == known)).all())
+
+
+def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
+    """The part of each vertex that has a class, shape (N,), drawn by no seed of a run; -1 where it has none.
+
+    Of fewer than three, all train: there is nothing to test on.
+    """
+    labelled = np.flatnonzero((classes >= 0).reshape(-1, classes.shape[-1]).any(axis=0))
+    parts = np.full(classes.shape[-1], SPLIT_NONE, dtype=np.int8)
+    draws = generator(0, "own/vertex_split")
+    parts[labelled] = random_parts(draws, len(labelled)) if len(labelled) > 2 else SPLIT_TRAIN
+    return give_up(parts)
 
 
 def _numbers(given: Any, what: str) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.features import FeatureRows
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
 from dtdg_lab.graphs.labels import labelled
+from dtdg_lab.graphs.room import check_room
 from dtdg_lab.graphs.smoothing import FeatureSmoother, GraphSmoother
 from dtdg_lab.graphs.windows import Windows
 
@@ -51,8 +52,8 @@ def build_graph(
         All windows that are left, where targets are given; else all but the last, which is only a label.
 
     Raises:
-        DataError: too few base intervals, or windows with enough edges; ``features='given'`` where none are; or the
-            folder cannot be written.
+        DataError: too few base intervals, or windows with enough edges; ``features='given'`` where none are; more than
+            memory or disk can hold; or the folder cannot be written.
         UnknownNameError: no such ``features``.
     """
     if isinstance(stream, IntervalEdges):
@@ -60,6 +61,8 @@ def build_graph(
     if smoothing_window < 1 or min_edges < 0:
         raise DataError(f"smoothing_window={smoothing_window} is to be at least 1, and min_edges={min_edges} 0.")
     kinds, windows = FeatureRows(stream, features), Windows(stream, edge_life, min_edges)
+    if not min_edges:  # else nobody knows how many are left
+        check_room(windows.most, stream.num_nodes, 0 if kinds.static is not None else kinds.width, into)
     facts = {"name": name, "source": source, "edge_life": edge_life, "strict_label": strict_label}
     with MemoryCollector(windows.most) if into is None else FileCollector(Path(into), edge_life) as collector:
         for step in _steps(windows, kinds, smoothing_window, strict_label):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.arrays import give_up, over_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.graph_files import FOLLOWING, load, meta_of, put_snapshot
@@ -63,8 +64,8 @@ class MemoryCollector:
     def add(self, step: Step) -> None:
         """Take the next step."""
         for name, row in step.rows.items():
-            if name not in self._rows:  # memory that is never touched is never taken
-                self._rows[name] = np.empty((self._most, *row.shape), dtype=row.dtype)
+            if name not in self._rows:
+                self._rows[name] = self._room(name, row)
             self._rows[name][self.steps] = row
         self._graphs.append(step.graph)
         if step.following is not None:
@@ -72,6 +73,16 @@ class MemoryCollector:
                 self._following.clear()  # only the last is extra
             self._following.append(step.following)
         self.steps += 1
+
+    def _room(self, name: str, row: NDArray[Any]) -> NDArray[Any]:
+        """Memory for all rows, of which what is never touched is never taken."""
+        try:
+            return np.empty((self._most, *row.shape), dtype=row.dtype)
+        except MemoryError as error:
+            raise DataError(
+                f"{name} of up to {self._most:,} snapshots of shape {row.shape} do not fit the memory: {error}. Cut "
+                "fewer intervals."
+            ) from error
 
     def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
         """The graph.

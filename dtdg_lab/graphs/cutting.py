@@ -134,7 +134,10 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
     """The base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
     if times.dtype.kind == "i" and int(last) - int(first) >= 2**63:
-        raise DataError(f"times run from {first} to {last}; a span below 2^63 is needed. Use a coarser unit of time.")
+        raise DataError(
+            f"times run from {spoken.time(first)} to {spoken.time(last)}; a span below 2^63 is needed, which is 292 "
+            "years for dates. Use a coarser unit of time, as numbers."
+        )
     with np.errstate(over="ignore"):  # said below
         since, span = times - first, last - first
     if not np.isfinite(span):

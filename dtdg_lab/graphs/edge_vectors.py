@@ -24,9 +24,11 @@ def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
     if isinstance(values, (list, tuple)):
         _refuse_long(values, name)  # before numpy makes room for the longest, many times
     array = as_vector(values, name, _IDS)
+    if not len(array):
+        return np.empty(0, dtype=np.int64)  # of any type; that there are no edges is said later
     if array.dtype.kind in "OT":
         array = _ids_of_objects(array.astype(object), name)
-    if array.dtype.kind in "iu" or not len(array):
+    if array.dtype.kind in "iu":
         return _int64(array, name)
     if array.dtype.kind == "f":
         raise _no_ids(array, name)

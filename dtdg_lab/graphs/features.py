@@ -45,6 +45,7 @@ class FeatureRows:
                 "give features of shape (N, F) or (B, N, F) with the edges."
             )
         self._stream, self._kind = stream, kind
+        self._before: tuple[Snapshot, NDArray[np.float32]] | None = None
 
     @property
     def static(self) -> NDArray[np.float32] | None:
@@ -66,6 +67,11 @@ class FeatureRows:
         if self._kind == "given":
             assert self._stream.features is not None  # seen in the constructor
             return self._stream.features[newest]
+        if self._before is None or graph is not self._before[0]:  # windows in which nothing changes are one graph
+            self._before = graph, self._of_degrees(graph)
+        return self._before[1]
+
+    def _of_degrees(self, graph: Snapshot) -> NDArray[np.float32]:
         if self._kind == "one_hot_degree":
             return _one_hot(np.bincount(graph.indices, minlength=graph.num_nodes))
         degrees = np.stack([graph.in_degrees(), graph.out_degrees()], axis=1)

@@ -54,7 +54,7 @@ def as_vector(values: Any, name: str, needed: str) -> NDArray[Any]:
         rounded = array.dtype.kind == "f" and isinstance(values, (list, tuple)) and set(map(type, values)) == {int}
         return np.array(values, dtype=object) if rounded else array  # whole numbers of 2^63 and more
     found = f"has shape {array.shape}" if array.ndim else f"is {_kind(values)}"
-    raise DataError(f"{name} {found}; a vector of {needed} is needed, one for each edge, such as a list or an array.")
+    raise DataError(f"{name} {found}; a vector of {needed} is needed, such as a list or an array.")
 
 
 def floats_of_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -133,13 +133,18 @@ class IntervalEdges:
         )  # fmt: skip
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """One snapshot for each base interval, duplicates merged; B of them, some perhaps without edges."""
+        """One snapshot for each base interval, duplicates merged; B of them, those without edges one and the same."""
         src, dst, interval, weight = self.src, self.dst, self.interval, self.weight
         if (np.diff(interval) < 0).any():
             order = np.argsort(interval, kind="stable")
             src, dst, interval = src[order], dst[order], interval[order]
             weight = None if weight is None else weight[order]
         bounds = np.searchsorted(interval, np.arange(self.num_intervals + 1)).tolist()
+        none = np.empty(0, dtype=np.int64)
+        empty = snapshot_of_keys(none, None if weight is None else none.astype(np.float64), self.num_nodes)
         for start, stop in itertools.pairwise(bounds):
+            if start == stop:
+                yield empty
+                continue
             part = None if weight is None else weight[start:stop].astype(np.float64)
             yield snapshot_of_keys(keys_of(src[start:stop], dst[start:stop]), part, self.num_nodes)

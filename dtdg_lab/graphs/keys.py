@@ -26,7 +26,7 @@ def keys_of(src: ArrayLike, dst: ArrayLike) -> NDArray[np.int64]:
 
 def edge_keys(snapshot: Snapshot) -> NDArray[np.int64]:
     """The keys of a snapshot's edges, shape (E,), rising."""
-    return keys_of(snapshot.indices, snapshot.rows())
+    return keys_of(snapshot.indices, snapshot.rows()) if snapshot.num_edges else np.empty(0, dtype=np.int64)
 
 
 def sources(keys: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -41,13 +41,20 @@ def targets(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sums of the values of equal keys, in their order; ``keys`` never fall."""
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    starts = np.flatnonzero(_firsts(keys))
     return np.add.reduceat(values, starts) if len(starts) else np.zeros(0)
 
 
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each key once; ``keys`` never fall."""
-    return keys[np.diff(keys, prepend=-1) != 0]
+    return keys[_firsts(keys)]
+
+
+def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which keys are the first of equal ones; ``keys`` never fall."""
+    firsts = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=firsts[1:])
+    return firsts
 
 
 def snapshot_of_keys(keys: NDArray[np.int64], weight: NDArray[np.float64] | None, num_nodes: int) -> Snapshot:

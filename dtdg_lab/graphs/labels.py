@@ -50,10 +50,18 @@ def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label:
             target, expected = stream.targets[window.newest], _expected(stream, window.newest)
             yield Labelled(window, target, expected, None)
         return
-    counted = ((window, window.base if strict_label else window.graph) for window in windows)
-    logs = ((window, graph, log_in_degrees(graph)) for window, graph in counted)
-    for (now, _, today), (_, following, tomorrow) in itertools.pairwise(logs):
+    for (now, _, today), (_, following, tomorrow) in itertools.pairwise(_counted(windows, strict_label)):
         yield Labelled(now, tomorrow, today, following)
+
+
+def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Window, Snapshot, NDArray[np.float32]]]:
+    """Every window with the edges that a label counts, and the label; taken over where nothing has changed."""
+    before: Snapshot | None = None
+    for window in windows:
+        graph = window.base if strict_label else window.graph
+        if graph is not before:
+            before, label = graph, log_in_degrees(graph)
+        yield window, graph, label
 
 
 def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """What link prediction is asked about: some edges, random pairs that are none, and targets to rank edges against.
 
-Every draw is a function of (seed, snapshot): the seed is made of the data hash, so that the same data gives the same
-pairs on every rank and in every run, and nothing needs to be stored.
+Every draw is a function of (seed, snapshot): the seed is made of the edges to be predicted, so that the same edges give
+the same pairs on every rank and in every run, and nothing needs to be stored.
 """
 
 from __future__ import annotations

@@ -40,15 +40,20 @@ class SlidingEdges:
         """Intervals that are in the window: fewer than ``length`` at the beginning."""
         return len(self._alive)
 
-    def push(self, keys: NDArray[np.int64], weights: NDArray[np.float32] | None) -> None:
+    def push(self, keys: NDArray[np.int64], weights: NDArray[np.float32] | None) -> bool:
         """Add the edges of the next interval; those of the oldest leave where the window was full.
 
         Args:
             keys: shape (E,), rising, without duplicates.
             weights: shape (E,), where the window is weighted.
+
+        Returns:
+            Whether edges came or went.
         """
         leaving = self._alive.popleft() if len(self._alive) == self._length else _NONE
         self._alive.append(keys)
+        if not len(keys) and not len(leaving):
+            return False
         place, known = self._find(keys)
         out = np.searchsorted(self._keys, leaving)  # with weights, the first of equal keys is the one that leaves
         if weights is None:
@@ -62,6 +67,7 @@ class SlidingEdges:
             went = leaving[~self._find(leaving)[1]]
         for changed, change in ((keys[~known], 1), (went, -1)):
             self.in_degree += change * np.bincount(targets(changed), minlength=len(self.in_degree))
+        return True
 
     @property
     def keys(self) -> NDArray[np.int64]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_CENTURY = 36_525 * 86_400e9  # in nanoseconds
+
 
 class SpokenTimes:
     """Words for the times of edges.
@@ -30,7 +32,9 @@ class SpokenTimes:
         """A length of time."""
         if not self._dates:
             return f"{value:.15g}"
-        return str(timedelta(microseconds=float(value) / 1000)) if value >= 1000 else f"{value:g} ns"
+        if not 1000 <= value < _CENTURY:
+            return f"{value:g} ns" if value < 1000 else f"{value / 86_400e9:.3g} days"
+        return str(timedelta(microseconds=float(value) / 1000))
 
     def range(self) -> str:
         """From the first to the last."""

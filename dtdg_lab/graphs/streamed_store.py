@@ -30,6 +30,7 @@ from dtdg_lab.graphs.store import FORMAT, META, SCHEMA, holds_graph, read_meta
 _LOCK = "writing"
 _AT_ONCE = 2**22  # bytes read again at a time
 _ATTEMPTS, _PAUSE_S = 100, 0.002
+_FORGOTTEN_S = 60.0
 
 
 class ArrayFile:
@@ -157,8 +158,8 @@ class Draft:
         with written(self.folder):
             text = json.dumps({"format": FORMAT, "schema": SCHEMA, **meta, "arrays": sorted(self.files)})
             (self._path / META).write_text(text, encoding="utf-8")
-            (self._path / _LOCK).unlink()
             _put(self._path, self.folder)
+            (self.folder / _LOCK).unlink(missing_ok=True)  # held until now: a draft left behind must be known for one
         return self.folder
 
 
@@ -187,6 +188,10 @@ def _remove_dead(folder: Path) -> None:
             shutil.rmtree(lock.parent, ignore_errors=True)
     for aside in folder.parent.glob(f"{drafts}.old"):
         shutil.rmtree(aside, ignore_errors=True)
+    for unseen in folder.parent.glob(f".new{drafts}"):
+        with contextlib.suppress(FileNotFoundError):  # it lives for microseconds, unless its writer was killed
+            if time.time() - unseen.stat().st_mtime > _FORGOTTEN_S:
+                shutil.rmtree(unseen, ignore_errors=True)
 
 
 def _put(draft: Path, folder: Path) -> None:

@@ -80,15 +80,19 @@ class Windows:
     def _all(self) -> Iterator[Window]:
         stream = self.stream
         alive = SlidingEdges(stream.num_nodes, self.edge_life, weighted=stream.weighted)
+        graph: Snapshot | None = None
         for number, base in enumerate(self._base()):
             self._interval_edges += base.num_edges
             if self.edge_life == 1:
                 yield Window(number, base, base)
                 continue
-            alive.push(edge_keys(base), base.weights)
+            if alive.push(edge_keys(base), base.weights):
+                graph = None  # the one before is no longer the window's
             if number >= self.edge_life - 1:
-                weights = finite_weights(alive.sums()) if stream.weighted else None
-                yield Window(number, snapshot_of_rows(alive.in_degree, alive.keys, weights), base)
+                if graph is None:
+                    weights = finite_weights(alive.sums()) if stream.weighted else None
+                    graph = snapshot_of_rows(alive.in_degree, alive.keys, weights)
+                yield Window(number, graph, base)
 
     def _base(self) -> Iterator[Snapshot]:
         """The base intervals, checked against what the stream says of itself."""

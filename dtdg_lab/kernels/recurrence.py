@@ -4,7 +4,7 @@ Everything lies with vertices side by side: an array of a step is (numbers, n), 
 piece of memory. The state, a row of ones and narrow inputs lie on top of one another, z = [h ; 1 ; x], so that one
 product gives all gates; wide inputs stay where they are and have a product of their own. Backward is written by hand
 and works in place, on arrays that are still in the cache when n is a thousand or two. What costs beside the products is
-reading again what forward kept, so little is kept: z, gates, and candidates or cells.
+reading again what forward kept, so little else is kept than z, gates, and candidates or cells.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | No
     return torch.cat([weights.transpose(1, 2).flatten(0, 1), bias.unsqueeze(1), feed.t()], dim=1)
 
 
+def _steps(x: Tensor, height: int, rows: int) -> list[Tensor]:
+    """Room for what is kept of each snapshot, (height, rows); one array for all would be too large for the heap."""
+    return [x.new_empty(height, rows) for _ in range(len(x))]
+
+
 class _Products:
     """Products of gates' matrices with [h ; 1 ; x], and their gradients.
 
@@ -115,19 +120,21 @@ class _Products:
         torch.mm(self._feed[rows], self.wide[t].t(), out=out)
         return out.addmm_(self._top[rows], z)
 
-    def take(self, t: int, rows: slice, z: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
-        """Add to the matrix's gradient what the gates' gradient at snapshot t gives it, and write that of h."""
-        torch.mm(self._back_h[rows].t(), gates, out=dh)
-        of_h, of_rest, of_wide = self._gradients
-        of_h[rows].addmm_(gates, z[: self.width].t())
-        of_rest[rows].add_((z[self.width :] @ gates.t()).t())  # few rows: this way round is the faster
-        if self.wide is not None:
-            of_wide[rows].addmm_(gates, self.wide[t])
-        return dh
+    def take(self, rows: slice, h: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
+        """Add what some gates' gradient gives that of h's matrix, and write that of h."""
+        self._gradients[0][rows].addmm_(gates, h.t())
+        return torch.mm(self._back_h[rows].t(), gates, out=dh)
 
-    def inputs_gradient(self, gates: Tensor, out: Tensor) -> None:
-        """The gradient of x from that of all gates, (C, n)."""
-        torch.mm(self._feed.t(), gates, out=out)
+    def take_inputs(self, t: int, rest: Tensor, gates: Tensor, dx: Tensor | None) -> None:
+        """Add what all gates' gradient gives biases and inputs' matrix, and write that of x at snapshot t.
+
+        ``rest`` are the rows of z below h.
+        """
+        self._gradients[1].add_((rest @ gates.t()).t())  # few rows: this way round is the faster
+        if self.wide is not None:
+            self._gradients[2].addmm_(gates, self.wide[t])
+        if dx is not None:
+            torch.mm(self._feed.t(), gates, out=dx[t])
 
 
 class _GRU(torch.autograd.Function):
@@ -135,51 +142,45 @@ class _GRU(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor) -> Tensor:
         width, products = h.shape[1], _Products(matrix, x)
         z = products.states(x, h)
-        gates, candidates = z.new_empty(len(x), 2 * width, len(h)), z.new_empty(len(x), width, len(h))
+        gates, candidates = _steps(x, 2 * width, len(h)), z.new_empty(len(x), width, len(h))
         both, last = slice(0, 2 * width), slice(2 * width, None)
         reset_z = torch.empty_like(z[0])  # [r * h ; 1 ; x]
         hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
-        updates, resets = (gate.unbind() for gate in gates.chunk(2, dim=1))
         for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
-            products.put(t, both, z[t], gate).sigmoid_()
-            torch.mul(resets[t], hs[t], out=reset_z[:width])
+            update, reset = products.put(t, both, z[t], gate).sigmoid_().chunk(2)
+            torch.mul(reset, hs[t], out=reset_z[:width])
             reset_z[width:] = rests[t]
             products.put(t, last, reset_z, candidate).tanh_()
-            torch.lerp(candidate, hs[t], updates[t], out=hs[t + 1])
-        ctx.save_for_backward(x, matrix, z, gates, candidates)
+            torch.lerp(candidate, hs[t], update, out=hs[t + 1])
+        ctx.save_for_backward(x, matrix, z, candidates, *gates)
         return z[1:, :width].transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        x, matrix, z, gates, candidates = ctx.saved_tensors
+        x, matrix, z, candidates, *gates = ctx.saved_tensors
         products = _Products(matrix, x)
         steps, width, rows = candidates.shape
         dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
         both, last = slice(0, 2 * width), slice(2 * width, None)
-        dgates, reset_z = z.new_empty(3 * width, rows), torch.empty_like(z[0])
+        dgates, reset_h = z.new_empty(3 * width, rows), z.new_empty(width, rows)
         d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
-        hs, rests, updates, resets = (
-            part.unbind() for part in (z[:, :width], z[:, width:], *gates.chunk(2, dim=1))
-        )  # fmt: skip
+        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
         dh, before, part = z.new_zeros(width, rows), z.new_empty(width, rows), z.new_empty(width, rows)
         for t in reversed(range(steps)):
-            h, candidate, update, reset = hs[t], candidates[t], updates[t], resets[t]
+            h, candidate, (update, reset) = hs[t], candidates[t], gates[t].chunk(2)
             dh.add_(dstates[t].t())
             # h' = c + u (h - c)
             torch.sub(h, candidate, out=d_update).mul_(dh)
             torch.mul(dh, update, out=before)
             _tanh_backward(dh.sub_(before), candidate, grad_input=d_candidate)
             # c hears h through r * h
-            torch.mul(reset, h, out=reset_z[:width])
-            reset_z[width:] = rests[t]
-            products.take(t, last, reset_z, d_candidate, dh=part)
+            products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
             before.addcmul_(part, reset)
             _sigmoid_backward(d_both, gates[t], grad_input=d_both)
-            before.add_(products.take(t, both, z[t], d_both, dh=part))
-            if dx is not None:
-                products.inputs_gradient(dgates, dx[t])
+            before.add_(products.take(both, h, d_both, dh=part))
+            products.take_inputs(t, rests[t], dgates, dx)
             dh, before = before, dh
         return None if dx is None else dx.transpose(1, 2), dh.t(), products.gradient
 
@@ -191,44 +192,42 @@ class _LSTM(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
         width, products = h.shape[1], _Products(matrix, x)
         z = products.states(x, h)
-        gates, cells = z.new_empty(len(x), 4 * width, len(h)), z.new_empty(len(x) + 1, width, len(h))
+        gates, cells = _steps(x, 4 * width, len(h)), z.new_empty(len(x) + 1, width, len(h))
         cells[0] = c.t()
-        hs, sigmoids = z[:, :width].unbind(), gates[:, : 3 * width].unbind()
-        takes, forgets, gives, candidates = (gate.unbind() for gate in gates.chunk(4, dim=1))
+        tanhs = torch.empty_like(cells[1:])
+        hs = z[:, :width].unbind()
         for t, gate in enumerate(gates):
-            products.put(t, slice(None), z[t], gate)
-            sigmoids[t].sigmoid_()
-            cell = torch.mul(forgets[t], cells[t], out=cells[t + 1]).addcmul_(takes[t], candidates[t].tanh_())
-            torch.tanh(cell, out=hs[t + 1]).mul_(gives[t])
-        ctx.save_for_backward(x, matrix, z, gates, cells)
+            take, forget, give, candidate = products.put(t, slice(None), z[t], gate).chunk(4)
+            gate[: 3 * width].sigmoid_()
+            cell = torch.mul(forget, cells[t], out=cells[t + 1]).addcmul_(take, candidate.tanh_())
+            torch.mul(give, torch.tanh(cell, out=tanhs[t]), out=hs[t + 1])
+        ctx.save_for_backward(x, matrix, z, cells, tanhs, *gates)
         return z[1:, :width].transpose(1, 2), cells[-1].t().clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor, dcell: Tensor) -> tuple[Tensor | None, ...]:
-        x, matrix, z, gates, cells = ctx.saved_tensors
+        x, matrix, z, cells, tanhs, *gates = ctx.saved_tensors
         products = _Products(matrix, x)
         steps, width, rows = len(x), cells.shape[1], cells.shape[2]
         dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
         dgates = z.new_empty(4 * width, rows)
         d_sigmoids, (d_take, d_forget, d_give, d_candidate) = dgates[: 3 * width], dgates.chunk(4)
-        sigmoids = gates[:, : 3 * width].unbind()
-        takes, forgets, gives, candidates = (gate.unbind() for gate in gates.chunk(4, dim=1))
-        dh, part, tanh_cell = z.new_zeros(width, rows), z.new_empty(width, rows), z.new_empty(width, rows)
+        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
+        dh, part = z.new_zeros(width, rows), z.new_empty(width, rows)
         dc = torch.empty_like(dh).copy_(dcell.t())
         for t in reversed(range(steps)):
+            take, forget, give, candidate = gates[t].chunk(4)
             dh.add_(dstates[t].t())
             # h' = o tanh(c')
-            torch.tanh(cells[t + 1], out=tanh_cell)
-            torch.mul(dh, tanh_cell, out=d_give)
-            dc.add_(_tanh_backward(dh.mul_(gives[t]), tanh_cell, grad_input=part))
+            torch.mul(dh, tanhs[t], out=d_give)
+            dc.add_(_tanh_backward(dh.mul_(give), tanhs[t], grad_input=part))
             # c' = f c + i g
-            torch.mul(dc, candidates[t], out=d_take)
+            torch.mul(dc, candidate, out=d_take)
             torch.mul(dc, cells[t], out=d_forget)
-            _tanh_backward(torch.mul(dc, takes[t], out=part), candidates[t], grad_input=d_candidate)
-            _sigmoid_backward(d_sigmoids, sigmoids[t], grad_input=d_sigmoids)
-            dc.mul_(forgets[t])
-            products.take(t, slice(None), z[t], dgates, dh=dh)
-            if dx is not None:
-                products.inputs_gradient(dgates, dx[t])
+            _tanh_backward(torch.mul(dc, take, out=part), candidate, grad_input=d_candidate)
+            _sigmoid_backward(d_sigmoids, gates[t][: 3 * width], grad_input=d_sigmoids)
+            dc.mul_(forget)
+            products.take(slice(None), hs[t], dgates, dh=dh)
+            products.take_inputs(t, rests[t], dgates, dx)
         return None if dx is None else dx.transpose(1, 2), dh.t(), dc.t(), products.gradient

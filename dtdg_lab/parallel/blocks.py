@@ -20,7 +20,7 @@ from dtdg_lab.parallel.space import SnapshotSpace
 
 # Numbers in one snapshot's rows of a block: one array of a step is shared by two threads (torch shares from 32,768
 # numbers on) and a step's dozen arrays fit the cache; on a GPU a block should fill it.
-STEP_NUMBERS = {"cpu": 40_000, "cuda": 8_000_000}
+STEP_NUMBERS = {"cpu": 81920, "cuda": 8_000_000}
 BLOCK_NUMBERS = {"cpu": 8_000_000, "cuda": 64_000_000}  # of all S snapshots: bounds what a block keeps for backward
 
 

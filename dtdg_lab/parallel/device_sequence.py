@@ -10,12 +10,15 @@ from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.backend import choose_backend
+from dtdg_lab.kernels.heap import keep_freed_memory
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.kernels.stacking import stacked
 from dtdg_lab.parallel.space import Gather, SnapshotSpace
 
 # Rows of stacked snapshots, at most. Above, a product takes longer than the call, and stacking gains nothing.
 STACKED_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
+# Features of stacked snapshots, at most: overlapping runs of snapshots have stacks, and copies of features, each.
+STACKED_NUMBERS = {"cpu": 262_144, "cuda": 16_777_216}
 # First-layer pulls that a sequence keeps, and what it keeps on the device beside them (features, operators).
 PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
@@ -53,6 +56,7 @@ class DeviceSequence:
         pulls_bytes: int = PULLS_BYTES,
         spaces_bytes: int = SPACES_BYTES,
     ) -> None:
+        keep_freed_memory()
         self.graph, self.device, self.dtype = graph, device, dtype
         self.rows = range(graph.num_nodes) if rows is None else rows
         weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
@@ -70,8 +74,9 @@ class DeviceSequence:
 
     def stacks(self, snapshots: range) -> list[SnapshotSpace]:
         """Consecutive snapshots as spaces of one or, where they are small, several snapshots each."""
-        limit = STACKED_ROWS[self.device.partition(":")[0]] if self._gather is None else 0
-        most = max(1, limit // self.graph.num_nodes)
+        place, nodes = self.device.partition(":")[0], self.graph.num_nodes
+        most = min(STACKED_ROWS[place] // nodes, STACKED_NUMBERS[place] // (nodes * self.graph.num_features))
+        most = max(1, most) if self._gather is None else 1
         pieces = -(-len(snapshots) // most)
         bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
         return [self._of(range(*pair)) for pair in pairwise(bounds)]

@@ -32,7 +32,7 @@ HOW: Mapping[str, Callable[[Run], Tensor]] = MappingProxyType(
 class GroupRunner:
     """Forward and backward of whole groups.
 
-    A group's loss is the mean over the snapshots where loss is taken of the task's loss there.
+    A group's loss is the mean of the task's over the snapshots where loss is taken and that have labelled items.
 
     Attributes:
         model: any model.

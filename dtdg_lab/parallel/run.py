@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -11,9 +12,12 @@ from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.tasks.task import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
-    """Snapshots trained from the initial state; the loss is the mean of the task's over the snapshots it is taken at.
+    """Snapshots trained from the initial state.
+
+    The loss is the mean of the task's over the snapshots it is taken at, without those that have no labelled item, as
+    evaluations have it; 0 where none has any.
 
     Attributes:
         model: whose parameters' gradients are wanted.
@@ -34,6 +38,11 @@ class Run:
         """The snapshots where loss is taken."""
         return self.snapshots if self.loss_at == "all" else self.snapshots[-1:]
 
+    @cached_property
+    def num_labelled(self) -> int:
+        """How many of the snapshots where loss is taken have labelled items."""
+        return sum(self.task.labelled(t) for t in self.at)
+
     @property
     def num_rows(self) -> int:
         """N, the vertices."""
@@ -47,4 +56,4 @@ class Run:
             snapshots: S' of those where loss is taken.
             rows: the n vertices.
         """
-        return self.task.loss(z, snapshots, rows).sum() / len(self.at)
+        return self.task.loss(z, snapshots, rows).sum() / max(self.num_labelled, 1)

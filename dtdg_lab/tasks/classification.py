@@ -98,6 +98,10 @@ class Classification:
         for t in snapshots:
             self._label(t, "train")
 
+    def labelled(self, t: int) -> bool:
+        """Whether a training vertex is labelled at the snapshot."""
+        return self._label(t, "train")[1] > 0
+
     # the model
 
     def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:

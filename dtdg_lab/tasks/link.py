@@ -19,13 +19,12 @@ from dtdg_lab.graphs.negatives import NO_VERTEX, LinkSamples, link_samples, rank
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.curves import auc_and_average_precision
 from dtdg_lab.tasks.edge_bank import EdgeBank
+from dtdg_lab.tasks.edge_seed import edge_seed
 from dtdg_lab.tasks.reciprocal_rank import reciprocal_ranks
+from dtdg_lab.tasks.round_noise import round_noise
 from dtdg_lab.tasks.task import Scores, mean_or_none
 
 _BLOCK = 1 << 22  # numbers of a block of pair products
-# Scores that are closer than 2^-bits of the largest are ties: vertices that are alike must tie whatever the order in
-# which a layout sums, or rounding would decide their ranks.
-_BITS = {torch.float32: 14, torch.float64: 30}
 _KEPT_BYTES = 1 << 28  # ranking candidates of the validation part that are kept rather than drawn again
 _OWN = ("loss", "accuracy", "auc", "average_precision", "mrr")
 # what is measured of a snapshot: three counts, the constant's loss, then the model's numbers and persistence's
@@ -59,15 +58,17 @@ class _Ranking:
 class LinkPrediction:
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
-    Positives and negatives are those of :func:`dtdg_lab.graphs.negatives.link_samples`, drawn from the data hash, so
-    that every rank, run and epoch has the same. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``, ESDG) or
-    h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
+    Positives and negatives are those of :func:`dtdg_lab.graphs.negatives.link_samples`, drawn from a seed made of
+    ``graph.following`` alone (:func:`dtdg_lab.tasks.edge_seed.edge_seed`), so that every rank, run and epoch has the
+    same, whatever features or smoothing the model is given. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``,
+    ESDG) or h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
 
     Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
     ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
     (:func:`dtdg_lab.graphs.negatives.ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
-    not computed for the training part. Scores closer than 2^-14 of the largest (2^-30 in float64) are ties. Persistence
-    is :class:`EdgeBank`.
+    not computed for the training part. Metrics score embeddings rounded to 14 significant bits (30 in float64), so that
+    vertices that are alike tie (:func:`dtdg_lab.tasks.round_noise.round_noise`); the loss scores them as they are.
+    Persistence is :class:`EdgeBank`: the edges that the label before counted are those of today.
 
     Args:
         graph: T labelled snapshots of N vertices, with the snapshots that follow them.
@@ -107,7 +108,7 @@ class LinkPrediction:
         self.outputs = 2 if link_head == "concat" else hidden
         self._head, self._share, self._negatives = link_head, link_share, negatives
         self._candidates = ranking_negatives
-        self._seed = int(graph.data_hash, 16)
+        self._seed = edge_seed(graph.following)
         self._pairs: dict[int, _Pairs] = {}
         self._rankings: dict[int, _Ranking] = {}
         self._today: dict[tuple[int, str], list[float]] = {}
@@ -152,6 +153,10 @@ class LinkPrediction:
         for t in snapshots:
             self._pairs_of(t)
 
+    def labelled(self, t: int) -> bool:
+        """Whether edges follow the snapshot."""
+        return self._pairs_of(t).positives > 0
+
     # the model
 
     def _score(self, z: Tensor, src: Tensor, dst: Tensor) -> Tensor:
@@ -174,17 +179,17 @@ class LinkPrediction:
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """(N, outputs) -> (14,): counts, losses and metrics of the snapshot; zeros where it is followed by no edge."""
-        pairs, bits, z = self._pairs_of(t), _BITS[z.dtype], z.double()
+        pairs, rounded, z = self._pairs_of(t), round_noise(z), z.double()
         found = torch.zeros(self.columns, dtype=torch.float64, device=z.device)
         if not pairs.positives:
             return found
-        score, labels = self._score(z, pairs.src, pairs.dst), pairs.labels.double()
+        loss = functional.binary_cross_entropy_with_logits(self._score(z, pairs.src, pairs.dst), pairs.labels.double())
+        score = self._score(rounded, pairs.src, pairs.dst)
         ranking = None if part == "train" else self._ranking_of(t, part)
-        unit = _resolution(score, bits)
-        ranks = None if ranking is None else self._reciprocal_ranks(z, score[: pairs.positives], ranking, unit=unit)
+        ranks = None if ranking is None else self._reciprocal_ranks(rounded, score[: pairs.positives], ranking)
         model = [
-            float(functional.binary_cross_entropy_with_logits(score, labels)),
-            *_pair_metrics(score > 0, torch.round(score / unit), pairs),
+            float(loss),
+            *_pair_metrics(score > 0, score, pairs),
             0.0 if ranks is None or not len(ranks) else float(ranks.mean()),
         ]
         if (t, part) not in self._today:
@@ -193,8 +198,8 @@ class LinkPrediction:
         counts = [pairs.positives, len(pairs.src) - pairs.positives, ranked]
         return found.new_tensor([*counts, self._constant_loss(pairs), *model, *self._today[t, part]])
 
-    def _reciprocal_ranks(self, z: Tensor, positive: Tensor, ranking: _Ranking, *, unit: float) -> Tensor:
-        """Of the positives that are ranked at all; scores are compared in multiples of ``unit``."""
+    def _reciprocal_ranks(self, z: Tensor, positive: Tensor, ranking: _Ranking) -> Tensor:
+        """Of the positives that are ranked at all."""
         targets, width = ranking.targets, ranking.targets.shape[1]
         scores = torch.full(targets.shape, -torch.inf, dtype=z.dtype, device=z.device)
         step = max(1, _BLOCK // max(width * self.outputs, 1))
@@ -203,13 +208,21 @@ class LinkPrediction:
             src = ranking.sources[block, None].expand(valid.shape)[valid]
             scores[block][valid] = self._score(z, src, targets[block][valid])
         ranked = ranking.ranked
-        return reciprocal_ranks(torch.round(positive[ranked] / unit), torch.round(scores / unit), ranking.row[ranked])
+        return reciprocal_ranks(positive[ranked], scores, ranking.row[ranked])
 
     # predictors that learn nothing
 
+    def _today_of(self, t: int) -> EdgeSet:
+        """The edges of today as labels count them: those that the label before counted.
+
+        The first snapshot has no label before it. There it is the snapshot, which smoothing leaves as it is; with
+        ``strict_label`` it may hold edges that are older than its newest base interval, which is not known by itself.
+        """
+        return EdgeSet(self._following[t - 1] if t else self._graph.snapshots[0])
+
     @cached_property
     def _edge_bank(self) -> EdgeBank:
-        train = ((EdgeSet(self._graph.snapshots[t]), EdgeSet(self._following[t])) for t in self._split.train)
+        train = ((self._today_of(t), EdgeSet(self._following[t])) for t in self._split.train)
         return EdgeBank.fit(train, prior=1 / (1 + self._negatives))
 
     def _constant_loss(self, pairs: _Pairs) -> float:
@@ -219,7 +232,7 @@ class LinkPrediction:
 
     def _persistence(self, t: int, pairs: _Pairs, ranking: _Ranking | None) -> list[float]:
         """The numbers of ``_OWN`` for "an edge today is one tomorrow"."""
-        today = EdgeSet(self._graph.snapshots[t])
+        today = self._today_of(t)
         held = torch.from_numpy(today.holds(pairs.src.cpu().numpy(), pairs.dst.cpu().numpy()))
         held = held.to(self._device)
         loss = self._edge_bank.cross_entropy(held, pairs.labels)
@@ -253,12 +266,6 @@ class LinkPrediction:
         metrics |= {f"persistence_{name}": today[name] for name in _OWN[1:]}
         constant = mean_or_none(sums[has_edges, _CONSTANT])
         return Scores(part, own["loss"], today["loss"], constant, int(has_edges.sum()), metrics)
-
-
-def _resolution(scores: Tensor, bits: int) -> float:
-    """The power of two that is 2^-bits of the largest score, rounded up."""
-    largest = float(scores.abs().max())
-    return 2.0 ** (math.ceil(math.log2(largest)) - bits) if 0 < largest < math.inf else 1.0
 
 
 def _pair_metrics(said: Tensor, score: Tensor, pairs: _Pairs) -> tuple[float, float, float]:

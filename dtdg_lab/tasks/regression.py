@@ -45,6 +45,10 @@ class Regression:
         for t in snapshots:
             self._target(t)
 
+    def labelled(self, t: int) -> bool:
+        """Always: every vertex has a target."""
+        return True
+
     def _target(self, t: int) -> Tensor:
         if t not in self._targets:
             self._targets[t] = torch.tensor(np.asarray(self._graph.targets[t]), device=self._device).to(self._dtype)

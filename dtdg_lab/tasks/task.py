@@ -63,6 +63,10 @@ class Task(Protocol):
         """Bring what the loss of these snapshots needs onto the device; ``loss`` does it where nobody has."""
         ...
 
+    def labelled(self, t: int) -> bool:
+        """Whether the training loss of this snapshot has labelled items, so that it counts in a mean of losses."""
+        ...
+
     def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
         """What some vertices add to the training loss of some snapshots; it carries the history of ``z``.
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,17 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Model, optimiser, position and settings, taken between two steps. No random state: streams are counters."""
+    """Model, optimiser, position and settings, taken between two steps. No random state: streams are counters.
+
+    ``data_hash`` is that of the graph it was trained on; files of older versions have none.
+    """
 
     model: dict[str, Any]
     optimizer: dict[str, Any]
     position: Position
     config_json: str
     waiting: dict[str, Any]
+    data_hash: str = ""
 
     def save(self, path: Path) -> None:
         """Write atomically: the file at ``path`` is always a whole checkpoint.
@@ -74,6 +80,41 @@ class Checkpoint:
             first_line = str(error).partition("\n")[0]  # torch goes on to advise loading without its safeguard
             raise RunStoreError(
                 f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start the run anew."
+            ) from error
+
+    def check_graph(self, graph: DynamicGraph) -> bool:
+        """Refuse to go on with other data than it was trained on; False where the file names none, and nobody knows.
+
+        Raises:
+            RunStoreError: the graph has another hash.
+        """
+        if not self.data_hash:
+            return False
+        if self.data_hash != graph.data_hash:
+            raise RunStoreError(
+                f"the checkpoint was trained on data with hash {self.data_hash[:16]}, but {graph.name!r} now has "
+                f"{graph.data_hash[:16]}: the data set, or how this version cuts it, is no longer what it was. Bring "
+                "back the data (or the version) that the run began with, or start a new run."
+            )
+        return True
+
+    def restore(self, model: Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Put the parameters, and the optimiser's moments where one is given, into what a config built.
+
+        Raises:
+            RunStoreError: they do not fit, as when another version made the model otherwise.
+        """
+        try:
+            model.load_state_dict(self.model)
+            if optimizer is not None:
+                optimizer.load_state_dict(self.optimizer)
+        except (RuntimeError, ValueError, KeyError) as error:
+            found = " ".join(str(error).split())[:300].rstrip(".")
+            raise RunStoreError(
+                f"the checkpoint does not fit the {type(model).__name__} that its settings build here: "
+                f"{found}. It was written by another version of DTDG Lab, or for a graph of another size. Use "
+                "the version that wrote it (environment.json in the run's folder names it), or start a new run with "
+                "the same settings."
             ) from error
 
 

@@ -46,11 +46,11 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
         checkpoint: the run's file.
 
     Raises:
-        LabError: the config cannot be built on this graph, or the checkpoint cannot be read.
+        LabError: the config cannot be built on this graph, or the checkpoint cannot be read, or does not fit.
     """
     built = build(config, graph, SoloGroup())
     model = built.model
-    model.load_state_dict(Checkpoint.load(checkpoint).model)
+    Checkpoint.load(checkpoint).restore(model)
     state = model.initial_state(graph.num_nodes)
     remembered = sum(tensor.numel() for layer in state.layers for tensor in layer)
     hidden, outputs = [], []

@@ -55,7 +55,8 @@ class Trainer:
         show_progress: a progress bar over epochs, in cells and terminals.
 
     Raises:
-        LabError: the config cannot be built on this graph and machine.
+        LabError: the config cannot be built on this graph and machine, or the checkpoint is of other data or does not
+            fit.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Trainer:
         self._clock = PhaseClock(device)
         self._position = Position()
         stored = Checkpoint.load(checkpoint, device=device) if resume else None
+        self._data_checked = stored is not None and stored.check_graph(graph)
         self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
         self._built = build(self.knobs.config, graph, group, device=device)
         if stored is not None:
@@ -100,7 +102,7 @@ class Trainer:
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
-            self._event("resumed", {"settings": settings})
+            self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
         from tqdm.auto import tqdm
 
@@ -276,6 +278,7 @@ class Trainer:
             self._position,
             self.knobs.config.to_json(),
             self.knobs.waiting,
+            self._graph.data_hash,
         )
 
     def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
@@ -291,8 +294,7 @@ class Trainer:
         return knobs
 
     def _restore(self, stored: Checkpoint) -> None:
-        self._built.model.load_state_dict(stored.model)
-        self._built.optimizer.load_state_dict(stored.optimizer)
+        stored.restore(self._built.model, self._built.optimizer)
 
     def _save(self, *, force: bool) -> None:
         """Rank 0 writes a checkpoint: now where forced, else when due and good (see :class:`LastGood`)."""

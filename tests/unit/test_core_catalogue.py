@@ -9,6 +9,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.protocols import PROTOCOLS, Protocol
+from dtdg_lab.graphs.split import split
 
 ROOMS = sorted({entry.room for entry in catalogue.ENTRIES})
 
@@ -148,14 +149,55 @@ def test_protocols_differ() -> None:
     assert all(one != other for i, one in enumerate(facts) for other in facts[:i])
 
 
-@pytest.mark.parametrize("name", ["flare-2026", "dynahb-2024", "esdg-2021", "evolvegcn-2020", "roland-2022", "tgb"])
-def test_the_papers_protocols_are_marked_and_bring_their_settings(name: str) -> None:
+PRESETS = {  # as FIELD.md 3.2 to 3.4 has them: train share, validation share, test snapshots, state, settings
+    "flare-2026": (0.4, 0.0, 0, "warm", {"features": "degrees", "drop_first": True, "min_edges": 51,
+                                         "norm": "in_out", "self_loops": False}),
+    "dynahb-2024": (0.4, 0.0, 0, "cold", {"features": "degrees", "drop_first": True, "min_edges": 51,
+                                          "norm": "in", "self_loops": True}),
+    "esdg-2021": (0.4, 0.0, 1, "warm", {"features": "degrees", "task": "link", "link_share": 0.1, "negatives": 1,
+                                        "link_head": "concat", "norm": "in", "self_loops": True}),
+    "evolvegcn-2020": (0.8, 0.125, 0, "warm", {"features": "one_hot_degree", "task": "link", "link_share": 1.0,
+                                               "negatives": 100, "ranking_negatives": 1000, "link_head": "concat",
+                                               "norm": "in", "self_loops": True}),
+    "roland-2022": (0.8, 0.125, 0, "warm", {"features": "constant", "task": "link", "link_share": 1.0,
+                                            "negatives": 1, "ranking_negatives": 1000, "link_head": "dot",
+                                            "norm": "in", "self_loops": True}),
+    "tgb": (0.85, 15 / 85, 0, "warm", {"task": "link", "link_share": 1.0, "negatives": 1, "ranking_negatives": 100,
+                                       "link_head": "dot"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_papers_protocols_are_what_is_known_of_them(name: str) -> None:
     protocol = PROTOCOLS[name]
+    found = (protocol.train_share, protocol.validation_share, protocol.test_snapshots, protocol.state,
+             dict(protocol.settings))  # fmt: skip
+    assert found == PRESETS[name]
     assert protocol.leaky
+    assert not protocol.strict_label
     assert protocol.source != "ours"
     config = RunConfig(protocol=name)
-    for option, value in protocol.settings.items():
-        assert config[option] == value
+    assert {option: config[option] for option in PRESETS[name][4]} == PRESETS[name][4]
+    assert protocol.meaning in catalogue.describe(name)
+
+
+@pytest.mark.parametrize(("name", "train", "validation", "test"), [
+    ("flare-2026", (0, 40), 0, (40, 100)), ("dynahb-2024", (0, 40), 0, (40, 100)), ("esdg-2021", (0, 99), 0, (99, 100)),
+    ("evolvegcn-2020", (0, 70), 10, (80, 100)), ("roland-2022", (0, 70), 10, (80, 100)),
+    ("tgb", (0, 70), 15, (85, 100)),
+])  # fmt: skip
+def test_the_papers_protocols_split_a_hundred_snapshots(
+    name: str, train: tuple[int, int], validation: int, test: tuple[int, int]
+) -> None:
+    parts = split(100, 5, PROTOCOLS[name])
+    assert (parts.train, len(parts.validation), parts.test) == (range(*train), validation, range(*test))
+
+
+@pytest.mark.parametrize("name", ["chickenpox", "cora-t"])
+def test_a_data_set_with_features_of_its_own_keeps_them_under_every_protocol(name: str) -> None:
+    config = RunConfig(dataset=name, protocol="dynahb-2024")
+    assert config["features"] == "given"
+    assert config["task"] == ("classification" if name == "cora-t" else "regression")
 
 
 def test_given_values_win_over_a_protocol_s_and_its_defaults_leave_with_it() -> None:

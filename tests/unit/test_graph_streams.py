@@ -222,6 +222,22 @@ def test_a_damaged_description_is_replaced(tmp_path):
     assert build(make_stream(5, 50, 200), into=tmp_path / "g").data_hash == graph.data_hash
 
 
+def test_what_killed_writers_left_goes_with_the_next(tmp_path):
+    with Draft(tmp_path / "g") as draft:
+        draft.put("a", np.zeros(3))
+        draft.close_files()
+        draft.finish({"data_hash": "x"})
+    assert sorted(path.name for path in (tmp_path / "g").iterdir()) == ["a.npy", "meta.json"]
+    unseen = tmp_path / ".new.g.1.abc"  # killed before its lock was held
+    unseen.mkdir()
+    with Draft(tmp_path / "g"):
+        assert unseen.exists()  # it may be at work
+    os.utime(unseen, (0, 0))
+    with Draft(tmp_path / "g"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
 def test_odd_folder_names_are_only_names(tmp_path):
     folder = tmp_path / "a [b] * (1)"
     build(make_stream(5, 50, 200), into=folder)

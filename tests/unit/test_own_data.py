@@ -108,6 +108,21 @@ def test_labels_that_are_given():
     assert "classification" not in from_edges(SRC, DST, TIME, cut=4).tasks
 
 
+def test_classes_that_never_change_are_tested_on_vertices_held_back():
+    draws = np.random.default_rng(0)
+    src, dst = draws.integers(0, 50, (2, 400))
+    labels = np.where(np.arange(50) < 10, -1, draws.integers(0, 3, 50))
+    graph = from_edges(src, dst, np.arange(400), labels=labels, cut=5)
+    assert [int((graph.vertex_split == part).sum()) for part in (0, 1, 2)] == [24, 8, 8]
+    assert (graph.vertex_split[:10] == -1).all()
+    again = from_edges(src, dst, np.arange(400), labels=np.tile(labels, (5, 1)), cut=5)
+    assert np.array_equal(again.vertex_split, graph.vertex_split)
+    changing = np.tile(labels, (5, 1))
+    changing[3, 20] = 2 - changing[2, 20]
+    changing[2, 20] = 1 if changing[3, 20] != 1 else 0
+    assert from_edges(src, dst, np.arange(400), labels=changing, cut=5).vertex_split is None
+
+
 def test_a_graph_with_features_and_labels_is_stored_and_trained_on():
     graph = from_edges(SRC, DST, TIME, features=np.eye(3), labels=[0, 1, 0], cut=4)
     again = lab.load_dataset(graph.store())
@@ -285,7 +300,7 @@ def test_times_of_every_kind(tmp_path, times):
         (b"a,a,c\n" + CSV, {"src": "a"}, ["src='a'", "Give the name of one column"]),
         (CSV, {"src": "x", "header": False}, ["src='x', and it has no header"]),
         (b"1,2\x00,0\n", {}, ["line 1 of mine.csv has a NUL byte"]),
-        (b"\xff\xfe,2,0\n", {}, ["line 1 of mine.csv"]),
+        (b"\xff\xfe,2,0\n", {}, ["mine.csv is text in UTF-16; UTF-8 is needed"]),
         (b"1,2,0\n\xff,2,0\n", {}, ["mine.csv"]),
         (b"\x1f\x8b\x08broken", {}, ["mine.csv", "damaged"]),
         (b"1,2,0\n", {}, ["span of 0"]),

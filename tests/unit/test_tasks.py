@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_set import EdgeSet
 from dtdg_lab.graphs.negatives import NO_VERTEX, link_samples, ranking_candidates
@@ -21,9 +23,11 @@ from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.confusion import accuracy, confusion, f1, f1_of, macro_f1
 from dtdg_lab.tasks.curves import auc_and_average_precision
 from dtdg_lab.tasks.edge_bank import EdgeBank
+from dtdg_lab.tasks.edge_seed import edge_seed
 from dtdg_lab.tasks.link import LinkPrediction
 from dtdg_lab.tasks.reciprocal_rank import reciprocal_ranks
 from dtdg_lab.tasks.regression import Regression
+from dtdg_lab.tasks.round_noise import round_noise
 from dtdg_lab.tasks.task import Scores, Task
 
 NODES, TIMES = 15, 12
@@ -363,7 +367,7 @@ def test_classification_refuses_data_without_classes_or_labels() -> None:
 def _samples(data: DynamicGraph, t: int, share: float = 0.1, negatives: int = 1) -> tuple[list, list]:
     assert data.following is not None
     found = link_samples(
-        EdgeSet(data.following[t]), seed=int(data.data_hash, 16), t=t, share=share, negatives=negatives
+        EdgeSet(data.following[t]), seed=edge_seed(data.following), t=t, share=share, negatives=negatives
     )  # fmt: skip
     pairs = list(zip(found.src.tolist(), found.dst.tolist(), strict=True))
     return pairs[: found.positives], pairs[found.positives :]
@@ -442,7 +446,7 @@ def _reciprocal_by_hand(data: DynamicGraph, t: int, positives: list, score: Any,
     assert data.following is not None
     sources = sorted({u for u, _ in positives})
     candidates = ranking_candidates(
-        EdgeSet(data.following[t]), np.array(sources, np.int32), seed=int(data.data_hash, 16), t=t, count=count
+        EdgeSet(data.following[t]), np.array(sources, np.int32), seed=edge_seed(data.following), t=t, count=count
     )  # fmt: skip
     found = []
     for u, v in positives:
@@ -521,15 +525,143 @@ def test_rounding_does_not_decide_ranks(dtype: torch.dtype, noise: float, apart:
     assert else_["auc"] != 0.5 != else_["mrr"]
 
 
-def test_pairs_are_the_same_in_every_task_and_not_in_other_data() -> None:
-    one, other = graph(), graph(targets=np.zeros((TIMES, NODES), np.float32))
-    z = readout(made("link"))
-    losses = [
-        LinkPrediction(data, SPLIT, dtype=torch.float64).loss(z[:3], range(3), slice(0, NODES)).tolist()
-        for data in (one, one, other)
+@pytest.mark.parametrize("head", ["concat", "dot"])
+def test_one_large_vertex_leaves_the_metrics_of_the_others_alone(head: str) -> None:
+    """Magnitudes over six orders, one vertex above all: metrics are those of exact scores, to 1e-4."""
+    draw, nodes, hidden = np.random.default_rng(8), 400, 8
+    z = draw.normal(size=(nodes, 2 if head == "concat" else hidden))
+    z *= np.exp(2 * draw.normal(size=(nodes, 1)))
+    z[0] *= 1e5
+    z = z.astype(np.float32)
+    exact = z.astype(np.float64)
+    score = exact[:, None, 0] + exact[None, :, 1] if head == "concat" else exact @ exact.T / math.sqrt(hidden)
+    edges = draw.random((nodes, nodes)) < 0.1 / (1 + np.exp(-5 * np.sign(score)))  # what scores high, mostly
+    np.fill_diagonal(edges, False)
+    edges[0, 1:9] = True
+    dst, src = np.nonzero(edges.T)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(dst, minlength=nodes))]).astype(np.int64)
+    following = Snapshot(indptr, src.astype(np.int32))
+    shape = (3, nodes)
+    data = DynamicGraph(
+        "skewed", (following,) * 3, np.zeros((*shape, 1), np.float32), np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32), "test", 1, following=(following,) * 3,
+    )  # fmt: skip
+    task = LinkPrediction(
+        data, Split(range(2), range(2, 2), range(2, 3)), link_head=head, hidden=hidden, link_share=1.0
+    )  # fmt: skip
+    found = task.scores("test", task.measure(torch.from_numpy(z), 2, slice(0, nodes), "test").numpy()[None]).metrics
+    positives, absent = _samples(data, 2, 1.0)
+    assert (0, 1) in positives
+    asked = torch.tensor([score[pair] for pair in (*positives, *absent)])
+    wanted = auc_and_average_precision(asked, torch.arange(len(asked)) < len(positives))
+    assert (found["auc"], found["average_precision"]) == pytest.approx(wanted, abs=1e-4)
+    ranks = _reciprocal_by_hand(data, 2, positives, lambda u, v: score[u, v], 100)
+    assert found["mrr"] == pytest.approx(np.mean(ranks), abs=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(torch.float32, 14), (torch.float64, 30)])
+def test_noise_is_rounded_away_entry_by_entry(dtype: torch.dtype, bits: int) -> None:
+    draw = torch.Generator().manual_seed(2)
+    z = torch.randn(200, 3, generator=draw, dtype=dtype) * torch.exp(8 * torch.randn(200, 1, generator=draw)).to(dtype)
+    z[:3] = torch.tensor([[0.0], [1e-30], [1e30]], dtype=dtype)
+    found = round_noise(z)
+    assert found.dtype == torch.float64
+    typical = z.double().abs().median(dim=0).values
+    assert ((found - z.double()).abs() <= 2.0**-bits * torch.maximum(z.double().abs(), typical)).all()
+    assert torch.equal(round_noise(found.to(dtype)), found)  # what is rounded stays
+    assert (found[0] == 0).all()
+    # a difference of entries as large as most is as noisy as they are: so small a one is none
+    ones = torch.ones(5, 1, dtype=dtype)
+    ones[3:, 0] = torch.tensor([3.0, 4.0], dtype=dtype) * 2.0 ** -(bits + 4)
+    assert round_noise(ones)[3:].tolist() == [[0.0], [0.0]]
+    assert round_noise(ones[:0]).shape == (0, 1)
+    mostly_zero = torch.zeros(5, 1, dtype=dtype)
+    mostly_zero[0] = 2.0**-60
+    assert torch.equal(round_noise(mostly_zero), mostly_zero.double())
+    assert round_noise(torch.tensor([[torch.inf], [1.0], [1.0]], dtype=dtype)).tolist() == [[math.inf], [1.0], [1.0]]
+    assert round_noise(torch.tensor([[torch.nan], [1.0], [1.0]], dtype=dtype)).isnan().tolist() == [
+        [True],
+        [False],
+        [False],
     ]
-    assert losses[0] == losses[1]
-    assert all(a != b for a, b in zip(losses[0], losses[2], strict=True))
+
+
+def _cut(**how: Any) -> DynamicGraph:
+    draw = np.random.default_rng(3)
+    src, dst = draw.integers(0, NODES, (2, 400))
+    edges = cut_edges(src, dst, np.sort(draw.random(400)), cut=14)
+    return build_graph(edges, name="cut", source="test", **how)
+
+
+def _pairs_asked(data: DynamicGraph) -> list[tuple[list, list]]:
+    task = LinkPrediction(data, Split(range(5), range(6, 8), range(8, data.num_snapshots)))
+    return [(task._pairs_of(t).src.tolist(), task._pairs_of(t).dst.tolist()) for t in range(data.num_snapshots)]
+
+
+def test_pairs_are_the_same_whatever_is_given_to_the_model() -> None:
+    """Features, labels, weights and smoothing do not choose what is asked; edges do."""
+    wanted = _pairs_asked(graph())
+    assert wanted == _pairs_asked(graph())
+    assert wanted == _pairs_asked(graph(targets=np.zeros((TIMES, NODES), np.float32)))
+    assert wanted == _pairs_asked(graph(classes=classes_of()))
+    first = _pairs_asked(_cut())
+    assert first == _pairs_asked(_cut(features="degrees"))
+    assert first == _pairs_asked(_cut(smoothing_window=4))
+    assert first == _pairs_asked(_cut(smoothing_window=2, features="constant"))
+    assert all(a != b for a, b in zip(first, _pairs_asked(_cut(edge_life=2)), strict=False))
+    windows = graph().following
+    assert windows is not None
+    later = graph(following=(*windows[:-1], windows[0]))  # other edges, and other draws from the same ones
+    assert all(a != b for t, (a, b) in enumerate(zip(wanted, _pairs_asked(later), strict=True)) if t not in EMPTY)
+
+
+def test_the_seed_of_draws_is_made_of_edges() -> None:
+    windows = graph().following
+    assert windows is not None
+    assert edge_seed(windows) == edge_seed(iter(windows)) != edge_seed(windows[1:])
+    weighted = tuple(Snapshot(w.indptr, w.indices, np.ones(w.num_edges, np.float32)) for w in windows)
+    assert edge_seed(weighted) == edge_seed(windows)
+    indices = np.array(windows[0].indices)
+    row = int(np.argmax(np.diff(windows[0].indptr)))
+    start, stop = windows[0].indptr[row : row + 2]
+    indices[start:stop] = np.sort(np.setdiff1d(np.arange(NODES), indices[start:stop])[: stop - start].tolist() or 0)
+    assert edge_seed((Snapshot(windows[0].indptr, indices.astype(np.int32)), *windows[1:])) != edge_seed(windows)
+
+
+HOW = [{}, {"smoothing_window": 3}, {"edge_life": 3, "strict_label": True}, {"edge_life": 3}]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_persistence_of_links_says_what_the_label_before_counted(how: dict[str, Any]) -> None:
+    """Neither smoothing nor old edges of a strict label's window are today's."""
+    data = _cut(**how)
+    assert data.following is not None
+    parts = Split(range(5), range(6, 8), range(8, data.num_snapshots))
+    task = LinkPrediction(data, parts, link_share=1.0, dtype=torch.float64)
+    z = torch.zeros(NODES, 2, dtype=torch.float64)
+    today = [data.snapshots[0], *data.following[:-1]]
+    if how.get("smoothing_window"):
+        unsmoothed = _cut()
+        assert [_pairs_of(a) for a in today] == [_pairs_of(a) for a in unsmoothed.snapshots]
+        assert _pairs_of(data.snapshots[5]) != _pairs_of(unsmoothed.snapshots[5])
+    for t in range(data.num_snapshots):
+        pairs = task._pairs_of(t)
+        held = [pair in _pairs_of(today[t]) for pair in zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True)]
+        wanted = np.mean([a == (place < pairs.positives) for place, a in enumerate(held)])
+        found = task.scores("test", task.measure(z, t, slice(0, NODES), "test").numpy()[None])
+        assert found.metrics["persistence_accuracy"] == pytest.approx(wanted)
+    kept = sum(len({p for p in _pairs_of(today[t]) & _pairs_of(data.following[t]) if p[0] != p[1]}) for t in range(5))
+    then = sum(len({p for p in _pairs_of(data.following[t]) if p[0] != p[1]}) for t in range(5))
+    gone = sum(len({p for p in _pairs_of(today[t]) - _pairs_of(data.following[t]) if p[0] != p[1]}) for t in range(5))
+    a, b = (kept + 1) / (then + 2), (gone + 1) / (5 * NODES * (NODES - 1) - then + 2)
+    assert task._edge_bank.if_edge == pytest.approx(a / (a + b), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "options"), TASKS, ids=str)
+def test_a_snapshot_is_labelled_where_its_loss_counts(name: str, options: dict[str, Any]) -> None:
+    task = made(name, **options)
+    without = {"regression": (), "classification": (7,), "link": EMPTY}[name]
+    assert [t for t in range(TIMES) if not task.labelled(t)] == list(without)
 
 
 def test_positives_with_nothing_to_be_ranked_against_are_left_out() -> None:

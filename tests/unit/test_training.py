@@ -34,6 +34,7 @@ from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.testing.recorders import RecordingRecorder
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.vitals import Vitals
@@ -239,6 +240,64 @@ def test_resuming_without_a_checkpoint_says_so(tmp_path: Path) -> None:
         train(tmp_path, resume=True)
 
 
+def _rewritten(path: Path, **fields: Any) -> None:
+    """The checkpoint as another version would have written it; None takes a field away."""
+    data = torch.load(path, weights_only=True)
+    torch.save({name: value for name, value in {**data, **fields}.items() if value is not None}, path)
+
+
+@pytest.mark.parametrize("model", ["evolvegcn-o", "tgcn"])
+def test_a_checkpoint_of_another_version_is_refused_with_what_to_do(tmp_path: Path, model: str) -> None:
+    config, path = config_of(model=model), tmp_path / "last.pt"
+    train(tmp_path, config, script={1: {"stop": True}})
+    kept = Checkpoint.load(path)
+    first, *rest = kept.model
+    said = r"does not fit the \w+ .*written by another version.*environment\.json.*new run"
+    for parameters in (
+        {name: kept.model[name] for name in rest},
+        {**kept.model, "layers.0.gates": torch.zeros(3)},
+        {**kept.model, first: torch.zeros(2, 2, 2)},
+    ):
+        _rewritten(path, model=parameters)
+        with pytest.raises(RunStoreError, match=said) as caught:
+            train(tmp_path, config, resume=True, first_step=2)
+        assert caught.value.__cause__ is not None
+        with pytest.raises(RunStoreError, match=said):
+            run_forward(config, graph_of(), path)
+    groups = kept.optimizer["param_groups"]
+    _rewritten(path, model=kept.model, optimizer={**kept.optimizer, "param_groups": [*groups, *groups]})
+    with pytest.raises(RunStoreError, match=said):
+        train(tmp_path, config, resume=True, first_step=2)
+    run_forward(config, graph_of(), path)  # looking at a model needs no optimiser
+
+
+def test_resuming_on_other_data_is_refused_with_both_hashes(tmp_path: Path) -> None:
+    train(tmp_path, script={1: {"stop": True}})
+    path, graph = tmp_path / "last.pt", graph_of()
+    assert Checkpoint.load(path).data_hash == graph.data_hash
+    other = dataclasses.replace(graph, targets=np.array(graph.targets) + 1)
+    with pytest.raises(
+        RunStoreError, match=rf"{graph.data_hash[:16]}, but 'growing' now has {other.data_hash[:16]}.*new run"
+    ):
+        train_in_memory(config_of(), other, path, resume=True, first_step=2)
+    renamed = dataclasses.replace(graph, name="the same data by another name")
+    rest = train_in_memory(config_of(), renamed, path, resume=True, first_step=2)
+    assert rest.outcome.state == "finished"
+
+
+def test_a_checkpoint_that_names_no_data_is_gone_on_from_and_told(tmp_path: Path) -> None:
+    whole = train(tmp_path)
+    train(tmp_path, script={1: {"stop": True}})
+    named = train(tmp_path, resume=True, first_step=2)
+    train(tmp_path, script={1: {"stop": True}})
+    _rewritten(tmp_path / "last.pt", data_hash=None)
+    rest = train(tmp_path, resume=True, first_step=2)
+    assert whole.losses[2:] == rest.losses == named.losses
+    told = [done.recorder.events("resumed")[0]["data"]["data_checked"] for done in (named, rest)]
+    assert told == [True, False]
+    assert Checkpoint.load(tmp_path / "last.pt").data_hash == graph_of().data_hash
+
+
 # knobs
 
 
@@ -403,10 +462,11 @@ def _overflowing(graph: DynamicGraph, t: int) -> DynamicGraph:
 
 def test_a_loss_that_is_not_finite_ends_the_run_before_the_update(tmp_path: Path) -> None:
     config = config_of(model="evolvegcn-o", parts=1, checkpoint_every_s=0)
-    recorder = RecordingRecorder()
+    recorder, spoilt = RecordingRecorder(), _overflowing(graph_of(), 6)
+    spoilt.__dict__["data_hash"] = graph_of().data_hash  # so that the checkpoint can be gone on from without it
     with pytest.raises(NotFiniteError, match=r"at step 3 \(epoch 0\).*learning_rate \(now 0\.02\)"):
         # one group a step: group 3 holds snapshots 3 to 6 and is the first with the sixth
-        train_in_memory(config, _overflowing(graph_of(), 6), tmp_path / "last.pt", recorder=recorder)
+        train_in_memory(config, spoilt, tmp_path / "last.pt", recorder=recorder)
     assert [row["step"] for row in recorder.tables["steps"]] == [0, 1, 2]
     kept = Checkpoint.load(tmp_path / "last.pt")
     assert kept.position.step == 2  # that of step 3 waited for a loss that showed it to be of use
@@ -616,6 +676,43 @@ def test_the_first_loss_of_a_task_is_plain_autograd_s(settings: dict[str, Any]) 
         assert torch.allclose(parameter.grad, gradient, rtol=1e-8, atol=1e-12), name
 
 
+def _with_holes(settings: dict[str, Any], holes: tuple[int, ...]) -> DynamicGraph:
+    """The task's graph, without labelled items at some snapshots."""
+    graph = load_for(config_of(**settings))
+    if settings["task"] == "link":
+        assert graph.following is not None
+        nothing = type(graph.following[0])(np.zeros(graph.num_nodes + 1, np.int64), np.zeros(0, np.int32))
+        following = tuple(nothing if t in holes else snapshot for t, snapshot in enumerate(graph.following))
+        return dataclasses.replace(graph, following=following)
+    classes = np.array(graph.classes)
+    classes[list(holes)] = -1
+    return dataclasses.replace(graph, classes=classes)
+
+
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "graphsage", "dcrnn"])
+@pytest.mark.parametrize("settings", [LINK, CLASSES], ids=str)
+def test_the_step_s_loss_is_that_of_evaluations(settings: dict[str, Any], model: str) -> None:
+    """Snapshots without labelled items count in neither mean."""
+    config = config_of(system="single", parts=1, dtype="float64", model=model, **settings)
+    built = build(config, _with_holes(settings, (1, 4, 5, 11)), SoloGroup())
+    (row,) = built.evaluator.evaluate(built.model, ("train",))
+    assert (row.snapshots, len(built.split.train)) == (8, 12)
+    built.gradients.zero()
+    computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+    assert computed.loss_sum == pytest.approx(row.loss, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss_at", ["last", "all"])
+@pytest.mark.parametrize("settings", [LINK, CLASSES], ids=str)
+def test_a_group_without_labelled_items_has_loss_zero(settings: dict[str, Any], loss_at: str) -> None:
+    config = config_of(parts=1, dtype="float64", loss_at=loss_at, **settings)
+    built = build(config, _with_holes(settings, (0, 1, 2, 3)), SoloGroup())
+    built.gradients.zero()
+    losses = [built.layout.compute(work, lambda phase: None).loss_sum for work in built.layout.epoch(0)[:2]]
+    assert losses[0] == 0
+    assert losses[1] > 0
+
+
 def test_communities_are_learned_better_than_guessed(tmp_path: Path) -> None:
     config = config_of(**CLASSES, epochs=15, learning_rate=0.05).replace(generated_nodes=60, generated_edges=250)
     done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
@@ -632,12 +729,12 @@ def test_links_are_learned_better_than_guessed(tmp_path: Path) -> None:
     assert all(row["metrics"]["auc"] > 0.6 for row in (train_row, *others))
 
 
-def test_link_labels_of_the_test_part_are_not_read_before_the_end() -> None:
+def test_link_labels_of_the_test_part_are_not_read_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtdg_lab.tasks.link.edge_seed", lambda snapshots: 1)  # the same draws
     graph = graph_of()
     assert graph.following is not None
     nothing = type(graph.following[0])(np.zeros(25, np.int64), np.zeros(0, np.int32))
     other = dataclasses.replace(graph, following=(*graph.following[:15], *(nothing,) * 24))
-    other.__dict__["data_hash"] = graph.data_hash  # the same draws
     rows = []
     for data in (graph, other):
         built = build(config_of(**LINK), data, SoloGroup())

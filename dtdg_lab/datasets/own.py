@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.options import option
-from dtdg_lab.datasets.arguments import STRICT_LABEL, check_one_way, graph_name, nanoseconds
+from dtdg_lab.datasets.arguments import STRICT_LABEL, check_one_way, graph_name, known_only, nanoseconds
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.vertex_values import class_labels, never_change, parts_of_labelled, vertex_features
 from dtdg_lab.graphs.build import build_graph
@@ -39,6 +39,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     min_edges: int = 0,
     strict_label: bool = False,
     name: str = "mine",
+    **unknown: Never,
 ) -> DynamicGraph:
     """A dynamic graph from E edges with times, for ``RunConfig(dataset=graph)``.
 
@@ -69,12 +70,14 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         min_edges: snapshots with fewer edges are left out.
         strict_label: count only edges of the newest base interval in the label.
         name: what runs and reports call the graph.
+        **unknown: refused, with the closest match.
 
     Raises:
         DataError: vectors do not fit together or hold values of the wrong kind, entries are missing or masked, or
             there are too few intervals, or too many.
         ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
+    known_only(unknown, from_edges, from_edges)
     edges = cut_own(src, dst, time, weight, cut=cut, cut_by=cut_by, interval=interval, drop_first=drop_first)
     return built(
         edges, features, labels, edge_life=edge_life, smoothing_window=smoothing_window, min_edges=min_edges,

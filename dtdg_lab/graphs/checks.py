@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.graphs.arrays import frozen, over_time, stored_once
 from dtdg_lab.graphs.snapshot import Snapshot
 
@@ -23,7 +24,8 @@ def check_graph(graph: DynamicGraph) -> None:
     Raises:
         DataError: fields do not fit together, or hold values that are not allowed.
     """
-    _set(graph, "snapshots", tuple(graph.snapshots))
+    _check_facts(graph)
+    _set(graph, "snapshots", _listed("snapshots", graph.snapshots))
     check_snapshots("snapshots", graph.snapshots, graph.snapshots)
     if graph.edge_life < 1:
         raise DataError(f"edge_life={graph.edge_life}: an edge lives at least 1 base interval.")
@@ -46,7 +48,26 @@ def check_graph(graph: DynamicGraph) -> None:
         check_range("vertex_split", parts, -1, 2)
         _set(graph, "vertex_split", parts)
     if graph.following is not None:
-        _set(graph, "following", _following(graph, tuple(graph.following)))
+        _set(graph, "following", _following(graph, _listed("following", graph.following)))
+
+
+def _check_facts(graph: DynamicGraph) -> None:
+    wanted: tuple[tuple[str, tuple[type, ...], str], ...] = (
+        ("name", (str,), "text"),
+        ("source", (str,), "text"),
+        ("edge_life", (int, np.integer), "a whole number"),
+        ("strict_label", (bool,), "True or False"),
+    )
+    for field, kinds, words in wanted:
+        value = getattr(graph, field)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise DataError(f"{field}={shortened(value)} is of type {type(value).__name__}; {words} is needed.")
+
+
+def _listed(name: str, given: Any) -> tuple[Any, ...]:
+    if not isinstance(given, Iterable):
+        raise DataError(f"{name} is of type {type(given).__name__}; a list of Snapshots is needed.")
+    return tuple(given)
 
 
 def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snapshot, ...]) -> None:

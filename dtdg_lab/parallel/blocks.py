@@ -9,19 +9,19 @@ spatial parts' outputs and their gradients. Exact, whatever the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from dtdg_lab.models.base import run_straight
+from dtdg_lab.parallel.learned import Gradients, Learned
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.threads import in_order
 
-# Numbers in one snapshot's rows of a block: one array of a step is shared by two threads (torch shares from 32,768
-# numbers on) and a step's dozen arrays fit the cache; on a GPU a block should fill it.
-STEP_NUMBERS = {"cpu": 81920, "cuda": 8_000_000}
-BLOCK_NUMBERS = {"cpu": 8_000_000, "cuda": 64_000_000}  # of all S snapshots: bounds what a block keeps for backward
+# Numbers in one snapshot's rows of a block: few enough for a step's dozen arrays to fit a core's cache, many enough for
+# the calls not to matter; on a GPU a block should fill it.
+STEP_NUMBERS = {"cpu": 65_536, "cuda": 8_388_608}
+BLOCK_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bounds what a block keeps for backward
 
 
 def add_gradients(run: Run) -> Tensor:
@@ -50,12 +50,14 @@ class _Layer:
 
     def __init__(self, run: Run, number: int, spaces: list[SnapshotSpace], inputs: list[Tensor]) -> None:
         self._run, self._number, self._spaces = run, number, spaces
+        self._device, self._learned = run.sequence.device, Learned(run.model)
         self._state = run.model.initial_state(run.num_rows)
         self._inputs = inputs if number == 0 else [x.detach().requires_grad_() for x in inputs]
-        self._mixed = [
-            run_straight(run.model.spatial(number, space, x, self._state))
-            for space, x in zip(spaces, self._inputs, strict=True)
-        ]
+
+        def mix(place: int) -> Tensor:
+            return run_straight(run.model.spatial(number, spaces[place], self._inputs[place], self._state))
+
+        self._mixed = in_order(mix, range(len(spaces)), device=self._device)
         self._parts = self._by_snapshot([mixed.detach() for mixed in self._mixed])
         learns = any(mixed.requires_grad for mixed in self._mixed)
         self._gradients = [torch.empty_like(mixed) for mixed in self._mixed] if learns else []
@@ -65,51 +67,80 @@ class _Layer:
         """The layer's output, for each space (n, H), without history."""
         run = self._run
         h = self._parts[0].new_empty(len(run.snapshots), run.num_rows, run.model.hidden)
-        with torch.no_grad():
-            for rows in self._blocks():
-                h[:, rows] = self._through_time(self._block(rows), rows)
+
+        @torch.no_grad()
+        def fill(rows: slice) -> None:
+            h[:, rows] = self._through_time(self._block(rows), rows)
+
+        in_order(fill, self._blocks(), device=self._device)
         return [part.flatten(0, 1) for part in h.split([len(space.snapshots) for space in self._spaces])]
 
     def losses(self) -> Tensor:
         """The run's loss, block by block, each with its backward. For the last layer and a loss that is a sum."""
         run = self._run
-        total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
-        for rows in self._blocks():
+
+        def piece(rows: slice) -> tuple[Tensor, Gradients]:
             x = self._block(rows)
             loss = run.loss(self._readout(x, rows), run.at, rows)
-            loss.backward()
-            self._keep_gradient(x, rows)
-            total += loss.detach()
+            return loss.detach(), self._back(loss, None, x, rows)
+
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        for loss, gradients in in_order(piece, self._blocks(), device=self._device):
+            total += loss
+            self._learned.add(gradients)
         return total
 
     def joint_loss(self) -> Tensor:
         """The run's loss of all vertices together, with its backward; blocks are computed twice."""
         run = self._run
-        with torch.no_grad():
-            z = torch.cat([self._readout(self._block(rows), rows) for rows in self._blocks()], dim=1)
-        z.requires_grad_()
+
+        @torch.no_grad()
+        def read(rows: slice) -> Tensor:
+            return self._readout(self._block(rows), rows)
+
+        def piece(rows: slice) -> Gradients:
+            x = self._block(rows)
+            return self._back(self._readout(x, rows), dz[:, rows], x, rows)
+
+        z = torch.cat(in_order(read, self._blocks(), device=self._device), dim=1).requires_grad_()
         loss = run.loss(z, run.at, slice(0, run.num_rows))
         (dz,) = torch.autograd.grad(loss, z)
-        for rows in self._blocks():
-            x = self._block(rows)
-            self._readout(x, rows).backward(dz[:, rows])
-            self._keep_gradient(x, rows)
+        for gradients in in_order(piece, self._blocks(), device=self._device):
+            self._learned.add(gradients)
         return loss.detach()
 
     def pull_back(self, gradients: list[Tensor]) -> None:
         """Backward through time, from the output's gradient for each space; blocks are computed again."""
         parts = self._by_snapshot(gradients)
-        for rows in self._blocks():
+
+        def piece(rows: slice) -> Gradients:
             x = self._block(rows)
-            self._through_time(x, rows).backward(torch.stack([part[rows] for part in parts]))
-            self._keep_gradient(x, rows)
+            return self._back(self._through_time(x, rows), torch.stack([part[rows] for part in parts]), x, rows)
+
+        for found in in_order(piece, self._blocks(), device=self._device):
+            self._learned.add(found)
 
     def backward(self) -> list[Tensor]:
         """Backward through the spatial parts: the gradient of the layer's input for each space; none in layer 0."""
-        for place, gradient in enumerate(self._gradients):
-            self._mixed[place].backward(gradient)
-            self._mixed[place] = gradient  # lets go of the history
-        return [x.grad for x in self._inputs if x.grad is not None]
+
+        def piece(place: int) -> tuple[Gradients, Gradients]:
+            found = self._learned.gradients(self._mixed[place], self._gradients[place], [self._inputs[place]])
+            self._mixed[place] = self._gradients[place] = self._gradients[place].new_empty(0)  # memory is let go
+            return found
+
+        inputs = []
+        for gradients, (of_input,) in in_order(piece, range(len(self._gradients)), device=self._device):
+            self._learned.add(gradients)
+            inputs += [] if of_input is None else [of_input]
+        return inputs
+
+    def _back(self, end: Tensor, seed: Tensor | None, x: Tensor, rows: slice) -> Gradients:
+        """Backward of a block: the parameters' gradients; that of its rows of the spatial part is put where it goes."""
+        gradients, (of_rows,) = self._learned.gradients(end, seed, [x])
+        if of_rows is not None:
+            for part, gradient in zip(self._gradient_parts, of_rows, strict=True):
+                part[rows] = gradient
+        return gradients
 
     def _through_time(self, x: Tensor, rows: slice) -> Tensor:
         return self._run.model.temporal_sequence(self._number, x, self._state.slice(rows))[0]
@@ -119,22 +150,16 @@ class _Layer:
         h = self._through_time(x, rows)
         return self._run.model.readout(h if self._run.loss_at == "all" else h[-1:])
 
-    def _blocks(self) -> Iterator[slice]:
-        run = self._run
-        place = run.sequence.device.partition(":")[0]
+    def _blocks(self) -> list[slice]:
+        run, place = self._run, self._device.partition(":")[0]
         step = STEP_NUMBERS[place] // run.model.hidden
         whole = BLOCK_NUMBERS[place] // (run.model.hidden * len(run.snapshots))
         size = max(1, min(step, whole))
-        return (slice(start, min(start + size, run.num_rows)) for start in range(0, run.num_rows, size))
+        return [slice(start, min(start + size, run.num_rows)) for start in range(0, run.num_rows, size)]
 
     def _block(self, rows: slice) -> Tensor:
         """The block's rows of the spatial part, (S, n, C)."""
         return torch.stack([part[rows] for part in self._parts]).requires_grad_(bool(self._gradients))
-
-    def _keep_gradient(self, x: Tensor, rows: slice) -> None:
-        if x.grad is not None:
-            for part, gradient in zip(self._gradient_parts, x.grad, strict=True):
-                part[rows] = gradient
 
     def _by_snapshot(self, tensors: list[Tensor]) -> list[Tensor]:
         """Views of stacked rows, one for each snapshot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -63,6 +64,7 @@ class DeviceSequence:
         self.backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)
         self._settings = OperatorSettings(self.backend, dtype, device, norm, self_loops)
         self._gather = gather
+        self._lock = threading.Lock()
         self._pulls_left, self._spaces_left = pulls_bytes, spaces_bytes
         self._spaces: dict[range, SnapshotSpace] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
@@ -111,8 +113,9 @@ class DeviceSequence:
         return torch.tensor(part, device=self.device).to(self.dtype).flatten(0, 1)
 
     def _take_pull(self, size: int) -> bool:
-        fits = size <= self._pulls_left
-        self._pulls_left -= size if fits else 0
+        with self._lock:  # snapshots are computed on several threads
+            fits = size <= self._pulls_left
+            self._pulls_left -= size if fits else 0
         return fits
 
     def _estimated_bytes(self, snapshots: range) -> int:

@@ -2,7 +2,8 @@
 
 Given the weights W_t of every snapshot, snapshots know nothing of each other. So all W_t are evolved first; each
 snapshot then goes forward and backward by itself and leaves a gradient of its W_t, and one backward through the
-evolution ends the run. One snapshot's activations are alive at a time. Snapshots without a loss need no convolution.
+evolution ends the run. One snapshot's activations are alive at a time, on each thread. Snapshots without a loss need
+no convolution.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.models.state import State
+from dtdg_lab.parallel.learned import Gradients, Learned
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.threads import in_order
 
 
 def add_gradients(run: Run) -> Tensor:
@@ -21,24 +24,34 @@ def add_gradients(run: Run) -> Tensor:
 
     For memories ``weights`` (``evolve`` looks at nothing but the state) and ``none``.
     """
-    states = _evolved(run)
+    states, learned = _evolved(run), Learned(run.model)
+
+    def piece(space: SnapshotSpace) -> tuple[Tensor, Gradients, Gradients]:
+        given = _leaves([states[t] for t in space.snapshots])
+        loss = run.loss(_readout(run, space, given), space.snapshots, slice(0, run.num_rows))
+        return loss.detach(), *learned.gradients(loss, None, _tensors(given))
+
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
     ends: list[Tensor] = []
     seeds: list[Tensor] = []
-    for space in run.sequence.stacks(run.at):
-        of = [states[t] for t in space.snapshots]
-        given = _leaves(of)
-        loss = run.loss(_readout(run, space, given), space.snapshots, slice(0, run.num_rows))
-        loss.backward()
-        total += loss.detach()
-        for layer, tensors in enumerate(given.layers):
-            for place, leaf in enumerate(tensors):
-                if leaf.grad is not None:
-                    ends += [state.layers[layer][place] for state in of]
-                    seeds += leaf.grad.unbind() if len(of) > 1 else [leaf.grad]
+    spaces = run.sequence.stacks(run.at)
+    for space, (loss, gradients, of_state) in zip(
+        spaces, in_order(piece, spaces, device=run.sequence.device), strict=True
+    ):
+        total += loss
+        learned.add(gradients)
+        of = [_tensors(states[t]) for t in space.snapshots]
+        for place, gradient in enumerate(of_state):
+            if gradient is not None:
+                ends += [tensors[place] for tensors in of]
+                seeds += gradient.unbind() if len(of) > 1 else [gradient]
     if ends:
         torch.autograd.backward(ends, seeds)
     return total
+
+
+def _tensors(state: State) -> list[Tensor]:
+    return [tensor for layer in state.layers for tensor in layer]
 
 
 def _evolved(run: Run) -> dict[int, State]:

@@ -160,6 +160,7 @@ def test_vectors_of_other_libraries():
         ({"cut": 0, "interval": 5e-324}, ["base intervals", "100,000"]),
         ({"cut": 0, "interval": datetime.timedelta(days=1)}, ["times that are numbers", "give a number"]),
         ({"labels": [-1, -1, -1]}, ["labels are all -1", "nothing to classify"]),
+        ({"cutt": 4}, ["unknown argument of from_edges() 'cutt'", "Did you mean 'cut'"]),
     ],
     ids=named,
 )
@@ -240,6 +241,26 @@ def test_masked_arrays_are_refused_wherever_a_graph_is_made():
     fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
     targets = np.ma.array(graph.targets, mask=graph.targets > 0)
     refused(lab.DynamicGraph, **{**fields, "targets": targets}, parts=["targets[0, ", "is masked"], error=DataError)
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({"name": 5}, ["name=5 is of type int; text is needed"]),
+        ({"source": None}, ["source=None is of type NoneType"]),
+        ({"edge_life": "x"}, ["edge_life='x' is of type str; a whole number"]),
+        ({"edge_life": True}, ["edge_life=True is of type bool"]),
+        ({"strict_label": 1}, ["strict_label=1 is of type int; True or False"]),
+        ({"snapshots": None}, ["snapshots is of type NoneType"]),
+        ({"following": 5}, ["following is of type int"]),
+        ({"features": [[1.0]]}, ["features is a list", "np.asarray"]),
+    ],
+    ids=named,
+)
+def test_parts_of_a_graph_that_are_none(changed, parts):
+    graph = edges()
+    fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
+    refused(lab.DynamicGraph, **{**fields, **changed}, parts=parts, error=DataError)
 
 
 # names, roots and seeds

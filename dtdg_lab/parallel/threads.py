@@ -1,0 +1,35 @@
+"""Pieces of work that know nothing of each other, on as many threads as torch may use, with results in order.
+
+One thread for each piece, instead of all threads for each operation: a core finds in its cache what it wrote there, and
+nobody waits for the other threads after every operation. Bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str) -> list[R]:
+    """Results of ``work`` for each item, in order.
+
+    On the CPU ``torch.get_num_threads()`` items are in work at once, each with one thread of torch; elsewhere, or where
+    something watches this thread's operations (as the probe of peak memory does), one after another. ``work`` must set
+    its own gradient mode, which threads do not share, and must not add to gradients, whose order would be a race.
+    """
+    threads = torch.get_num_threads()
+    if device != "cpu" or min(threads, len(items)) == 1 or _get_current_dispatch_mode() is not None:
+        return [work(item) for item in items]
+    torch.set_num_threads(1)  # new threads start with it
+    try:
+        with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="snapshots") as pool:
+            return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(threads)

@@ -267,7 +267,8 @@ class ModelAverager:
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
         known = self._heartbeat.failure or "All ranks still give signs of life."
-        self.close(f"Averaging failed on rank {self._rank}: {error}")
+        # others may hear of this rank's end before their own heartbeat has found the rank behind it
+        self.close(f"{known} Averaging failed on rank {self._rank}: {error}")
         raise RunFailedError(
             f"averaging round {self._joined} failed on rank {self._rank}. {known} Repair the session, resume the run. "
             f"The network says: {str(error)[:200]}"

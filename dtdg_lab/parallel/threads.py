@@ -25,7 +25,7 @@ def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str) -> list
     its own gradient mode, which threads do not share, and must not add to gradients, whose order would be a race.
     """
     threads = torch.get_num_threads()
-    if device != "cpu" or min(threads, len(items)) == 1 or _get_current_dispatch_mode() is not None:
+    if device != "cpu" or min(threads, len(items)) < 2 or _get_current_dispatch_mode() is not None:
         return [work(item) for item in items]
     torch.set_num_threads(1)  # new threads start with it
     try:

@@ -50,6 +50,8 @@ def _configs() -> list[RunConfig]:
         parts = 1 if catalogue.system(system).parts["parallel"] == "single" else 4
         for model in catalogue.names("models"):
             configs.append(RunConfig(system=system, model=model, parts=parts, **SMALL))
+    for system, parts, more in (("psg", 4, {"layers": 2}), ("single", 1, {"link_head": "dot"})):  # needs all vertices
+        configs.append(RunConfig(system=system, parts=parts, task="link", link_share=0.5, **more, **SMALL))
     for scheduler in catalogue.names("scheduling"):
         for more in ({"loss_at": "all", "groups_per_rank": 2}, {"group_stride": 2, "layers": 2}):
             configs.append(RunConfig(system="psg", parts=4, scheduler=scheduler, **more, **SMALL))

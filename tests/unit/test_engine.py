@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -20,9 +21,12 @@ from dtdg_lab.parallel import blocks, device_sequence, plain, stepwise
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import HOW, GroupRunner
 from dtdg_lab.parallel.layout import Work
+from dtdg_lab.parallel.learned import Learned
 from dtdg_lab.parallel.plain import plain_loss
 from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.threads import in_order
 from dtdg_lab.tasks.task import Task
+from dtdg_lab.training.memory import peak_bytes
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
 TRAIN = range(5)
@@ -208,3 +212,79 @@ def test_single_precision_is_close(model: str) -> None:
     loss = float(HOW[narrow.memory](Run(narrow, sequence, task, TRAIN, "all")))
     run = _run(model, 2, "regression", "all")
     assert loss == pytest.approx(float(plain_loss(run).detach()), rel=1e-4)
+
+
+# threads
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Three threads of torch, whatever the machine has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    assert torch.get_num_threads() == 3  # as it was found
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("task", ["regression", "link-concat"])
+@pytest.mark.parametrize("model", catalogue.names("models"))
+def test_threads_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, model: str, task: str
+) -> None:
+    _set_sizes("some", monkeypatch)
+    alone, together = _run(model, 2, task, "all"), _run(model, 2, task, "all")
+    loss = HOW[alone.model.memory](alone)
+    request.getfixturevalue("threads")
+    assert HOW[together.model.memory](together) == loss
+    others = _gradients(together.model)
+    for name, gradient in _gradients(alone.model).items():
+        other = others[name]
+        assert (gradient is None and other is None) or torch.equal(gradient, other), name  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("threads")
+def test_pieces_run_at_once_with_one_thread_each_and_come_in_order() -> None:
+    meeting = threading.Barrier(3, timeout=20)
+
+    def work(item: int) -> tuple[int, int, bool]:
+        meeting.wait()
+        return item, torch.get_num_threads(), torch.is_grad_enabled()
+
+    with torch.no_grad():
+        assert in_order(work, [5, 3, 4], device="cpu") == [(5, 1, True), (3, 1, True), (4, 1, True)]
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_piece_that_fails_is_told_and_threads_are_given_back() -> None:
+    def work(item: int) -> int:
+        if item == 1:
+            raise ValueError("no")
+        return item
+
+    with pytest.raises(ValueError, match="no"):
+        in_order(work, range(6), device="cpu")
+
+
+@pytest.mark.usefixtures("threads")
+def test_the_probe_of_peak_memory_sees_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    _set_sizes("some", monkeypatch)
+    run = _run("wdgcn", 1, "regression", "all")
+    HOW["per_vertex"](run)
+    block = len(TRAIN) * 7 * 4 * HIDDEN * 8  # the gates of the LSTM, kept for backward
+    assert peak_bytes(lambda: HOW["per_vertex"](run) and None) > block
+
+
+def test_a_parameter_that_nothing_reaches_keeps_no_gradient() -> None:
+    one, other = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    learned = Learned(torch.nn.ParameterList([one, other]))
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        gradients, (of_x, of_nothing) = learned.gradients((3 * one * x).sum(), None, [x, torch.ones(2)])
+        learned.add(gradients)
+    assert other.grad is None
+    assert of_nothing is None
+    assert of_x is not None
+    assert of_x.tolist() == [3, 3]
+    assert one.grad is not None
+    assert one.grad.tolist() == [6, 6]

@@ -57,9 +57,8 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
             where they change from interval to interval; or a mapping from every id to its F numbers, such as a data
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
-            ids. Without them there is nothing to classify. Where no vertex ever changes its class, 60 % of the
-            labelled vertices train, 20 % validate and 20 % test, drawn once and for all: else what is tested would
-            have been told.
+            ids. Where no vertex ever changes its class, 60 % of the labelled vertices train, 20 % validate and 20 %
+            test, drawn once and for all: else what is tested would have been told.
         cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
         cut_by: what they share equally: ``time`` or ``edges``.
         interval: length of a base interval, in place of ``cut``: in the unit of ``time``, a timedelta where these are

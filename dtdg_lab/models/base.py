@@ -143,7 +143,7 @@ class DynamicModel(nn.Module):
     def readout(self, h: Tensor) -> Tensor:
         """Predictions of each vertex: (..., H) -> (..., outputs)."""
         weight, bias = self.readout_layer.weight, self.readout_layer.bias
-        if h.ndim < 3:
+        if h.ndim < 3 or h.is_contiguous():
             return torch.nn.functional.linear(h, weight, bias)
         return vertices_last(h, weight.t()) + bias
 

@@ -63,4 +63,4 @@ class EvolveGCNH(DynamicModel):
     async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
-        return torch.relu(apply_weights(await space.pull(x, "gcn"), weights))
+        return apply_weights(await space.pull(x, "gcn"), weights).relu_()

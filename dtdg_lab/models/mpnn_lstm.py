@@ -42,7 +42,7 @@ class MPNNLSTM(DynamicModel):
 
     async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
         """H1 beside Ã H1: (n, width) -> (n, 2H)."""
-        first = torch.relu(await space.pull(x, "gcn") @ self.first[layer])
+        first = (await space.pull(x, "gcn") @ self.first[layer]).relu_()
         return torch.cat([first, await space.pull(first, "gcn")], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:

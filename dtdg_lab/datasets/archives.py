@@ -29,6 +29,7 @@ MAX_RATIO = 200  # bytes unpacked for each byte of the file; text has 3 to 20
 MAX_MEMBERS = 10_000
 _FREE_BYTES = 64 << 20  # never too much, whatever the ratio
 _CHUNK_BYTES = 1 << 20
+# what the standard library's readers raise for damaged archives, as fuzzing them showed; only their calls are guarded
 _DAMAGE = (
     OSError, EOFError, ValueError, RuntimeError, NotImplementedError, IndexError, OverflowError, zlib.error,
     lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile,
@@ -74,6 +75,9 @@ class Members(Mapping[str, bytes]):
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """A member as a stream, for what is too large to be held; sizes are for the reader to mind.
+
+        Unpackers fail while the stream is read, so errors of their kinds are taken for damage inside the whole block:
+        do nothing in it but read.
 
         Raises:
             DataError: there is no such member, or it is damaged.
@@ -169,9 +173,14 @@ class Members(Mapping[str, bytes]):
             yield
         except _DAMAGE as error:
             inside = f" ({name})" if name and name != self.where else ""
+            # the file system numbers its errors, unpackers do not
+            remedy = (
+                "Check the file and its permissions."
+                if isinstance(error, OSError) and error.errno
+                else "It is cut short or damaged: delete it and fetch it again."
+            )
             raise DataError(
-                f"{self.where}{inside} cannot be read: {error or type(error).__name__}. It is cut short or damaged: "
-                "delete it and fetch it again."
+                f"{self.where}{inside} cannot be read: {error or type(error).__name__}. {remedy}"
             ) from error
 
     def _file(self) -> BinaryIO:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from backends import backends, needs_dgl
 from torch import Tensor
 
 from dtdg_lab.core.errors import NotAvailableError
@@ -18,19 +19,6 @@ from dtdg_lab.kernels.backend import choose_backend, has_bag_kernel, import_dgl
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
-
-
-def _has_dgl() -> bool:
-    try:
-        import_dgl()
-    except NotAvailableError:
-        return False
-    return True
-
-
-backends = pytest.mark.parametrize(
-    "backend", ["torch", pytest.param("dgl", marks=pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed"))]
-)
 
 
 def _dense(kind: str, weighted: bool) -> np.ndarray:
@@ -153,7 +141,7 @@ def test_index_arrays_are_used_in_place() -> None:
     assert Adjacency(indptr, indices, None).indices.data_ptr() == indices.ctypes.data
 
 
-@pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed")
+@needs_dgl
 def test_both_backends_give_one_training_signal() -> None:
     dense = _dense("random", False)
     x = torch.randn(NODES, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -177,7 +165,7 @@ def no_dgl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backend_module.import_dgl.cache_clear()
 
 
-@pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed")
+@needs_dgl
 @pytest.mark.parametrize("bags", [True, False])
 def test_auto_takes_what_was_measured_faster(monkeypatch: pytest.MonkeyPatch, bags: bool) -> None:
     """Bags wherever there are any; else DGL, for large unweighted sums on the CPU only."""

@@ -8,13 +8,13 @@ import random
 import numpy as np
 import pytest
 import torch
+from backends import backends, devices
 from torch import Tensor
 
-from dtdg_lab.core.errors import NotAvailableError, UnsupportedError
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.attention import AttentionOperator, edge_products
-from dtdg_lab.kernels.backend import import_dgl
 from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings
 from dtdg_lab.kernels.self_edges import with_self, without_loops
 from dtdg_lab.kernels.stacking import stacked
@@ -23,32 +23,6 @@ NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
-def _has_dgl() -> bool:
-    try:
-        import_dgl()
-    except NotAvailableError:
-        return False
-    return True
-
-
-backends = pytest.mark.parametrize(
-    "backend", ["torch", pytest.param("dgl", marks=pytest.mark.skipif(not _has_dgl(), reason="dgl is not installed"))]
-)
-devices = pytest.mark.parametrize(
-    "device",
-    [
-        "cpu",
-        pytest.param(
-            "cuda:0",
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(
-                    not torch.cuda.is_available(), reason="no CUDA device: kernels are not tested on one"
-                ),
-            ],
-        ),
-    ],
-)
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
 shares = pytest.mark.parametrize("rows", [range(NODES), range(3, 10), range(5, 5)], ids=str)
 

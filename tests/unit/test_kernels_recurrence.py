@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from backends import devices
 from torch import Tensor
 
 from dtdg_lab.kernels import recurrence
@@ -13,13 +14,6 @@ from dtdg_lab.kernels.recurrence import gru_sequence, lstm_sequence
 
 STEPS, ROWS, HIDDEN = 4, 6, 3
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
-cuda = pytest.param(
-    "cuda:0",
-    marks=[
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: recurrences are not tested on one"),
-    ],
-)
 
 
 def gru_written_out(fed: Tensor, h: Tensor, weights: Tensor) -> Tensor:
@@ -76,7 +70,7 @@ def _written_out(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return _as_tuple(run(fed, *rest))
 
 
-@pytest.mark.parametrize("device", ["cpu", cuda])
+@devices
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
 @pytest.mark.parametrize("inputs", [None, 1, 2, 15, 16, 40])
 @pytest.mark.parametrize("steps", [1, 4])

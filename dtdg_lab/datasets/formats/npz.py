@@ -23,6 +23,7 @@ _HEADER = re.compile(
 )
 _MAX_HEADER = 10_000
 _FREE_BYTES = 64 << 20
+# what zipfile and zlib raise for damaged files, as fuzzing them showed
 _DAMAGE = (OSError, EOFError, ValueError, KeyError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile)
 
 

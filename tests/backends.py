@@ -1,0 +1,23 @@
+"""Where kernels are tested: with every library that multiplies, on every device there is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.kernels.backend import import_dgl
+
+
+def has_dgl() -> bool:
+    try:
+        import_dgl()
+    except NotAvailableError:
+        return False
+    return True
+
+
+needs_dgl = pytest.mark.skipif(not has_dgl(), reason="dgl is not installed")
+backends = pytest.mark.parametrize("backend", ["torch", pytest.param("dgl", marks=needs_dgl)])
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: kernels are not tested on one")
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=[pytest.mark.gpu, needs_gpu])])

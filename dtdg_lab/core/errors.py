@@ -45,6 +45,10 @@ class PlanError(LabError, ValueError):
     """Raised when index arrays do not form a valid plan."""
 
 
+class PartitionError(LabError):
+    """Raised when a graph's vertices cannot be divided into the parts asked for, or a partition is another graph's."""
+
+
 class DataError(LabError):
     """Raised when a data set cannot be found, read or understood."""
 

@@ -91,3 +91,137 @@ class Schedule:
     def makespan_s(self, times_s: NDArray[np.float64], *, allreduce_s: float = 0.0) -> float:
         """Predicted seconds of an epoch: the slowest part of every iteration, plus the exchange."""
         return float((self.loads(times_s).max(axis=1) + allreduce_s).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Which part owns each vertex, in all snapshots: every vertex is owned once, every part owns at least one.
+
+    Attributes:
+        owner: (N,) int32: the part of each vertex, 0 to P - 1.
+        parts: P.
+        groups: (N,) int32: the group of each vertex within its part (DynaHB's balanced groups); None where the
+            partitioner makes none.
+        data_hash: hash of the graph it was made for; empty where it was made for none in particular.
+        made_by: the partitioner with its settings, in words.
+        seconds: it took to make.
+
+    Raises:
+        PlanError: the vectors do not fit, name a part that there is not, or leave a part without a vertex.
+    """
+
+    owner: NDArray[np.int32]
+    parts: int
+    groups: NDArray[np.int32] | None = None
+    data_hash: str = ""
+    made_by: str = ""
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "owner", _vertex_numbers("owner", self.owner))
+        if not 1 <= self.parts <= len(self.owner):
+            raise PlanError(
+                f"{self.parts} parts of {len(self.owner)} vertices: from 1 part to one for each vertex are allowed. "
+                "Set parts (and ranks) accordingly."
+            )
+        if self.owner.min() < 0 or self.owner.max() >= self.parts:
+            raise PlanError(
+                f"owners run from {self.owner.min()} to {self.owner.max()}; parts are numbered 0 to {self.parts - 1}."
+            )
+        idle = np.flatnonzero(self.counts == 0)
+        if len(idle):
+            raise PlanError(
+                f"{len(idle)} of {self.parts} parts own no vertex: {idle[:8].tolist()}. Set fewer parts, or choose "
+                "another partitioner."
+            )
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _vertex_numbers("groups", self.groups))
+            if self.groups.shape != self.owner.shape or self.groups.min() < 0:
+                raise PlanError("groups must give every vertex a number of at least 0.")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partition):
+            return NotImplemented
+        return self.parts == other.parts and np.array_equal(self.owner, other.owner)
+
+    def __hash__(self) -> int:
+        return hash((self.parts, self.owner.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Partition({len(self.owner):,} vertices in {self.parts} parts by {self.made_by or 'hand'})"
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Vertices of each part, (P,)."""
+        return np.bincount(self.owner, minlength=self.parts)
+
+    def vertices(self, part: int) -> NDArray[np.int64]:
+        """The vertices of a part, ascending."""
+        return np.flatnonzero(self.owner == part)
+
+    def on_ranks(self, ranks: int) -> Partition:
+        """The parts of each rank as one: rank r executes parts r P / R to (r + 1) P / R - 1.
+
+        Raises:
+            PlanError: R does not divide P.
+        """
+        if ranks < 1 or self.parts % ranks:
+            raise PlanError(f"{self.parts} parts on {ranks} ranks: the ranks must divide the parts.")
+        if ranks == self.parts:
+            return self
+        owner = self.owner // np.int32(self.parts // ranks)
+        return Partition(owner, ranks, None, self.data_hash, self.made_by, self.seconds)
+
+
+def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A read-only copy of one whole number for each vertex."""
+    numbers = np.asarray(given)
+    if numbers.ndim != 1 or not len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
+        raise PlanError(
+            f"{name} must be a non-empty vector of whole numbers, not {numbers.dtype} of shape {numbers.shape}."
+        )
+    own = numbers.astype(np.int32)
+    own.setflags(write=False)
+    return own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HaloPlan:
+    """What one part sends to the others, and gets from them, so that it finds the sources of a pull.
+
+    Made for S stacked snapshots, so that one exchange serves them all. A part's own rows are stacked snapshot after
+    snapshot: vertex i of its n in snapshot s is row s n + i. Rows to and from a part are ordered by snapshot, then by
+    global vertex; q's rows for p are those that p expects of q, in this order.
+
+    Attributes:
+        part: the part it is for.
+        send: rows of this part to be sent, those for part 0 first; int64.
+        send_counts: (P,) how many go to each part; none to itself.
+        receive_counts: (P,) how many come from each part.
+
+    Raises:
+        PlanError: counts and rows do not fit.
+    """
+
+    part: int
+    send: NDArray[np.int64]
+    send_counts: NDArray[np.int64]
+    receive_counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("send", "send_counts", "receive_counts"):
+            own = np.asarray(getattr(self, name)).astype(np.int64)
+            own.setflags(write=False)
+            object.__setattr__(self, name, own)
+        if self.send_counts.shape != self.receive_counts.shape or self.send_counts.sum() != len(self.send):
+            raise PlanError(
+                f"a halo plan of {len(self.send)} rows to send has counts that sum to {self.send_counts.sum()}, for "
+                f"{len(self.send_counts)} parts, and {len(self.receive_counts)} counts of rows to receive."
+            )
+        if self.send_counts[self.part] or self.receive_counts[self.part]:
+            raise PlanError("a part does not exchange rows with itself.")
+
+    @property
+    def rows(self) -> int:
+        """Rows that arrive."""
+        return int(self.receive_counts.sum())

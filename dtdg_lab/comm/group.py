@@ -6,13 +6,18 @@ import datetime
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.comm import broadcast
+from dtdg_lab.comm import rows as row_exchange
 from dtdg_lab.core.errors import ClusterError
 
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
@@ -33,6 +38,40 @@ class Group(Protocol):
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
+        ...
+
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """Send each rank its rows, receive those for this one, and tell how long this rank waited for the last to come.
+
+        No gradient. Every rank must call it, also without rows; counts of rows must fit between ranks.
+
+        Args:
+            rows: (s, F), those for rank 0 first.
+            send_counts: (R,) rows for each rank.
+            receive_counts: (R,) rows from each.
+            place: numbers that must be the same on all ranks, as many on each: else they are in different exchanges.
+
+        Returns:
+            The rows (r, F), those of rank 0 first; seconds from this rank's arrival to the last one's.
+
+        Raises:
+            PlanError: counts do not fit the rows or the ranks.
+            RunFailedError: a rank is at another place, or sent another number of rows than expected.
+        """
+        ...
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """Rank 0's array (uint8, int32, int64 or float64, at most six dimensions) on every rank; others give None.
+
+        Raises:
+            ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
+        """
+        ...
+
+    def broadcast_text(self, text: str) -> str:
+        """Rank 0's text on every rank; what others give is not looked at."""
         ...
 
     def barrier(self) -> None:
@@ -62,6 +101,21 @@ class SoloGroup:
         """All rows are here."""
         return rows
 
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """What this rank sends itself; it waits for nobody."""
+        row_exchange.check_counts(rows, send_counts, receive_counts, self.rank, self.size)
+        return rows.detach(), 0.0
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """A copy of this rank's array."""
+        return broadcast.checked(array).copy()
+
+    def broadcast_text(self, text: str) -> str:
+        """This rank's text."""
+        return text
+
     def barrier(self) -> None:
         """Nobody to wait for."""
 
@@ -78,7 +132,8 @@ class ProcessGroup:
     """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere.
 
     Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
-    and receives as many; a gather of rows sends a rank's own rows to R - 1 others.
+    and receives as many; a gather of rows sends a rank's own rows to R - 1 others; an exchange of rows counts those for
+    other ranks and the few numbers in front of them; a broadcast is R - 1 times what rank 0 sends.
     """
 
     rank: int
@@ -140,6 +195,30 @@ class ProcessGroup:
         self.bytes_sent += moved
         self.bytes_received += moved
         return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
+
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """Rows to and from every rank in one uneven all-to-all."""
+        received = row_exchange.exchange_rows(
+            rows, send_counts, receive_counts, rank=self.rank, size=self.size, clock_ns=self.clock_ns, place=place
+        )
+        self.bytes_sent += received.bytes_sent
+        self.bytes_received += received.bytes_received
+        return received.rows, received.wait_s
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """Rank 0's array, after its shape and type."""
+        received = broadcast.broadcast_array(array, rank=self.rank, device=self.device)
+        sent_bytes, received_bytes = broadcast.moved_bytes(received, self.rank, self.size)
+        self.bytes_sent += sent_bytes
+        self.bytes_received += received_bytes
+        return received
+
+    def broadcast_text(self, text: str) -> str:
+        """Rank 0's text, as an array of its bytes."""
+        letters = np.frombuffer(text.encode(), dtype=np.uint8) if self.rank == 0 else None
+        return self.broadcast_array(letters).tobytes().decode()
 
     def barrier(self) -> None:
         """Return when every rank has called it."""

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-Mark = Callable[[str], None]
+
+class Marks(Protocol):
+    """Takes down where one phase of a step ends and the next begins."""
+
+    def __call__(self, phase: str) -> None:
+        """The time since the last mark was this phase."""
+        ...
+
+    def exchange(self, wait_s: float) -> None:
+        """The time since the last mark was an exchange, of which the first ``wait_s`` seconds were waiting."""
+        ...
+
+
+class Unmarked:
+    """Takes nothing down."""
+
+    def __call__(self, phase: str) -> None:
+        """Nothing."""
+
+    def exchange(self, wait_s: float) -> None:
+        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +42,7 @@ class Work:
 class Computed:
     """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
 
+    A group that several ranks share counts on one of them, and each adds its share of the group's loss.
     ``vertex_snapshots`` are the vertices of every snapshot of every group, whatever of it the loss needs.
     """
 
@@ -37,9 +58,13 @@ class Layout(Protocol):
         """This rank's steps; every rank has the same number."""
         ...
 
-    def compute(self, work: Work, mark: Mark) -> Computed:
+    def compute(self, work: Work, marks: Marks) -> Computed:
         """Forward and backward of one step, adding to the parameters' gradients.
 
-        ``mark(phase)`` closes the phase that has just ended: ``batch``, ``transfer``.
+        It marks the ends of ``batch`` and ``transfer``, and every exchange of rows.
         """
+        ...
+
+    def links(self) -> list[tuple[Any, ...]]:
+        """Rows sent to other ranks since this was last asked, as the columns of ``links`` after ``epoch``."""
         ...

@@ -1,0 +1,175 @@
+"""Rows of one rank's vertices where another rank's vertices pull from them; gradients go back the way they came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.plans import HaloPlan
+from dtdg_lab.parallel.layout import Marks, Unmarked
+
+_WAYS = ("forward", "backward")
+_NO_LAYER = -1  # rows of all vertices are no layer's halo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """A halo plan on a device: made once where the same rows are exchanged again and again.
+
+    Attributes:
+        send: (s,) int64 rows to be sent, those for rank 0 first.
+        send_counts: (R,) rows for each rank.
+        receive_counts: (R,) rows from each.
+        least_rows: rows that a tensor must have to be sent from.
+    """
+
+    send: Tensor
+    send_counts: tuple[int, ...]
+    receive_counts: tuple[int, ...]
+    least_rows: int
+
+    @classmethod
+    def of(cls, plan: HaloPlan, device: str | torch.device = "cpu") -> Route:
+        """The plan's rows as a tensor on ``device``."""
+        send = torch.tensor(plan.send, device=device)
+        return cls(
+            send,
+            tuple(plan.send_counts.tolist()),
+            tuple(plan.receive_counts.tolist()),
+            int(plan.send.max(initial=-1)) + 1,
+        )
+
+
+class Exchanger:
+    """Exchanges rows with the other ranks, in forward and in backward, and takes down what went where.
+
+    Every rank must ask the same in the same order, also where it has nothing to send: backward follows the order of
+    forward in reverse, so ranks whose tensors are made by the same operations stay in step. Ranks that do not are found
+    out by what travels in front of the rows (:func:`dtdg_lab.comm.rows.exchange_rows`). On a GPU backward runs in a
+    thread of autograd's while the one that asked for it waits: one thread at a time is here.
+
+    Args:
+        group: the processes; rank r executes part r of the plans.
+        marks: told where an exchange begins and ends; may be set anew.
+
+    Attributes:
+        marks: as above.
+        links: (layer, ``forward`` or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
+            Only rows of pulls: what :meth:`gather` sends is in the group's bytes alone.
+    """
+
+    def __init__(self, group: Group, marks: Marks | None = None) -> None:
+        self.marks: Marks = Unmarked() if marks is None else marks
+        self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
+        self._group = group
+        self._exchanges = 0
+
+    def pull(self, x: Tensor, plan: HaloPlan | Route, layer: int) -> Tensor:
+        """Rows that this rank's vertices pull from and other ranks own, (h, F); differentiable once.
+
+        Args:
+            x: (S n, F) this rank's own rows, of S stacked snapshots; of 4 or 8 bytes a number.
+            plan: for these snapshots, and for as many parts as there are ranks.
+            layer: of the model, for the record.
+
+        Raises:
+            PlanError: the plan is not for this number of ranks or rows.
+            RunFailedError: another rank is in another exchange.
+        """
+        route = plan if isinstance(plan, Route) else Route.of(plan, x.device)
+        if len(route.send_counts) != self._group.size or route.least_rows > len(x):
+            raise PlanError(
+                f"a halo plan for {len(route.send_counts)} part(s) and {route.least_rows} or more own rows does not "
+                f"fit {self._group.size} rank(s) and {len(x)} own rows. Make it of a partition merged by "
+                "Partition.on_ranks, for the snapshots that are stacked."
+            )
+        return self._between_ranks(x, route, layer)
+
+    def gather(self, x: Tensor, counts: Sequence[int]) -> Tensor:
+        """All ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
+
+        Args:
+            x: (n, F) this rank's rows.
+            counts: (R,) rows of each rank.
+
+        Raises:
+            PlanError: the counts do not fit the ranks or the rows.
+            RunFailedError: another rank is in another exchange.
+        """
+        rank, ranks = self._group.rank, self._group.size
+        if len(counts) != ranks or counts[rank] != len(x):
+            raise PlanError(
+                f"rank {rank} has {len(x)} rows, but the counts of {ranks} rank(s) are said to be {list(counts)}. "
+                "Give the rows of every rank, in rank order."
+            )
+        if ranks == 1:
+            return x
+        others = [0 if other == rank else 1 for other in range(ranks)]
+        send = torch.arange(len(x), device=x.device).repeat(ranks - 1)
+        mine, theirs = [len(x) * one for one in others], [int(n) * one for n, one in zip(counts, others, strict=True)]
+        rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), _NO_LAYER)
+        lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
+        return torch.cat([lower, x, higher])
+
+    def drain(self) -> list[tuple[int, str, int, int, int]]:
+        """(layer, way, to, rows, bytes) of every link that carried rows since the last call, which it forgets."""
+        links, self.links = self.links, {}
+        return [
+            (layer, way, to, int(rows), int(moved))
+            for (layer, way), sent in links.items()
+            for to, (rows, moved) in enumerate(sent.T)
+            if rows
+        ]
+
+    def _between_ranks(self, x: Tensor, route: Route, layer: int) -> Tensor:
+        if self._group.size == 1:  # nobody to exchange with
+            return x.new_zeros((0, *x.shape[1:]))
+        received: Tensor = _Rows.apply(x, self, route, layer)
+        return received
+
+    def swap(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Tensor:
+        """One exchange of rows as they are, without a gradient: what forward and backward do."""
+        self.marks("compute")
+        place = (self._exchanges, layer, _WAYS.index(way))
+        self._exchanges += 1
+        received, wait_s = self._group.exchange_rows(rows, send, receive, place=place)
+        self.marks.exchange(wait_s)
+        if layer != _NO_LAYER:
+            link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
+            row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
+            link += np.outer([1, row_bytes], send)
+        return received
+
+
+class _Rows(torch.autograd.Function):
+    """Forward: own rows go out, others' come in. Backward: the gradient of what came in goes back and is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
+        ctx.exchanger, ctx.route, ctx.layer, ctx.shape = exchanger, route, layer, x.shape
+        rows = x.index_select(0, route.send)
+        return exchanger.swap(rows, route.send_counts, route.receive_counts, layer, "forward")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        if torch.is_grad_enabled():
+            raise UnsupportedError(
+                "a gradient of a gradient was asked for (create_graph=True), and rows that cross ranks have only a "
+                "first one. Leave create_graph out, or run on one rank."
+            )
+        route: Route = ctx.route
+        rows = ctx.exchanger.swap(gradients[0], route.receive_counts, route.send_counts, ctx.layer, "backward")
+        total = rows.new_zeros(ctx.shape)
+        # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
+        for index, part in zip(route.send.split(route.send_counts), rows.split(route.send_counts), strict=True):
+            total.index_add_(0, index, part)
+        return total, None, None, None

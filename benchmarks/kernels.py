@@ -27,6 +27,7 @@ from dtdg_lab.core.streams import generator
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.backend import has_bag_kernel, import_dgl
+from dtdg_lab.kernels.edge_source import SnapshotSource
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 
 WIDTHS = (2, 16, 32, 64, 128)
@@ -66,7 +67,8 @@ def attention_ways(snapshot: Snapshot, width: int, heads: int, *, dgl: bool) -> 
     given = [torch.randn(nodes, k, generator=draw).requires_grad_() for k in (width, heads, heads)]
 
     def way(backend: str) -> Way:
-        operator = Operators(snapshot, range(nodes), OperatorSettings(backend)).attention()
+        settings = OperatorSettings(backend)
+        operator = Operators(SnapshotSource(snapshot, range(nodes), settings), settings).attention()
         return lambda: operator.apply(*given).sum().backward()
 
     return {name: way(name) for name in ("torch", "dgl") if name == "torch" or dgl}

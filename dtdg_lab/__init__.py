@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dtdg_lab.datasets.own_dgl import from_dgl
     from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+    from dtdg_lab.partition.measured import compare_partitions, partition_graph
+    from dtdg_lab.partition.store import load_partition
     from dtdg_lab.runs.echo import echo
     from dtdg_lab.runs.graphs import compare_graphs
     from dtdg_lab.runs.open import compare, open_run
@@ -37,6 +39,7 @@ __all__ = [
     "Session",
     "compare",
     "compare_graphs",
+    "compare_partitions",
     "datasets",
     "default_dataset",
     "describe",
@@ -48,7 +51,9 @@ __all__ = [
     "from_pandas",
     "from_parquet",
     "load_dataset",
+    "load_partition",
     "open_run",
+    "partition_graph",
     "plot",
     "progress",
     "trace",
@@ -62,6 +67,7 @@ _WHERE = {
     "Session": "dtdg_lab.cluster.session",
     "compare": "dtdg_lab.runs.open",
     "compare_graphs": "dtdg_lab.runs.graphs",
+    "compare_partitions": "dtdg_lab.partition.measured",
     "datasets": "dtdg_lab.datasets.names",
     "default_dataset": "dtdg_lab.datasets.names",
     "describe": "dtdg_lab.core.catalogue",
@@ -73,7 +79,9 @@ _WHERE = {
     "from_pandas": "dtdg_lab.datasets.own_tables",
     "from_parquet": "dtdg_lab.datasets.own_tables",
     "load_dataset": "dtdg_lab.datasets.names",
+    "load_partition": "dtdg_lab.partition.store",
     "open_run": "dtdg_lab.runs.open",
+    "partition_graph": "dtdg_lab.partition.measured",
     "plot": "dtdg_lab.runs.plot",
     "progress": "dtdg_lab.runs.progress",
     "trace": "dtdg_lab.runs.trace",

@@ -11,6 +11,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.parallel.single import SingleLayout
 from dtdg_lab.tasks.regression import Regression
 
@@ -37,4 +38,4 @@ def prepare(case: Case, graph: DynamicGraph) -> Epoch:
     everything = range(graph.num_snapshots)
     layout = SingleLayout(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
     (work,) = layout.epoch(0)
-    return adam(list(model.parameters()), lambda: layout.compute(work, lambda phase: None).loss_sum)
+    return adam(list(model.parameters()), lambda: layout.compute(work, Unmarked()).loss_sum)

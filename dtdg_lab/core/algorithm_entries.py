@@ -92,6 +92,17 @@ LAYOUTS: tuple[Entry, ...] = (
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
         source="DyGNeX sections 3 and 4", options=("group_window", "group_stride", "loss_at"),
     ),
+    Entry(
+        name="halo_vertex", room="parallel", target="dtdg_lab.parallel.halo_vertex:HaloVertexLayout",
+        summary="Each part owns vertices in all snapshots; rows of remote neighbours are exchanged at every pull.",
+        source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (vertex partitioning)",
+        options=("halo_reuse",),
+    ),
+    Entry(
+        name="cached_vertex", room="parallel", target="dtdg_lab.parallel.cached_vertex:CachedVertexLayout",
+        summary="Each part owns vertices and keeps copies of their L-hop neighbours; only gradients are exchanged.",
+        source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist", options=("cache_gib",),
+    ),
 )  # fmt: skip
 
 SCHEDULERS: tuple[Entry, ...] = (

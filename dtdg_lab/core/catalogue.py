@@ -12,9 +12,10 @@ from dtdg_lab.core.dataset_entries import DATASETS
 from dtdg_lab.core.entry import Entry, System
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
 from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
+from dtdg_lab.core.partition_entries import PARTITIONERS
 from dtdg_lab.core.protocols import PROTOCOLS
 
-ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS)
+ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS)
 
 SYSTEMS: tuple[System, ...] = (
     System(
@@ -27,6 +28,18 @@ SYSTEMS: tuple[System, ...] = (
         summary="Data-parallel over snapshot groups, one group per part and iteration, in time order.",
         source="DyGNeX section 2.3; the baseline PSG",
         differs_by="steps per epoch (groups over parts) and bytes sent (gradients)",
+    ),
+    System(
+        name="adgnn-t", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "metis"}),
+        summary="Full batch over vertex parts, which exchange the rows of remote neighbours at every pull.",
+        source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",
+        differs_by="rows in links (halo) and bytes sent (halo and gradients)",
+    ),
+    System(
+        name="pygt-dist", parts=MappingProxyType({"parallel": "cached_vertex", "partition": "hash"}),
+        summary="Full batch over vertex parts with copies of their L-hop neighbours; gradients alone are exchanged.",
+        source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; hash is ours)",
+        differs_by="no rows in links, bytes sent (gradients) and replicated rows",
     ),
 )  # fmt: skip
 

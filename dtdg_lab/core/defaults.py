@@ -8,6 +8,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
 from dtdg_lab.core.protocols import PROTOCOLS
 
+CHOSEN_BY = {"scheduling": "scheduler", "partition": "partitioner"}  # room -> the option that names its entry
+
 
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
     """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
@@ -22,8 +24,8 @@ def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
     if not dataset.startswith(catalogue.STORED):
         own = catalogue.entry("datasets", dataset).defaults
         brought.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
-    brought.append({**chosen.defaults, "scheduler": chosen.parts["scheduling"]} if "scheduling" in chosen.parts
-                   else chosen.defaults)  # fmt: skip
+    own_parts = {option: chosen.parts[room] for room, option in CHOSEN_BY.items() if room in chosen.parts}
+    brought.append({**chosen.defaults, **own_parts})
     for settings in brought:
         if name in settings:
             return settings[name]

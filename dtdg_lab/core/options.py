@@ -208,6 +208,32 @@ GLOSSARY: tuple[Option, ...] = (
         name="loss_at", owner="parallel", kind=str, default="last", choices=("last", "all"), live="epoch",
         meaning="Where a group's loss is taken: at its last snapshot or at all of them.",
     ),
+    Option(
+        name="halo_reuse", owner="parallel", kind=bool, default=False, live="epoch",
+        meaning="Whether pulls of features alone are exchanged once and kept; off, they are exchanged in every step.",
+    ),
+    Option(
+        name="cache_gib", owner="parallel", kind=float, default=4.0, low=0.0, high=1e6, unit="GiB", live="epoch",
+        meaning="Most host memory that the parts with their replicated neighbours may take together.",
+    ),
+    # partition
+    Option(
+        name="partitioner", owner="partition", kind=str, default="hash", choices=names("partition"), live="epoch",
+        meaning="How vertices are dealt to parts.",
+    ),
+    Option(
+        name="dealing", owner="partition", kind=str, default="boustrophedon", choices=("boustrophedon", "plain"),
+        live="epoch",
+        meaning="How load_aware deals vertices sorted by load: 1..P, P..1 in turns, or 1..P every time.",
+    ),
+    Option(
+        name="imbalance", owner="partition", kind=float, default=0.03, low=0.0, high=10.0, live="epoch",
+        meaning="How much a part may exceed the mean of what metis and hypergraph balance, as a share of it.",
+    ),
+    Option(
+        name="partition_file", owner="partition", kind=str, default="", live="epoch",
+        meaning="File that partitioner 'file' reads, as save() of a partition writes it.",
+    ),
     # scheduling
     Option(
         name="scheduler", owner="scheduling", kind=str, default="round_robin", live="epoch",
@@ -276,7 +302,7 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Processes that train together (R).",
     ),
     Option(
-        name="parts", owner="run", kind=int, default=0, low=0, high=65_536,
+        name="parts", owner="run", kind=int, default=0, low=0, high=65_536, live="epoch",
         meaning="Parts the plan is made for (P); 0 takes the number of ranks, which must divide it.",
     ),
     Option(name="hidden", owner="run", kind=int, default=32, low=1, high=65_536, meaning="Width of hidden layers (H)."),

@@ -33,6 +33,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "events": ("step", "epoch", "time_ns", "kind", "data"),
         "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
         "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
+        "links": ("step", "epoch", "layer", "way", "to", "rows", "bytes"),
     }
 )  # fmt: skip
 
@@ -51,6 +52,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "metrics": "other scores of the task by name, those of persistence under persistence_<name>; empty where "
         "the run was recorded before there were any",
         "scope": "rank, or node where the reader sees the whole machine",
+        "layer": "layer of the model whose pulls exchange the rows, from 0",
+        "way": "forward, or backward: gradients of rows that were received go back to their owner",
+        "to": "rank the rows were sent to; the rank of the line sent them",
+        "rows": "rows of vertices sent in the step, of this layer and way",
+        "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }
 )

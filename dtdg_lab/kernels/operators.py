@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.attention import AttentionOperator
+from dtdg_lab.kernels.edge_source import EdgeSource
+from dtdg_lab.kernels.operator_settings import OperatorSettings
 from dtdg_lab.kernels.scaled import ScaledOperator
 
 KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorSettings:
-    """How operators are made, the same for all snapshots of a sequence.
-
-    Attributes:
-        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.backend.choose_backend`).
-        dtype: type of the products.
-        device: where they run.
-        norm: ``in`` or ``in_out``, the scaling of ``gcn``.
-        self_loops: whether ``gcn`` adds every vertex to its own neighbours.
-    """
-
-    backend: str = "torch"
-    dtype: torch.dtype = torch.float32
-    device: str = "cpu"
-    norm: str = "in"
-    self_loops: bool = True
-
-
 class Operators:
-    """The rows of a snapshot's operators.
+    """The operators of some rows, whose neighbours are columns that may be more than the rows.
 
     - ``gcn``: D^-1/2 (A + I) D^-1/2 with D = 1 + weighted in-degree (SYSTEMS.md, notation). ``norm="in_out"`` has the
       sources' out-degrees on the right: w / sqrt(in(v) out(u)). Without self loops there is no I and no 1; a vertex
@@ -46,16 +25,14 @@ class Operators:
     - ``attention``: see :class:`dtdg_lab.kernels.attention.AttentionOperator`.
 
     Args:
-        snapshot: N vertices and E edges; row v of A lists the edges into v.
-        rows: the vertices whose rows are computed.
-        settings: backend, type, device, scaling.
+        source: the edges of the n rows and the degrees of the M columns; row v of A lists the edges into v.
+        settings: scaling; the rest of it is the source's.
 
     References: ``norm="in_out"`` without self loops: FlareDTDG, released code.
     """
 
-    def __init__(self, snapshot: Snapshot, rows: range, settings: OperatorSettings) -> None:
-        self._snapshot, self._rows, self._settings = snapshot, rows, settings
-        self._whole: Adjacency | None = None
+    def __init__(self, source: EdgeSource, settings: OperatorSettings) -> None:
+        self._source, self._settings = source, settings
         self._scaled: dict[str, ScaledOperator] = {}
         self._attention: AttentionOperator | None = None
 
@@ -69,11 +46,9 @@ class Operators:
             if kind == "gcn":
                 self._scaled[kind] = self._convolution()
             elif kind in {"mean", "diffusion-in"}:
-                part = self._all.part(self._rows)
-                self._scaled["mean"] = self._scaled["diffusion-in"] = ScaledOperator(part, _over(part.row_sums()), None)
+                self._scaled["mean"] = self._scaled["diffusion-in"] = self._mean("in")
             elif kind == "diffusion-out":
-                part = self._all.transposed_adjacency().part(self._rows)
-                self._scaled[kind] = ScaledOperator(part, _over(part.row_sums()), None)
+                self._scaled[kind] = self._mean("out")
             else:
                 raise UnsupportedError(f"pull of kind {kind!r}: allowed are {', '.join(KINDS)}. Change the model.")
         return self._scaled[kind]
@@ -81,31 +56,25 @@ class Operators:
     def attention(self) -> AttentionOperator:
         """The attention over in-neighbours and the vertex itself."""
         if self._attention is None:
-            self._attention = AttentionOperator(self._all.part(self._rows), first=self._rows.start)
+            self._attention = AttentionOperator(self._source.adjacency("in"), first=self._source.first)
         return self._attention
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
-        self._whole, self._attention = None, None
+        self._attention = None
         self._scaled.clear()
+        self._source.release()
 
-    @property
-    def _all(self) -> Adjacency:
-        if self._whole is None:
-            of, settings = self._snapshot, self._settings
-            self._whole = Adjacency(
-                of.indptr, of.indices, of.weights,
-                backend=settings.backend, dtype=settings.dtype, device=settings.device,
-            )  # fmt: skip
-        return self._whole
+    def _mean(self, way: str) -> ScaledOperator:
+        return ScaledOperator(self._source.adjacency(way), _over(self._source.row_degrees(way)), None)
 
     def _convolution(self) -> ScaledOperator:
-        whole, rows, loops = self._all, self._rows, self._settings.self_loops
+        source, loops = self._source, self._settings.self_loops
         extra = 1.0 if loops else 0.0
-        left = _over(torch.sqrt(whole.row_sums() + extra))
-        right = left if self._settings.norm == "in" else _over(torch.sqrt(whole.column_sums() + extra))
-        own = left[rows.start : rows.stop]
-        return ScaledOperator(whole.part(rows), own, right, add_self=loops, first=rows.start)
+        columns = source.column_degrees("in" if self._settings.norm == "in" else "out")
+        right = _over(torch.sqrt(columns + extra))
+        left = _over(torch.sqrt(source.row_degrees("in") + extra))
+        return ScaledOperator(source.adjacency("in"), left, right, add_self=loops, first=source.first)
 
 
 def _over(numbers: Tensor) -> Tensor:

@@ -29,6 +29,10 @@ class Space(Protocol):
         """Vertices whose rows the model computes (own rows first)."""
         ...
 
+    def layer(self, number: int) -> Space:
+        """The space as one layer of a model is to see it: a layout may count, or lay out, layers apart."""
+        ...
+
     async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined: (n, F) -> (n, F).
 
@@ -135,8 +139,9 @@ class DynamicModel(nn.Module):
     async def snapshot(self, space: Space, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
-            state = await self.evolve(layer, space, x, state)
-            x = await self.spatial(layer, space, x, state)
+            seen = space.layer(layer)
+            state = await self.evolve(layer, seen, x, state)
+            x = await self.spatial(layer, seen, x, state)
             x, state = self.temporal(layer, x, state)
         return x, state
 

@@ -9,13 +9,15 @@ spatial parts' outputs and their gradients. Exact, whatever the blocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.parallel.learned import Gradients, Learned
 from dtdg_lab.parallel.run import Run
-from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.sequence import StackedSpace
 from dtdg_lab.parallel.threads import in_order
 
 # Numbers in one snapshot's rows of a block: few enough for a step's dozen arrays to fit a core's cache, many enough for
@@ -26,10 +28,12 @@ BLOCK_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bo
 
 def add_gradients(run: Run) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss. For ``per_vertex`` memory."""
-    spaces = run.sequence.stacks(run.snapshots)
-    layers = [_Layer(run, 0, spaces, [space.inputs for space in spaces])]
+    stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
+    stacked = len(stacks[0][0].snapshots)
+    needed = [*(spaces[0].num_rows // stacked for spaces in stacks[1:]), run.own]
+    layers = [_Layer(run, 0, stacks[0], [space.inputs for space in stacks[0]], needed[0])]
     for number in range(1, run.model.layers):
-        layers.append(_Layer(run, number, spaces, layers[-1].hidden()))
+        layers.append(_Layer(run, number, stacks[number], layers[-1].hidden(), needed[number]))
     loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
     while layers:
         gradients = layers.pop().backward()
@@ -46,27 +50,35 @@ class _Layer:
         number: which layer.
         spaces: the S snapshots, some of them stacked.
         inputs: for each space the layer's input, (n, width), stacked as the space is.
+        rows: how many vertices' output is wanted: the first ones of the n, of each snapshot.
     """
 
-    def __init__(self, run: Run, number: int, spaces: list[SnapshotSpace], inputs: list[Tensor]) -> None:
-        self._run, self._number, self._spaces = run, number, spaces
+    def __init__(self, run: Run, number: int, spaces: Sequence[StackedSpace], inputs: list[Tensor], rows: int) -> None:
+        self._run, self._number, self._spaces, self._rows = run, number, spaces, rows
         self._device, self._learned = run.sequence.device, Learned(run.model)
-        self._state = run.model.initial_state(run.num_rows)
+        self._alone = run.sequence.collective
+        self._state = run.model.initial_state(rows)
         self._inputs = inputs if number == 0 else [x.detach().requires_grad_() for x in inputs]
 
         def mix(place: int) -> Tensor:
             return run_straight(run.model.spatial(number, spaces[place], self._inputs[place], self._state))
 
-        self._mixed = in_order(mix, range(len(spaces)), device=self._device)
+        self._mixed = in_order(mix, range(len(spaces)), device=self._device, alone=self._alone)
         self._parts = self._by_snapshot([mixed.detach() for mixed in self._mixed])
         learns = any(mixed.requires_grad for mixed in self._mixed)
-        self._gradients = [torch.empty_like(mixed) for mixed in self._mixed] if learns else []
+        self._gradients = [self._gradient_like(mixed) for mixed in self._mixed] if learns else []
         self._gradient_parts = self._by_snapshot(self._gradients)
+
+    def _gradient_like(self, mixed: Tensor) -> Tensor:
+        """Room for a gradient; rows whose output nobody wants have none."""
+        wanted = self._rows * sum(len(space.snapshots) for space in self._spaces)
+        everything = sum(space.num_rows for space in self._spaces)
+        return torch.empty_like(mixed) if wanted == everything else torch.zeros_like(mixed)
 
     def hidden(self) -> list[Tensor]:
         """The layer's output, for each space (n, H), without history."""
         run = self._run
-        h = self._parts[0].new_empty(len(run.snapshots), run.num_rows, run.model.hidden)
+        h = self._parts[0].new_empty(len(run.snapshots), self._rows, run.model.hidden)
 
         @torch.no_grad()
         def fill(rows: slice) -> None:
@@ -103,7 +115,7 @@ class _Layer:
             return self._back(self._readout(x, rows), dz[:, rows], x, rows)
 
         z = torch.cat(in_order(read, self._blocks(), device=self._device), dim=1).requires_grad_()
-        loss = run.loss(z, run.at, slice(0, run.num_rows))
+        loss = run.loss(z, run.at, slice(0, run.own))
         (dz,) = torch.autograd.grad(loss, z)
         for gradients in in_order(piece, self._blocks(), device=self._device):
             self._learned.add(gradients)
@@ -129,7 +141,8 @@ class _Layer:
             return found
 
         inputs = []
-        for gradients, (of_input,) in in_order(piece, range(len(self._gradients)), device=self._device):
+        places = range(len(self._gradients))
+        for gradients, (of_input,) in in_order(piece, places, device=self._device, alone=self._alone):
             self._learned.add(gradients)
             inputs += [] if of_input is None else [of_input]
         return inputs
@@ -155,7 +168,7 @@ class _Layer:
         step = STEP_NUMBERS[place] // run.model.hidden
         whole = BLOCK_NUMBERS[place] // (run.model.hidden * len(run.snapshots))
         size = max(1, min(step, whole))
-        return [slice(start, min(start + size, run.num_rows)) for start in range(0, run.num_rows, size)]
+        return [slice(start, min(start + size, self._rows)) for start in range(0, self._rows, size)]
 
     def _block(self, rows: slice) -> Tensor:
         """The block's rows of the spatial part, (S, n, C)."""

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from itertools import pairwise
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.backend import choose_backend
+from dtdg_lab.kernels.edge_source import SnapshotSource
 from dtdg_lab.kernels.heap import keep_freed_memory
-from dtdg_lab.kernels.operators import Operators, OperatorSettings
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.stacking import stacked
-from dtdg_lab.parallel.space import Gather, SnapshotSpace
+from dtdg_lab.parallel.neighbours import AllHere, Gather, Gathered
+from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.space_store import SpaceStore, stack_ranges
 
-# Rows of stacked snapshots, at most. Above, a product takes longer than the call, and stacking gains nothing.
-STACKED_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
-# Features of stacked snapshots, at most: overlapping runs of snapshots have stacks, and copies of features, each.
-STACKED_NUMBERS = {"cpu": 262_144, "cuda": 16_777_216}
 # First-layer pulls that a sequence keeps, and what it keeps on the device beside them (features, operators).
 PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
 class DeviceSequence:
-    """Snapshots of a graph as :class:`SnapshotSpace`, for the vertices in ``rows``.
-
-    Spaces are kept while they fit ``spaces_bytes`` (by an estimate from their edges); later ones are made anew whenever
-    they are asked for. For a pass over the sequence again and again this beats dropping the oldest.
+    """Snapshots of a graph as :class:`SnapshotSpace`, for the vertices in ``rows`` (see ``parallel.sequence``).
 
     Args:
         graph: T labelled snapshots of N vertices.
@@ -40,7 +34,7 @@ class DeviceSequence:
         rows: vertices computed here; all where None.
         gather: where rows are a share, gives all vertices' rows from every rank's; without gradient.
         pulls_bytes: most bytes of first-layer pulls kept.
-        spaces_bytes: most bytes of spaces kept.
+        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
 
     def __init__(
@@ -60,46 +54,55 @@ class DeviceSequence:
         keep_freed_memory()
         self.graph, self.device, self.dtype = graph, device, dtype
         self.rows = range(graph.num_nodes) if rows is None else rows
-        weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
-        self.backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)
-        self._settings = OperatorSettings(self.backend, dtype, device, norm, self_loops)
-        self._gather = gather
-        self._lock = threading.Lock()
-        self._pulls_left, self._spaces_left = pulls_bytes, spaces_bytes
-        self._spaces: dict[range, SnapshotSpace] = {}
+        self.own = len(self.rows)
+        self.vertices = None if rows is None else torch.arange(rows.start, rows.stop, device=device)
+        self.collective = gather is not None
+        self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
+        self._neighbours = AllHere() if gather is None else Gathered(gather)
+        self._store = SpaceStore(
+            self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes
+        )  # fmt: skip
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._static: Tensor | None = None
 
+    @property
+    def backend(self) -> str:
+        """``dgl`` or ``torch``."""
+        return self.settings.backend
+
     def space(self, t: int) -> SnapshotSpace:
         """Snapshot t on the device."""
-        return self._of(range(t, t + 1))
+        return self._store.get(range(t, t + 1))
 
-    def stacks(self, snapshots: range) -> list[SnapshotSpace]:
-        """Consecutive snapshots as spaces of one or, where they are small, several snapshots each."""
-        place, nodes = self.device.partition(":")[0], self.graph.num_nodes
-        most = min(STACKED_ROWS[place] // nodes, STACKED_NUMBERS[place] // (nodes * self.graph.num_features))
-        most = max(1, most) if self._gather is None else 1
-        pieces = -(-len(snapshots) // most)
-        bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
-        return [self._of(range(*pair)) for pair in pairwise(bounds)]
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+        """Consecutive snapshots as spaces of one or, where they are small, several snapshots each; alike for layers."""
+        if self.collective:
+            return [self.space(t) for t in snapshots]
+        nodes, features = self.graph.num_nodes, self.graph.num_features
+        ranges = stack_ranges(snapshots, rows=nodes, features=features, device=self.device)
+        return [self._store.get(some) for some in ranges]
 
-    def _of(self, snapshots: range) -> SnapshotSpace:
-        if snapshots in self._spaces:
-            return self._spaces[snapshots]
-        space = self._make(snapshots)
-        size = self._estimated_bytes(snapshots)
-        if size <= self._spaces_left:
-            self._spaces_left -= size
-            self._spaces[snapshots] = space
-        return space
+    def any_rank(self, flag: bool) -> bool:
+        """No other rank has a say: each computes by itself."""
+        return flag
+
+    def join(self, z: Tensor) -> Tensor:
+        """All rows are here."""
+        return z
+
+    def has_turn(self, t: int) -> bool:
+        """Always."""
+        return True
 
     def _make(self, snapshots: range) -> SnapshotSpace:
         one = stacked([self.graph.snapshots[t] for t in snapshots])
         rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
-        operators = Operators(one, rows, self._settings)
+        features = self._features(snapshots)
         return SnapshotSpace(
-            operators, snapshots, rows, self._features(snapshots),
-            pulled=self._pulled.setdefault(snapshots, {}), may_keep=self._take_pull, gather=self._gather,
+            Operators(SnapshotSource(one, rows, self.settings), self.settings), snapshots,
+            features if len(rows) == len(features) else features[rows.start : rows.stop], self._neighbours,
+            num_nodes=self.graph.num_nodes, all_inputs=features, pulled=self._pulled.setdefault(snapshots, {}),
+            may_keep=self._store.take_pull,
         )  # fmt: skip
 
     def _features(self, snapshots: range) -> Tensor:
@@ -112,14 +115,17 @@ class DeviceSequence:
         part = np.asarray(features[snapshots.start : snapshots.stop])
         return torch.tensor(part, device=self.device).to(self.dtype).flatten(0, 1)
 
-    def _take_pull(self, size: int) -> bool:
-        with self._lock:  # snapshots are computed on several threads
-            fits = size <= self._pulls_left
-            self._pulls_left -= size if fits else 0
-        return fits
-
     def _estimated_bytes(self, snapshots: range) -> int:
         """Features, and one operator with its transpose: an index and a weight for each edge, either way."""
         graph, width = self.graph, torch.finfo(self.dtype).bits // 8
         edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) + len(snapshots) * graph.num_nodes
         return edges * 2 * (4 + width) + len(snapshots) * graph.num_nodes * graph.num_features * width
+
+
+def operator_settings(
+    graph: DynamicGraph, *, device: str, dtype: torch.dtype, kernel: str, norm: str, loops: bool
+) -> OperatorSettings:
+    """How the operators of a sequence are made; ``kernel="auto"`` is decided by the graph's largest snapshot."""
+    weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
+    backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)
+    return OperatorSettings(backend, dtype, device, norm, loops)

@@ -15,7 +15,7 @@ from dtdg_lab.models.base import run_straight
 from dtdg_lab.models.state import State
 from dtdg_lab.parallel.learned import Gradients, Learned
 from dtdg_lab.parallel.run import Run
-from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.sequence import StackedSpace
 from dtdg_lab.parallel.threads import in_order
 
 
@@ -26,21 +26,22 @@ def add_gradients(run: Run) -> Tensor:
     """
     states, learned = _evolved(run), Learned(run.model)
 
-    def piece(space: SnapshotSpace) -> tuple[Tensor, Gradients, Gradients]:
+    def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
+        space = seen[0]
         given = _leaves([states[t] for t in space.snapshots])
-        loss = run.loss(_readout(run, space, given), space.snapshots, slice(0, run.num_rows))
+        loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
         return loss.detach(), *learned.gradients(loss, None, _tensors(given))
 
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
     ends: list[Tensor] = []
     seeds: list[Tensor] = []
-    spaces = run.sequence.stacks(run.at)
-    for space, (loss, gradients, of_state) in zip(
-        spaces, in_order(piece, spaces, device=run.sequence.device), strict=True
-    ):
+    by_layer = (run.sequence.stacks(run.at, layer) for layer in range(run.model.layers))
+    spaces = list(zip(*by_layer, strict=True))
+    found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
+    for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
         total += loss
         learned.add(gradients)
-        of = [_tensors(states[t]) for t in space.snapshots]
+        of = [_tensors(states[t]) for t in seen[0].snapshots]
         for place, gradient in enumerate(of_state):
             if gradient is not None:
                 ends += [tensors[place] for tensors in of]
@@ -57,7 +58,7 @@ def _tensors(state: State) -> list[Tensor]:
 def _evolved(run: Run) -> dict[int, State]:
     """The state that each snapshot uses, with its history."""
     model = run.model
-    state = model.initial_state(run.num_rows)
+    state = model.initial_state(run.own)
     states = {}
     for t in run.snapshots:
         space = run.sequence.space(t)
@@ -76,11 +77,15 @@ def _leaves(states: list[State]) -> State:
     return State(tuple(layers), states[0].per_vertex)
 
 
-def _readout(run: Run, space: SnapshotSpace, state: State) -> Tensor:
-    """Readout of the space's S snapshots, (S, N, outputs)."""
-    x = space.inputs
-    for layer in range(run.model.layers):
-        mixed = run_straight(run.model.spatial(layer, space, x, state))
-        h, _ = run.model.temporal_sequence(layer, mixed.unflatten(0, (len(space.snapshots), -1)), state)
+def _readout(run: Run, seen: tuple[StackedSpace, ...], state: State) -> Tensor:
+    """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
+
+    Rows that the next layer does not need are left out as soon as they are known.
+    """
+    x, stacked = seen[0].inputs, len(seen[0].snapshots)
+    needed = [*(space.num_rows // stacked for space in seen[1:]), run.own]
+    for layer, (space, rows) in enumerate(zip(seen, needed, strict=True)):
+        mixed = run_straight(run.model.spatial(layer, space, x, state)).unflatten(0, (stacked, -1))
+        h, _ = run.model.temporal_sequence(layer, mixed[:, :rows], state)
         x = h.flatten(0, 1)
     return run.model.readout(h)

@@ -11,9 +11,9 @@ from torch import Tensor
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel import blocks, evolved, plain
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.sequence import Sequence
 from dtdg_lab.tasks.task import Task
 
 # memory of a model -> how a run of it is differentiated; all give what ``plain`` gives
@@ -28,6 +28,17 @@ HOW: Mapping[str, Callable[[Run], Tensor]] = MappingProxyType(
 )
 
 
+def bring(run: Run) -> None:
+    """Move what a run needs onto the device, as far as it is kept there."""
+    run.task.prepare(run.at)
+    if HOW[run.model.memory] is plain.add_gradients:
+        for t in run.snapshots:
+            run.sequence.space(t)
+        return
+    for layer in range(run.model.layers):
+        run.sequence.stacks(run.snapshots, layer)
+
+
 @dataclass(slots=True)
 class GroupRunner:
     """Forward and backward of whole groups.
@@ -36,30 +47,29 @@ class GroupRunner:
 
     Attributes:
         model: any model.
-        sequence: the graph on this rank's device, all vertices.
+        sequence: the graph on this rank's device, all vertices or some.
         task: what is predicted.
         groups: K groups of consecutive snapshots.
         loss_at: ``last`` or ``all`` snapshots of a group.
     """
 
     model: DynamicModel
-    sequence: DeviceSequence
+    sequence: Sequence
     task: Task
     groups: SnapshotGroups
     loss_at: str
 
-    def compute(self, work: Work, mark: Mark) -> Computed:
+    def compute(self, work: Work, marks: Marks) -> Computed:
         """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time."""
         runs = [self._run(group) for group in work.groups]
-        mark("batch")
+        marks("batch")
         for run in runs:
             self.task.prepare(run.at)
             for t in run.snapshots:
                 self.sequence.space(t)
-        mark("transfer")
+        marks("transfer")
         loss_sum = sum(float(HOW[self.model.memory](run)) for run in runs)
-        rows = len(self.sequence.rows)
-        return Computed(loss_sum, len(runs), rows * sum(len(run.snapshots) for run in runs))
+        return Computed(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
 
     def _run(self, group: int) -> Run:
         snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))

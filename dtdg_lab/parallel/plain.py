@@ -16,7 +16,7 @@ KEPT_BYTES = 2 << 30
 
 def plain_loss(run: Run) -> Tensor:
     """The loss of a run, a scalar with its history; for every model and task."""
-    loss, state = _snapshot(run, run.snapshots[0], run.model.initial_state(run.num_rows))
+    loss, state = _snapshot(run, run.snapshots[0], run.initial_state())
     return _rest(run, loss, state)
 
 
@@ -42,10 +42,10 @@ def _loss_if_it_fits(run: Run) -> Tensor | None:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        first, state = _snapshot(run, run.snapshots[0], run.model.initial_state(run.num_rows))
+        first, state = _snapshot(run, run.snapshots[0], run.initial_state())
     for known in (run.sequence.space(run.snapshots[0]).inputs, *run.model.parameters()):
         sizes.pop(known.untyped_storage().data_ptr(), None)
-    if sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES:
+    if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES):
         return None
     return _rest(run, first, state)
 
@@ -65,5 +65,5 @@ def _snapshot(run: Run, t: int, state: State) -> tuple[Tensor | None, State]:
     h, state = run_straight(run.model.snapshot(space, space.inputs, state))
     if t not in run.at:
         return None, state
-    z = run.model.readout(h).unsqueeze(0)
-    return run.loss(z, range(t, t + 1), slice(0, run.num_rows)), state
+    z = run.model.readout(h[: run.own]).unsqueeze(0)
+    return run.loss(z, range(t, t + 1), slice(0, run.own)), state

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.models.state import State
+from dtdg_lab.parallel.sequence import Sequence
 from dtdg_lab.tasks.task import Task
 
 
@@ -21,14 +23,14 @@ class Run:
 
     Attributes:
         model: whose parameters' gradients are wanted.
-        sequence: the graph on this device, all vertices.
+        sequence: the graph on this device, all vertices or some.
         task: what is predicted.
         snapshots: S consecutive ones.
         loss_at: ``last`` or ``all`` of them.
     """
 
     model: DynamicModel
-    sequence: DeviceSequence
+    sequence: Sequence
     task: Task
     snapshots: range
     loss_at: str
@@ -44,16 +46,39 @@ class Run:
         return sum(self.task.labelled(t) for t in self.at)
 
     @property
-    def num_rows(self) -> int:
-        """N, the vertices."""
-        return len(self.sequence.rows)
+    def own(self) -> int:
+        """n, the vertices whose loss is computed here."""
+        return self.sequence.own
+
+    def initial_state(self) -> State:
+        """The state before the run, for every row that its spaces hold."""
+        return self.model.initial_state(self.sequence.space(self.snapshots[0]).num_rows)
 
     def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
         """What some vertices at some snapshots add to the loss of the run, a scalar.
 
+        A task that needs all vertices at once gets them, joined from all ranks, for the snapshots that are this rank's
+        turn.
+
         Args:
             z: their readout, (S', n, outputs).
             snapshots: S' of those where loss is taken.
-            rows: the n vertices.
+            rows: which of the own vertices they are; all of them where the task is not ``per_vertex``.
         """
-        return self.task.loss(z, snapshots, rows).sum() / max(self.num_labelled, 1)
+        if self.task.per_vertex:
+            vertices = self.sequence.vertices
+            losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
+        else:
+            losses = self._joint_losses(z, snapshots)
+        return losses.sum() / max(self.num_labelled, 1)
+
+    def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:
+        joined = self.sequence.join(z)
+        everyone = slice(0, joined.shape[1])
+        own = [
+            self.task.loss(joined[place : place + 1], range(t, t + 1), everyone).sum()
+            for place, t in enumerate(snapshots)
+            if self.sequence.has_turn(t)
+        ]
+        # without a turn the joined rows still take part in backward, which every rank must
+        return torch.stack(own) if own else joined.sum() * 0

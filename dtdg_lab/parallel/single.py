@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import GroupRunner
-from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.tasks.task import Task
 
 
@@ -32,6 +33,10 @@ class SingleLayout:
         """The one step, the same every epoch."""
         return (Work(0, (0,), 1),)
 
-    def compute(self, work: Work, mark: Mark) -> Computed:
+    def compute(self, work: Work, marks: Marks) -> Computed:
         """Gradients of the whole sequence."""
-        return self._runner.compute(work, mark)
+        return self._runner.compute(work, marks)
+
+    def links(self) -> list[tuple[Any, ...]]:
+        """None: gradients alone are exchanged."""
+        return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import GroupRunner
-from dtdg_lab.parallel.layout import Computed, Mark, Work
+from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.tasks.task import Task
 
 LEAST_GROUPS = 2  # one group is the whole part: nothing to deal out
@@ -81,6 +82,10 @@ class SnapshotGroupLayout:
         """This rank's steps, the same every epoch."""
         return self._works
 
-    def compute(self, work: Work, mark: Mark) -> Computed:
+    def compute(self, work: Work, marks: Marks) -> Computed:
         """Gradients of this rank's groups of one step."""
-        return self._runner.compute(work, mark)
+        return self._runner.compute(work, marks)
+
+    def links(self) -> list[tuple[Any, ...]]:
+        """None: gradients alone are exchanged."""
+        return []

@@ -3,59 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.parallel.neighbours import AllHere, Neighbours
 
-
-class Gather(Protocol):
-    """Joins ranks' rows; collective, without gradient."""
-
-    def __call__(self, rows: Tensor, each: int | None = None) -> Tensor:
-        """All ranks' rows in rank order: of all vertices, or ``each`` from every rank."""
-        ...
+WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
 
 
 class SnapshotSpace:
     """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.Space`).
 
-    Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: they are computed once and
-    kept (ESDG section 5.5), and where a model asks for no others, the adjacency is let go.
+    Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
+    they are computed once and kept (ESDG section 5.5), and where a model asks for no others, the adjacency is let go.
 
     Args:
-        operators: of the snapshot, or of the stacked ones.
-        snapshots: which snapshots of the sequence.
-        rows: the vertices computed here.
-        all_inputs: features of all vertices, (N, F), or (S N, F) stacked.
+        operators: of the own rows of the snapshot, or of the stacked ones.
+        snapshots: which snapshots of the sequence, S of them.
+        inputs: features of the own rows, (S n, F).
+        neighbours: where a pull finds others' rows.
+        num_nodes: N, the vertices of a snapshot.
+        all_inputs: features of all columns of ``in``, where they are here already.
         pulled: first-layer pulls that are kept, by their kinds in order; the space adds to it.
-        may_keep: told the bytes of a first-layer pull, says whether they may be kept.
-        gather: where rows are a share, joins them with the other ranks'.
+        may_keep: told the bytes of a first-layer pull, says whether they may be kept; None keeps none.
     """
 
     def __init__(
         self,
         operators: Operators,
         snapshots: range,
-        rows: range,
-        all_inputs: Tensor,
+        inputs: Tensor,
+        neighbours: Neighbours,
         *,
-        pulled: dict[tuple[str, ...], Tensor],
-        may_keep: Callable[[int], bool],
-        gather: Gather | None = None,
+        num_nodes: int,
+        all_inputs: Tensor | None = None,
+        pulled: dict[tuple[str, ...], Tensor] | None = None,
+        may_keep: Callable[[int], bool] | None = None,
     ) -> None:
-        self._operators, self.snapshots, self._rows = operators, snapshots, rows
-        self._all_inputs, self._pulled, self._may_keep, self._gather = all_inputs, pulled, may_keep, gather
-        self.inputs = all_inputs if len(rows) == len(all_inputs) else all_inputs[rows.start : rows.stop]
+        self._operators, self.snapshots, self.inputs, self._neighbours = operators, snapshots, inputs, neighbours
+        self._num_nodes, self._all_inputs = num_nodes, all_inputs
+        self._pulled = {} if pulled is None else pulled
+        self._may_keep = may_keep
         self._is_busy = False
 
     @property
     def num_rows(self) -> int:
         """Vertices whose rows are computed; stacked, those of all snapshots."""
-        return len(self._rows)
+        return len(self.inputs)
+
+    def layer(self, number: int) -> SnapshotSpace:
+        """The same rows; exchanges are counted for this layer."""
+        neighbours = self._neighbours.layer(number)
+        if neighbours is self._neighbours:
+            return self
+        return SnapshotSpace(
+            self._operators, self.snapshots, self.inputs, neighbours, num_nodes=self._num_nodes,
+            all_inputs=self._all_inputs, pulled=self._pulled, may_keep=self._may_keep,
+        )  # fmt: skip
 
     async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined, (n, F) -> (n, F).
@@ -65,11 +72,12 @@ class SnapshotSpace:
         """
         if kind == "attention":
             return self._attend(x, scores)
-        path = self._path(x)
+        path = self._path(x) if self._may_keep is not None else None
         if path is not None:
             return self._constant(x, (*path, kind))
+        operator = self._operators.scaled(kind)
         self._is_busy = True
-        return self._operators.scaled(kind).apply(self._joined(x))
+        return operator.apply(self._neighbours.joined(x, WAY[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
         """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
@@ -80,9 +88,12 @@ class SnapshotSpace:
     def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
         if path in self._pulled:
             return self._pulled[path]
-        everything = self._all_inputs if x is self.inputs else self._joined(x)
+        operator = self._operators.scaled(path[-1])
+        known = x is self.inputs and self._all_inputs is not None and WAY[path[-1]] == "in"
+        everything = self._all_inputs if known else self._neighbours.joined(x, WAY[path[-1]])
+        assert everything is not None and self._may_keep is not None
         with torch.no_grad():
-            result = self._operators.scaled(path[-1]).apply_once(everything)
+            result = operator.apply_once(everything)
         if self._may_keep(everything.numel() * everything.element_size()):  # the same on all ranks, as gathers must be
             self._pulled[path] = result
         if not self._is_busy:
@@ -94,12 +105,10 @@ class SnapshotSpace:
             raise UnsupportedError("a pull of kind 'attention' needs scores=(from, to). Change the model.")
         self._is_busy = True
         scores_from, scores_to = scores
-        if self._gather is not None:
-            x, scores_from = self._gather(torch.cat([x, scores_from], dim=1)).split([x.shape[1], scores_to.shape[1]], 1)
+        if not isinstance(self._neighbours, AllHere):  # one exchange brings both
+            joined = self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
+            x, scores_from = joined.split([x.shape[1], scores_to.shape[1]], dim=1)
         return self._operators.attention().apply(x, scores_from, scores_to)
-
-    def _joined(self, x: Tensor) -> Tensor:
-        return x if self._gather is None else self._gather(x)
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k vertices with the largest scores, (min(k, N), F), and these scores; ties to the lower vertex.
@@ -109,18 +118,6 @@ class SnapshotSpace:
         """
         if len(self.snapshots) > 1:
             raise UnsupportedError("top of stacked snapshots: ask each snapshot for its own.")
-        if self._gather is not None:
-            x, scores = self._candidates(x, scores, k)
-            k = min(k, len(self._all_inputs))
-        best = torch.sort(scores, descending=True, stable=True).indices[:k]
+        x, scores = self._neighbours.candidates(x, scores, k)
+        best = torch.sort(scores, descending=True, stable=True).indices[: min(k, self._num_nodes)]
         return x.index_select(0, best), scores.index_select(0, best)
-
-    def _candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, in rank order; ranks with fewer vertices fill up with minus infinity."""
-        assert self._gather is not None
-        best = torch.sort(scores, descending=True, stable=True).indices[:k]
-        own = torch.cat([x.index_select(0, best), scores.index_select(0, best).unsqueeze(1)], dim=1)
-        missing = own.new_zeros(k - len(own), own.shape[1])
-        missing[:, -1] = -torch.inf
-        joined = self._gather(torch.cat([own, missing]), each=k)
-        return joined[:, :-1], joined[:, -1]

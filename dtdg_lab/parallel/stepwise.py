@@ -15,7 +15,7 @@ from dtdg_lab.parallel.run import Run
 
 def add_gradients(run: Run) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss."""
-    begin = run.model.initial_state(run.num_rows)
+    begin = run.initial_state()
     states = [begin.detach()]
     with torch.no_grad():
         for t in run.snapshots[:-1]:
@@ -38,7 +38,7 @@ def _back(run: Run, t: int, state: State, after: list[Tensor | None]) -> tuple[T
     ends, seeds = _tensors(end), after
     loss = torch.zeros((), device=run.sequence.device)
     if t in run.at:
-        loss = run.loss(run.model.readout(h).unsqueeze(0), range(t, t + 1), slice(0, run.num_rows))
+        loss = run.loss(run.model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), slice(0, run.own))
         ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
     _backward(ends, seeds)
     return loss.detach(), [x.grad for x in _tensors(leaves)]

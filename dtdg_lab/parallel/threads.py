@@ -17,15 +17,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str) -> list[R]:
+def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> list[R]:
     """Results of ``work`` for each item, in order.
 
-    On the CPU ``torch.get_num_threads()`` items are in work at once, each with one thread of torch; elsewhere, or where
+    With ``alone`` they are done one after another, as work in which ranks exchange rows must be. Else on the CPU
+    ``torch.get_num_threads()`` items are in work at once, each with one thread of torch; elsewhere, or where
     something watches this thread's operations (as the probe of peak memory does), one after another. ``work`` must set
     its own gradient mode, which threads do not share, and must not add to gradients, whose order would be a race.
     """
     threads = torch.get_num_threads()
-    if device != "cpu" or min(threads, len(items)) < 2 or _get_current_dispatch_mode() is not None:
+    if alone or device != "cpu" or min(threads, len(items)) < 2 or _get_current_dispatch_mode() is not None:
         return [work(item) for item in items]
     torch.set_num_threads(1)  # new threads start with it
     try:

@@ -14,7 +14,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.confusion import accuracy, confusion, f1_of, macro_f1
 from dtdg_lab.tasks.last_class import LastClass
-from dtdg_lab.tasks.task import PARTS, Scores, mean_or_none
+from dtdg_lab.tasks.task import PARTS, Rows, Scores, mean_or_none
 
 UNLABELLED = -1
 
@@ -104,7 +104,7 @@ class Classification:
 
     # the model
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """(S, n, C) -> (S,): cross-entropies of these vertices over the number of labels of each snapshot."""
         found = [self._label(t, "train") for t in snapshots]
         labels = torch.stack([label[rows] for label, _ in found])

@@ -22,7 +22,7 @@ from dtdg_lab.tasks.edge_bank import EdgeBank
 from dtdg_lab.tasks.edge_seed import edge_seed
 from dtdg_lab.tasks.reciprocal_rank import reciprocal_ranks
 from dtdg_lab.tasks.round_noise import round_noise
-from dtdg_lab.tasks.task import Scores, mean_or_none
+from dtdg_lab.tasks.task import Rows, Scores, mean_or_none
 
 _BLOCK = 1 << 22  # numbers of a block of pair products
 _KEPT_BYTES = 1 << 28  # ranking candidates of the validation part that are kept rather than drawn again
@@ -165,7 +165,7 @@ class LinkPrediction:
             return z[:, 0].index_select(0, src) + z[:, 1].index_select(0, dst)
         return (z.index_select(0, src) * z.index_select(0, dst)).sum(dim=1) / math.sqrt(self.outputs)
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """(S, N, outputs) -> (S,): mean cross-entropy of each snapshot's pairs."""
         losses = []
         for t, embedded in zip(snapshots, z.unbind(0), strict=True):

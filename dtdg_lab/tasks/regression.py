@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.task import Scores, mean_or_none
+from dtdg_lab.tasks.task import Rows, Scores, mean_or_none
 
 
 class Regression:
@@ -54,7 +54,7 @@ class Regression:
             self._targets[t] = torch.tensor(np.asarray(self._graph.targets[t]), device=self._device).to(self._dtype)
         return self._targets[t]
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """(S, n, 1) -> (S,): squared errors of these vertices over N."""
         targets = torch.stack([self._target(t)[rows] for t in snapshots])
         return (z.squeeze(-1) - targets).square().sum(dim=1) / self._graph.num_nodes

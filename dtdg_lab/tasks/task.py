@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 PARTS = ("train", "validation", "test")
+Rows = slice | Tensor  # some of the vertices: a run of them, or their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Task(Protocol):
         """Whether the training loss of this snapshot has labelled items, so that it counts in a mean of losses."""
         ...
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some vertices add to the training loss of some snapshots; it carries the history of ``z``.
 
         Args:

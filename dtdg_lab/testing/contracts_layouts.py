@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.layout import Layout, Work
+from dtdg_lab.parallel.layout import Layout, Unmarked, Work
+from dtdg_lab.testing.recorders import RecordingMarks
 from dtdg_lab.testing.requirements import require
 
 MakeLayout = Callable[[int, int], tuple[Layout, DynamicModel]]
@@ -74,9 +75,9 @@ def summed_steps(make: MakeLayout, size: int, *, epoch: int = 0) -> list[SummedS
         sums: dict[str, Tensor] = {}
         for (layout, model), work in zip(ranks, works, strict=True):
             model.zero_grad(set_to_none=False)
-            marks: list[str] = []
-            computed = layout.compute(work, marks.append)
-            require(marks == ["batch", "transfer"], f"compute marks {marks}, not 'batch' then 'transfer'")
+            marks = RecordingMarks()
+            computed = layout.compute(work, marks)
+            require(marks.phases == ["batch", "transfer"], f"compute marks {marks.phases}, not 'batch' then 'transfer'")
             require(computed.groups == len(work.groups), f"{computed.groups} groups counted, {len(work.groups)} given")
             loss_sum += computed.loss_sum
             groups += computed.groups
@@ -125,9 +126,9 @@ def check_accumulation(make: MakeLayout) -> None:
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     places = [parameter.grad.data_ptr() for parameter in model.parameters() if parameter.grad is not None]
-    layout.compute(work, lambda phase: None)
+    layout.compute(work, Unmarked())
     once = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-    layout.compute(work, lambda phase: None)
+    layout.compute(work, Unmarked())
     twice = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     require([gradient.data_ptr() for gradient in twice] == places, "compute puts gradients into other memory")
     doubled = all(torch.allclose(two, 2 * one, rtol=1e-9) for one, two in zip(once, twice, strict=True))

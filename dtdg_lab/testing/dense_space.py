@@ -20,6 +20,10 @@ class DenseSpace:
     def __init__(self, adjacency: Tensor) -> None:
         self.adjacency = adjacency
 
+    def layer(self, number: int) -> DenseSpace:
+        """All layers see the same."""
+        return self
+
     @property
     def num_rows(self) -> int:
         """N."""

@@ -7,6 +7,21 @@ from typing import Any
 from dtdg_lab.core.records import TABLES
 
 
+class RecordingMarks:
+    """Takes down the phases and exchanges that are marked, in order; an exchange is ``exchange``."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def __call__(self, phase: str) -> None:
+        """A phase has ended."""
+        self.phases.append(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """An exchange has ended."""
+        self.phases.append("exchange")
+
+
 class RecordingRecorder:
     """Keeps every row as a dict of its table's columns, in the order written.
 

@@ -13,17 +13,18 @@ from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.single import SingleLayout
-from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, predicted_times_s, snapshot_groups
-from dtdg_lab.parallel.space import Gather
+from dtdg_lab.parallel.neighbours import Gather
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.evaluate import Evaluator
+from dtdg_lab.training.layouts import Ingredients, make_layout
+from dtdg_lab.training.partitioned import shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
@@ -42,6 +43,7 @@ class Built:
     layout: Layout
     evaluator: Evaluator
     sequence: DeviceSequence
+    partition: Partition | None
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
@@ -49,14 +51,8 @@ def rank_rows(num_nodes: int, rank: int, size: int) -> range:
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
-def rank_parts(parts: int, rank: int, size: int) -> range:
-    """The P / R consecutive parts of a plan that a rank executes."""
-    share = parts // size
-    return range(rank * share, (rank + 1) * share)
-
-
 def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu") -> Built:
-    """Wire a run on one rank.
+    """Wire a run on one rank; collective where the system has a partition.
 
     Raises:
         LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
@@ -68,7 +64,9 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
     model = _model(config, graph, task).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
     sequence = _sequence(config, graph, device=device)
-    layout = _layout(config, model, sequence, task, train=parts.train, group=group)
+    partitioned = "partition" in catalogue.system(config.system).parts
+    partition = shared_partition(config, graph, group) if partitioned else None
+    layout = make_layout(Ingredients(config, model, sequence, task, parts.train, group, partition))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence
     if gather is not None:
@@ -76,7 +74,7 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
         evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
     evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
     gradients = FlatGradients(model.parameters(), group)
-    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence)
+    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition)
 
 
 def _gather(num_nodes: int, group: Group) -> Gather | None:
@@ -125,15 +123,3 @@ def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:
         graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed, **settings
     )
     return model
-
-
-def _layout(
-    config: RunConfig, model: DynamicModel, sequence: DeviceSequence, task: Task, *, train: range, group: Group
-) -> Layout:
-    if catalogue.system(config.system).parts["parallel"] == "single":
-        return SingleLayout(model, sequence, task, train)
-    groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
-    schedule = catalogue.entry("scheduling", config["scheduler"]).load()
-    plan = schedule(predicted_times_s(sequence.graph, groups), config.parts, per_rank=config["groups_per_rank"])
-    parts = rank_parts(config.parts, group.rank, group.size)
-    return SnapshotGroupLayout(model, sequence, task, groups, plan, parts=parts, loss_at=config["loss_at"])

@@ -31,13 +31,13 @@ class PhaseClock:
             torch.cuda.synchronize()
         return time.perf_counter_ns() + self._epoch_offset_ns
 
-    def mark(self, phase: str) -> None:
+    def __call__(self, phase: str) -> None:
         """The time since the last mark was ``phase``."""
         now_ns = self._now_ns()
         self.intervals.append((phase, self._last_ns, now_ns))
         self._last_ns = now_ns
 
-    def mark_exchange(self, wait_s: float) -> None:
+    def exchange(self, wait_s: float) -> None:
         """The time since the last mark was an exchange, of which the first ``wait_s`` were waiting for others."""
         now_ns = self._now_ns()
         arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)

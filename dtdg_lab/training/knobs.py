@@ -24,6 +24,8 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
         UnknownNameError: the run has no such setting.
     """
     live = live_names(config)
+    if "system" in changes:  # with what the other system reads
+        live = {**live, **live_names(config.replace(**changes))}
     for name in changes:
         if name in live:
             continue
@@ -51,9 +53,9 @@ class Knobs:
         self.paused = bool(payload.get("pause", self.paused))
         self.stopping = self.stopping or bool(payload.get("stop", False))
         changes: dict[str, Any] = payload.get("set", {})
-        live = live_names(self.config)
-        now = {name: value for name, value in changes.items() if live.get(name) == "step"}
-        self.waiting |= {name: value for name, value in changes.items() if live.get(name) == "epoch"}
+        when = {name: "epoch" if name == "system" else OPTIONS[name].live for name in changes}
+        now = {name: value for name, value in changes.items() if when[name] == "step"}
+        self.waiting |= {name: value for name, value in changes.items() if when[name] == "epoch"}
         if now:
             self.config = self.config.replace(**now)
         return now

@@ -15,7 +15,7 @@ from dtdg_lab.comm.group import Group
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Computed, Work
+from dtdg_lab.parallel.layout import Computed, Unmarked, Work
 from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
@@ -23,6 +23,7 @@ from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
 from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.partitioned import told_partition
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.vitals import Vitals
 
@@ -104,6 +105,7 @@ class Trainer:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
+        self._tell_partition()
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -162,21 +164,21 @@ class Trainer:
         sent, received = self._group.bytes_sent, self._group.bytes_received
         clock.start()
         built.gradients.zero()
-        computed = built.layout.compute(work, clock.mark)
+        computed = built.layout.compute(work, clock)
         self._slow_down()
-        clock.mark("compute")
+        clock("compute")
         asked = self._control.latest() if self._group.rank == 0 else 0
         agreed = built.gradients.exchange(version=asked, loss_sum=computed.loss_sum, groups=computed.groups)
-        clock.mark_exchange(agreed.wait_s)
+        clock.exchange(agreed.wait_s)
         loss = agreed.loss_sum / max(agreed.groups, 1)
         if not abs(loss) < float("inf"):
             self._refuse_to_go_on(loss)
         self._loss = loss
         built.optimizer.step()
-        clock.mark("update")
+        clock("update")
         self._apply_up_to(agreed.version, self._position.step + 1)
         self._recorder.check()
-        clock.mark("control")
+        clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         self._record(work, computed, loss, time.process_time() - cpu_s, moved)
 
@@ -207,6 +209,8 @@ class Trainer:
         )  # fmt: skip
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (step, epoch, phase, begin_ns, finish_ns))
+        for link in self._built.layout.links():
+            self._recorder.row("links", (step, epoch, *link))
 
     # control
 
@@ -253,16 +257,19 @@ class Trainer:
             config = self.knobs.config.replace(**changes)
             self._built = build(config, self._graph, self._group, device=self._device)
             self._restore(memory)
-        except LabError as error:
-            failure = str(error)
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
+            failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
         if self._group_failed(bool(failure)):
             self._built = before
             self._event("refused", {"changes": changes, "reason": failure or "another rank could not build it"})
             return
         self.knobs.config = config
         self._set_learning_rate()
-        self._recorder.row("phases", (self._position.step, self._position.epoch, "rebuild", started_ns, time.time_ns()))
-        self._knob_event(changes, "epoch", self._position.step)
+        ended_ns = time.time_ns()
+        self._recorder.row("phases", (self._position.step, self._position.epoch, "rebuild", started_ns, ended_ns))
+        took_s = (ended_ns - started_ns) * 1e-9
+        self._knob_event(changes, "epoch", self._position.step, took_s=took_s)
+        self._tell_partition(rebuild_s=took_s)
 
     def _group_failed(self, failed: bool) -> bool:
         word = torch.tensor([float(failed)], device=self._device)
@@ -336,15 +343,25 @@ class Trainer:
         largest = max(works, key=lambda work: len(work.groups))
 
         def probe() -> None:
-            self._built.layout.compute(largest, lambda phase: None)
+            self._built.layout.compute(largest, Unmarked())
 
         measured = peak_bytes(probe, device=self._device)
         self._built.gradients.zero()
+        self._built.layout.links()  # what the probe sent belongs to no step
         self._recorder.row("memory", (0, time.time_ns(), None, None, measured))
 
-    def _knob_event(self, changes: dict[str, Any], when: str, step: int) -> None:
+    def _tell_partition(self, **facts: Any) -> None:
+        """Rank 0 says who owns which vertices and what that costs, where the system divides them."""
+        built = self._built
+        if self._group.rank == 0 and built.partition is not None:
+            told = told_partition(
+                built.config, self._graph, built.partition, train=built.split.train, ranks=self._group.size
+            )  # fmt: skip
+            self._event("partition", {**told, **facts})
+
+    def _knob_event(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
-        data = {"version": self.knobs.version, "changes": changes, "when": when}
+        data = {"version": self.knobs.version, "changes": changes, "when": when, **facts}
         self._recorder.row("events", (step, self._position.epoch, time.time_ns(), "knob", data))
 
     def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:

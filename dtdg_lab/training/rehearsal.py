@@ -5,6 +5,7 @@ from __future__ import annotations
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.training.build import build
 
 
@@ -15,6 +16,6 @@ def rehearse() -> None:
         config = RunConfig(system="single", dataset="growing", model=model, hidden=4)
         built = build(config, graph, SoloGroup())
         built.gradients.zero()
-        built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+        built.layout.compute(built.layout.epoch(0)[0], Unmarked())
         built.optimizer.step()
         built.evaluator.evaluate(built.model, ("train", "validation"))

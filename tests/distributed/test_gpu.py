@@ -11,6 +11,7 @@ from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets import load_for
+from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.training.build import build
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import peak_bytes
@@ -28,7 +29,7 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(), device=device)
         built.gradients.zero()
-        computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+        computed = built.layout.compute(built.layout.epoch(0)[0], Unmarked())
         agreed = built.gradients.exchange(version=7, loss_sum=computed.loss_sum, groups=computed.groups)
         losses = built.evaluator.evaluate(built.model, ("train", "validation"))
         found.append((agreed, built.gradients.gradients.cpu(), [result.loss for result in losses]))
@@ -53,7 +54,7 @@ def test_a_task_on_the_gpu_is_the_task_on_the_cpu(settings: dict[str, Any]) -> N
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(), device=device)
         built.gradients.zero()
-        computed = built.layout.compute(built.layout.epoch(0)[0], lambda phase: None)
+        computed = built.layout.compute(built.layout.epoch(0)[0], Unmarked())
         scores = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
         numbers = [value for one in scores for value in (one.loss, one.persistence_loss, *one.metrics.values())]
         found.append((computed.loss_sum, built.gradients.gradients.cpu(), numbers))
@@ -69,8 +70,8 @@ def test_phases_wait_for_the_device_and_memory_is_the_allocator_s() -> None:
     clock = PhaseClock("cuda:0")
     for _ in range(20):
         matrix @ matrix
-    clock.mark("compute")
-    clock.mark("update")
+    clock("compute")
+    clock("update")
     spent = clock.seconds()
     assert spent["compute"] > 10 * spent["update"]
     assert peak_bytes(lambda: matrix @ matrix, device="cuda:0") >= 2 * 4000 * 4000 * 4

@@ -21,6 +21,7 @@ from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
+from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.testing.contracts_models import DenseSpace, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import Built, build, make_task
@@ -82,7 +83,7 @@ def _step(built: Built, group: Group, number: int) -> dict[str, Any]:
     works = [work for epoch in range(number + 1) for work in built.layout.epoch(epoch)]
     built.gradients.zero()
     sent = group.bytes_sent
-    computed = built.layout.compute(works[number], lambda phase: None)
+    computed = built.layout.compute(works[number], Unmarked())
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
     built.optimizer.step()
     return {

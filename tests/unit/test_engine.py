@@ -17,15 +17,16 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import blocks, device_sequence, plain, stepwise
+from dtdg_lab.parallel import blocks, plain, space_store, stepwise
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import HOW, GroupRunner
-from dtdg_lab.parallel.layout import Work
+from dtdg_lab.parallel.layout import Unmarked, Work
 from dtdg_lab.parallel.learned import Learned
 from dtdg_lab.parallel.plain import plain_loss
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.threads import in_order
 from dtdg_lab.tasks.task import Task
+from dtdg_lab.testing.recorders import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
@@ -111,7 +112,7 @@ def _assert_equal_to_plain(run: Run, how: Callable[[Run], Tensor] | None = None)
 
 def _set_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stacked, step = SIZES[name]
-    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", stacked)
+    monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", stacked)
     monkeypatch.setitem(blocks.STEP_NUMBERS, "cpu", step)
 
 
@@ -141,7 +142,8 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     assert [t for stack in stacks for t in stack] == list(TRAIN)
     assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
     run = _run("tgcn", 1, "regression", "all")
-    layer = blocks._Layer(run, 0, run.sequence.stacks(TRAIN), [space.inputs for space in run.sequence.stacks(TRAIN)])
+    spaces = run.sequence.stacks(TRAIN, 0)
+    layer = blocks._Layer(run, 0, spaces, [space.inputs for space in spaces], run.own)
     covered = [v for rows in layer._blocks() for v in range(rows.start, rows.stop)]
     assert covered == list(range(NODES))
     assert len(list(layer._blocks())) == {"whole": 1, "some": 3, "fine": 5}[sizes]
@@ -180,9 +182,9 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     runner = GroupRunner(one, sequence, task, groups, "last")
     for parameter in one.parameters():
         parameter.grad = torch.ones_like(parameter)
-    marks: list[str] = []
-    computed = runner.compute(Work(0, (0, 1), 2), marks.append)
-    assert marks == ["batch", "transfer"]
+    marks = RecordingMarks()
+    computed = runner.compute(Work(0, (0, 1), 2), marks)
+    assert marks.phases == ["batch", "transfer"]
     assert (computed.groups, computed.vertex_snapshots) == (2, NODES * 6)
     other = _model(model, 1, 1)
     losses = [plain_loss(Run(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
@@ -197,9 +199,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
 def test_a_rank_without_groups_computes_nothing() -> None:
     run = _run("tgcn", 1, "regression", "all")
     groups = SnapshotGroups(np.array([0]), np.array([3]))
-    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(
-        Work(0, (), 1), lambda phase: None
-    )
+    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Work(0, (), 1), Unmarked())
     assert (computed.loss_sum, computed.groups, computed.vertex_snapshots) == (0.0, 0, 0)
 
 

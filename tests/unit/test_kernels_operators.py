@@ -15,6 +15,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.attention import AttentionOperator, edge_products
+from dtdg_lab.kernels.edge_source import SnapshotSource
 from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings
 from dtdg_lab.kernels.self_edges import with_self, without_loops
 from dtdg_lab.kernels.stacking import stacked
@@ -42,6 +43,10 @@ def _snapshot(dense: Tensor, weighted: bool) -> Snapshot:
     indptr = np.concatenate([[0], np.cumsum((dense != 0).sum(1).numpy())])
     weights = dense.numpy()[targets, sources].astype(np.float32) if weighted else None
     return Snapshot(indptr.astype(np.int64), sources.astype(np.int32), weights)
+
+
+def _operators(snapshot: Snapshot, rows: range, settings: OperatorSettings) -> Operators:
+    return Operators(SnapshotSource(snapshot, rows, settings), settings)
 
 
 def _or_zero(numbers: Tensor) -> Tensor:
@@ -81,7 +86,7 @@ def test_a_kind_is_its_definition(
         pytest.skip("the PyPI build of DGL has CPU kernels only")
     a = _weights(weighted)
     settings = OperatorSettings(backend, dtype, device, norm, self_loops)
-    operator = Operators(_snapshot(a, weighted), rows, settings).scaled(kind)
+    operator = _operators(_snapshot(a, weighted), rows, settings).scaled(kind)
     matrix = _dense_operator(a, kind, norm, self_loops)[rows.start : rows.stop]
     x = _random(NODES, 5, dtype=dtype, device=device).requires_grad_()
     seed = _random(len(rows), 5, seed=1, dtype=dtype, device=device)
@@ -96,7 +101,7 @@ def test_a_kind_is_its_definition(
 def test_a_self_loop_counts_beside_the_identity() -> None:
     """A + I, literally: a vertex with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
     snapshot = Snapshot(np.array([0, 1, 1]), np.array([0], np.int32))
-    applied = Operators(snapshot, range(2), OperatorSettings(dtype=torch.float64)).scaled("gcn").apply(
+    applied = _operators(snapshot, range(2), OperatorSettings(dtype=torch.float64)).scaled("gcn").apply(
         torch.eye(2, dtype=torch.float64)
     )  # fmt: skip
     torch.testing.assert_close(applied, torch.eye(2, dtype=torch.float64))
@@ -106,18 +111,18 @@ def test_flaredtdg_s_norm_by_hand() -> None:
     """Edges 0 -> 1 of weight 3, 0 -> 2 of weight 1, 2 -> 1 of weight 1: w / sqrt(in(v) out(u))."""
     snapshot = Snapshot(np.array([0, 0, 2, 3]), np.array([0, 2, 0], np.int32), np.array([3, 1, 1], np.float32))
     settings = OperatorSettings(dtype=torch.float64, norm="in_out", self_loops=False)
-    matrix = Operators(snapshot, range(3), settings).scaled("gcn").apply(torch.eye(3, dtype=torch.float64))
+    matrix = _operators(snapshot, range(3), settings).scaled("gcn").apply(torch.eye(3, dtype=torch.float64))
     wanted = [[0, 0, 0], [3 / np.sqrt(4 * 4), 0, 1 / np.sqrt(4 * 1)], [1 / np.sqrt(1 * 4), 0, 0]]
     torch.testing.assert_close(matrix, torch.tensor(wanted, dtype=torch.float64))
 
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"'sum'.*gcn, mean, diffusion-in, diffusion-out, attention"):
-        Operators(_snapshot(_weights(False), False), range(NODES), OperatorSettings()).scaled("sum")
+        _operators(_snapshot(_weights(False), False), range(NODES), OperatorSettings()).scaled("sum")
 
 
 def test_operators_are_made_once_and_again_after_release() -> None:
-    operators = Operators(_snapshot(_weights(True), True), range(NODES), OperatorSettings(dtype=torch.float64))
+    operators = _operators(_snapshot(_weights(True), True), range(NODES), OperatorSettings(dtype=torch.float64))
     first, x = operators.scaled("gcn"), _random(NODES, 2)
     assert operators.scaled("gcn") is first
     assert operators.scaled("mean") is operators.scaled("diffusion-in")
@@ -140,7 +145,7 @@ def test_stacked_snapshots_are_each_by_itself(weighted: bool, kind: str) -> None
     x, scores = _random(3, NODES, 4), (_random(3, NODES, heads, seed=1), _random(3, NODES, heads, seed=2))
 
     def pull(snapshot: Snapshot, x: Tensor, *scores: Tensor) -> Tensor:
-        operators = Operators(snapshot, range(len(x)), settings)
+        operators = _operators(snapshot, range(len(x)), settings)
         return operators.attention().apply(x, *scores) if kind == "attention" else operators.scaled(kind).apply(x)
 
     together = pull(stacked(alone), x.flatten(0, 1), *(part.flatten(0, 1) for part in scores))
@@ -183,7 +188,7 @@ def _dense_attention(a: Tensor, x: Tensor, scores_from: Tensor, scores_to: Tenso
 def _attention(rows: range, *, backend: str = "torch", dtype: torch.dtype = torch.float64, device: str = "cpu",
                weighted: bool = False) -> AttentionOperator:  # fmt: skip
     settings = OperatorSettings(backend, dtype, device)
-    return Operators(_snapshot(_weights(weighted), weighted), rows, settings).attention()
+    return _operators(_snapshot(_weights(weighted), weighted), rows, settings).attention()
 
 
 @backends

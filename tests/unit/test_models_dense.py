@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.edge_source import SnapshotSource
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.kernels.stacking import stacked
 from dtdg_lab.models.base import DynamicModel
@@ -30,6 +31,7 @@ from dtdg_lab.models.mpnn_lstm import MPNNLSTM
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
 from dtdg_lab.models.wdgcn import WDGCN
+from dtdg_lab.parallel.neighbours import AllHere
 from dtdg_lab.parallel.space import SnapshotSpace
 from dtdg_lab.testing.contracts_models import DenseSpace, run_model, run_stacked, stack_dense
 
@@ -253,8 +255,11 @@ def sparse(model: DynamicModel, backend: str, *, stack: bool) -> Tensor:
     """The same on the spaces that training uses."""
 
     def space(some: list[Snapshot], x: Tensor) -> SnapshotSpace:
-        operators = Operators(stacked(some), range(len(x)), OperatorSettings(backend, torch.float64))
-        return SnapshotSpace(operators, range(len(some)), range(len(x)), x, pulled={}, may_keep=lambda _: True)
+        settings = OperatorSettings(backend, torch.float64)
+        operators = Operators(SnapshotSource(stacked(some), range(len(x)), settings), settings)
+        return SnapshotSpace(
+            operators, range(len(some)), x, AllHere(), num_nodes=len(x) // len(some), may_keep=lambda _: True
+        )
 
     a, xs, _ = sequence()
     snapshots = []

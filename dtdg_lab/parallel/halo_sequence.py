@@ -1,0 +1,122 @@
+"""A rank's own vertices in every snapshot; the rows of neighbours that other ranks own are exchanged."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.graphs.arrays import repeats
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.kernels.heap import keep_freed_memory
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.parallel.device_sequence import SPACES_BYTES
+from dtdg_lab.parallel.exchange import Exchanger, Route
+from dtdg_lab.parallel.halo_rows import HaloRows
+from dtdg_lab.parallel.part_edges import LocalSource, PartEdges, part_edges
+from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.space_store import SpaceStore, stack_ranges
+
+
+class HaloSequence:
+    """Snapshots as spaces of the vertices of one rank (see ``parallel.sequence``); collective.
+
+    Args:
+        graph: T labelled snapshots of N vertices.
+        partition: of the vertices into as many parts as there are ranks.
+        exchanger: exchanges rows between the ranks.
+        group: the ranks.
+        settings: how operators are made.
+        ways: along which edges the model pulls; the exchanges along these are computed with the space, others later.
+        reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
+        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+    """
+
+    collective = True
+
+    def __init__(
+        self, graph: DynamicGraph, partition: Partition, exchanger: Exchanger, group: Group,
+        settings: OperatorSettings, *, ways: tuple[str, ...] = (), reuse: bool = False,
+        spaces_bytes: int = SPACES_BYTES,
+    ) -> None:  # fmt: skip
+        keep_freed_memory()
+        self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
+        self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
+        self._counts = partition.counts.tolist()
+        self._reuse, self._ways = reuse, ways
+        own = partition.vertices(self._rank)
+        self.own = len(own)
+        self._own_vertices = own
+        self.vertices: Tensor | None = torch.from_numpy(own).to(self.device)
+        everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
+        self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
+        self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        self._static: Tensor | None = None
+
+    def space(self, t: int) -> SnapshotSpace:
+        """Snapshot t for all layers."""
+        return self._store.get(range(t, t + 1))
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+        """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
+        rows, features = max(self._counts), self.graph.num_features
+        ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
+        return [self._store.get(some).layer(layer) for some in ranges]
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        word = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(word)
+        return bool(word.item() > 0)
+
+    def join(self, z: Tensor) -> Tensor:
+        """All vertices' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        stacked, _, width = z.shape
+        rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
+        return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
+
+    def has_turn(self, t: int) -> bool:
+        """Snapshots are dealt to ranks in turn."""
+        return t % self._group.size == self._rank
+
+    def _make(self, snapshots: range) -> SnapshotSpace:
+        some = [self.graph.snapshots[t] for t in snapshots]
+
+        @cache
+        def of(way: str) -> tuple[PartEdges, Route]:
+            edges, plan = part_edges(some, self._partition, self._rank, way)
+            return edges, Route.of(plan, self.device)
+
+        for way in self._ways:
+            of(way)
+        assert self.vertices is not None
+        rows = HaloRows(self._exchanger, self._group, lambda way: of(way)[1], self.vertices)
+        operators = Operators(LocalSource(lambda way: of(way)[0], self.settings), self.settings)
+        return SnapshotSpace(
+            operators, snapshots, self._features(snapshots), rows, num_nodes=self.graph.num_nodes,
+            may_keep=(lambda size: True) if self._reuse else None,
+        )  # fmt: skip
+
+    def _features(self, snapshots: range) -> Tensor:
+        """Features of the own rows, (S n, F); static ones are moved once."""
+        features = self.graph.features
+        if repeats(features) and len(snapshots) == 1:
+            if self._static is None:
+                self._static = self._moved(features[0][self._own_vertices])
+            return self._static
+        return self._moved(features[snapshots.start : snapshots.stop][:, self._own_vertices]).flatten(0, 1)
+
+    def _moved(self, features: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(features)).to(self.device).to(self.dtype)
+
+    def _estimated_bytes(self, snapshots: range) -> int:
+        """As of all vertices (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        graph, width = self.graph, torch.finfo(self.dtype).bits // 8
+        edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
+        rows = len(snapshots) * self.own
+        return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)

@@ -1,0 +1,57 @@
+"""Vertex parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.exchange import Exchanger
+from dtdg_lab.parallel.grouped import HOW, bring
+from dtdg_lab.parallel.layout import Computed, Marks, Work
+from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.sequence import Sequence as SnapshotSequence
+from dtdg_lab.tasks.task import Task
+
+
+class HaloVertexLayout:
+    """One step an epoch: each rank computes its own vertices in the whole training part, loss at every snapshot.
+
+    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
+    gradients are those of :class:`dtdg_lab.parallel.single.SingleLayout` whatever the parts, for every memory.
+
+    Args:
+        model: any model.
+        sequence: the own vertices of this rank (``HaloSequence``), or all of them where there is one rank.
+        task: what is predicted.
+        train: the labelled snapshots of the training part.
+        exchanger: what the sequence exchanges rows by.
+        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+
+    References: ADGNN-T as DynaHB section 7.1 describes it (vertex parts, communication, no redundant computation).
+    """
+
+    def __init__(
+        self, model: DynamicModel, sequence: SnapshotSequence, task: Task, train: range, exchanger: Exchanger, *,
+        counts_group: bool,
+    ) -> None:  # fmt: skip
+        self._run = Run(model, sequence, task, train, "all")
+        self._exchanger, self._counts_group = exchanger, counts_group
+        bring(self._run)  # the indices of exchanges are part of what making the layout costs
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """The one step, the same every epoch."""
+        return (Work(0, (0,) if self._counts_group else (), 1),)
+
+    def compute(self, work: Work, marks: Marks) -> Computed:
+        """This rank's share of the loss and of the gradients of the whole sequence."""
+        run, self._exchanger.marks = self._run, marks
+        marks("batch")
+        bring(run)
+        marks("transfer")
+        loss = float(HOW[run.model.memory](run))
+        return Computed(loss, len(work.groups), run.own * len(run.snapshots))
+
+    def links(self) -> list[tuple[Any, ...]]:
+        """Rows and bytes sent to each rank since this was last asked."""
+        return self._exchanger.drain()

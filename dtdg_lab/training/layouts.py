@@ -1,0 +1,105 @@
+"""The layout of a run on one rank, by the system's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.model_pulls import ways
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.exchange import Exchanger
+from dtdg_lab.parallel.halo_sequence import HaloSequence
+from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
+from dtdg_lab.parallel.layout import Layout
+from dtdg_lab.parallel.sequence import Sequence
+from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, predicted_times_s, snapshot_groups
+from dtdg_lab.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """What layouts are made of.
+
+    Attributes:
+        config: the run's settings.
+        model: on this rank's device.
+        sequence: all vertices.
+        task: what is predicted.
+        train: the labelled snapshots of the training part.
+        group: the ranks.
+        partition: of the vertices into P parts, where the system has one.
+    """
+
+    config: RunConfig
+    model: DynamicModel
+    sequence: DeviceSequence
+    task: Task
+    train: range
+    group: Group
+    partition: Partition | None
+
+    @property
+    def parts(self) -> range:
+        """The P / R consecutive parts of a plan that this rank executes."""
+        share = self.config.parts // self.group.size
+        return range(self.group.rank * share, (self.group.rank + 1) * share)
+
+
+def make_layout(of: Ingredients) -> Layout:
+    """The layout that the config's system names.
+
+    Raises:
+        LabError: the training part is too short for the groups, or copies of neighbours do not fit their budget.
+    """
+    return _MAKERS[catalogue.system(of.config.system).parts["parallel"]](of)
+
+
+def _single(of: Ingredients) -> Layout:
+    return SingleLayout(of.model, of.sequence, of.task, of.train)
+
+
+def _snapshot_group(of: Ingredients) -> Layout:
+    config = of.config
+    groups = snapshot_groups(of.train, window=config["group_window"], stride=config["group_stride"])
+    schedule = catalogue.entry("scheduling", config["scheduler"]).load()
+    plan = schedule(predicted_times_s(of.sequence.graph, groups), config.parts, per_rank=config["groups_per_rank"])
+    return SnapshotGroupLayout(
+        of.model, of.sequence, of.task, groups, plan, parts=of.parts, loss_at=config["loss_at"]
+    )  # fmt: skip
+
+
+def _halo_vertex(of: Ingredients) -> Layout:
+    assert of.partition is not None
+    exchanger = Exchanger(of.group)
+    sequence: Sequence = of.sequence  # one rank has nobody to exchange with: all vertices are its own
+    if of.group.size > 1:
+        sequence = HaloSequence(
+            of.sequence.graph, of.partition.on_ranks(of.group.size), exchanger, of.group, of.sequence.settings,
+            ways=ways(of.config.model), reuse=of.config["halo_reuse"],
+        )  # fmt: skip
+    first = of.group.rank == 0
+    return HaloVertexLayout(of.model, sequence, of.task, of.train, exchanger, counts_group=first)
+
+
+def _cached_vertex(of: Ingredients) -> Layout:
+    assert of.partition is not None
+    sequences = cached_sequences(
+        of.sequence.graph, of.partition, of.parts, of.model, of.train, cache_gib=of.config["cache_gib"],
+        settings=of.sequence.settings, ways=ways(of.config.model),
+    )  # fmt: skip
+    return CachedVertexLayout(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
+
+
+_MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
+    "single": _single,
+    "snapshot_group": _snapshot_group,
+    "halo_vertex": _halo_vertex,
+    "cached_vertex": _cached_vertex,
+}

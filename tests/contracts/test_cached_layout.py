@@ -1,0 +1,67 @@
+"""Layout cached_vertex keeps the layouts' contract: four parts give the same on one, two and four ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
+from dtdg_lab.parallel.layout import Layout
+from dtdg_lab.tasks.regression import Regression
+from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout
+
+PARTS, TRAIN = 4, range(5)
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(
+        RunConfig(dataset="growing", generated_nodes=24, generated_edges=60, generated_snapshots=12, dtype="float64")
+    )
+
+
+class TestCachedVertex(LayoutContract):
+    @pytest.fixture(autouse=True)
+    def _own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        _graph()  # from the cache of all tests
+        monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the products are too small to be shared
+        yield
+        torch.set_num_threads(threads)
+
+    @pytest.fixture(params=["tgcn", "gatlstm", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage"])  # every memory
+    def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
+        graph, name = _graph(), request.param
+        partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
+        ways = ("in", "out") if name == "dcrnn" else ("in",)
+
+        def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
+            make_model = catalogue.entry("models", name).load()
+            model = make_model(graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
+            share = PARTS // size
+            sequences = cached_sequences(
+                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0, ways=ways,
+                settings=OperatorSettings(dtype=torch.float64),
+            )  # fmt: skip
+            task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
+            return CachedVertexLayout(model, sequences, task, TRAIN, counts_group=rank == 0), model
+
+        return make
+
+    @pytest.fixture
+    def sizes(self) -> Sequence[int]:
+        return (1, 2, 4)

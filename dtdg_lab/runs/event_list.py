@@ -8,6 +8,8 @@ from typing import Any
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.parts import parts_line
+from dtdg_lab.views.partition_facts import facts_of
+from dtdg_lab.views.partition_words import head_words
 
 # Told elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint")
@@ -74,4 +76,6 @@ def _words(kind: str, data: Any) -> str:
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
     if kind == "parts":
         return parts_line(data)
+    if kind == "partition":
+        return head_words(facts_of(data))  # its measures are drawn
     return ", ".join(f"{name}: {value}" for name, value in data.items())

@@ -104,7 +104,7 @@ class StoredRun:
         return window
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """The four charts as plotly figure dicts: loss, phases, energy, timeline."""
+        """The charts as plotly figure dicts: loss, phases, energy, timeline; partition where the run has one."""
         return self.window.figures(x)
 
     def sentences(self) -> dict[str, str]:

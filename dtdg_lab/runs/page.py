@@ -73,7 +73,8 @@ def table(
     cells = [" class='tight'" if place not in (last, value) else "" for place in range(len(head))]
     if value is not None:
         cells[value] = " class='value'"
-    lines = ["<tr>" + "".join(f"<th>{text(name)}</th>" for name in head) + "</tr>"]
+    names = "".join(f"<th{kind}>{text(name)}</th>" for kind, name in zip(cells, head, strict=True))
+    lines = [f"<tr>{names}</tr>"]
     for number, row in enumerate(rows):
         mark = " class='changed'" if number in changed else ""
         lines.append(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.measured import MeasuredPartition
 from dtdg_lab.runs.echo import Echo
 from dtdg_lab.runs.graphs import GraphComparison
 from dtdg_lab.runs.open import Comparison
@@ -16,8 +19,13 @@ from dtdg_lab.runs.vertex import FollowedVertex
 from dtdg_lab.views.graph import GraphView
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.partition import microscope
+from dtdg_lab.views.partition_compare import compare_partitions_figure
+from dtdg_lab.views.partition_facts import facts_of
+from dtdg_lab.views.partition_words import title_words
 from dtdg_lab.views.series import XAxis
 from dtdg_lab.views.vertex import echo_figure
+from dtdg_lab.views.window import CHARTS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -28,8 +36,8 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``compare``, ``compare_graphs``, ``follow_vertex`` or ``echo`` give (of echoes also several); or a plain
-            figure dict, as views make them.
+            ``compare``, ``compare_graphs``, ``follow_vertex``, ``echo`` or ``partition_graph`` give (of echoes and
+            partitions also several); or a plain figure dict, as views make them.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
         x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
 
@@ -53,21 +61,62 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         return _panels(view.figures(), view.sentences(), f"{view.statistics.name} · protocol {protocol}")
     if isinstance(shown, Comparison | GraphComparison | FollowedVertex):
         return shown.figure
-    if isinstance(shown, Echo):
-        shown = [shown]
-    if isinstance(shown, Sequence) and shown and all(isinstance(each, Echo) for each in shown):
-        return echo_figure(
-            {each.model: each.heard[each.snapshot :].sum(axis=1) for each in shown},
-            {each.model: each.change[each.snapshot :].max(axis=1) for each in shown},
-        )
+    if isinstance(shown, Partition | MeasuredPartition):
+        return _partition(shown)
+    several = _several(shown)
+    if several is not None:
+        return several
     if hasattr(shown, "window"):  # a run of a session, or one read from its folder
-        return _panels(shown.window.figures(x), shown.window.sentences(), f"Run {shown.id}")
+        return _run(shown, x)
     if isinstance(shown, dict) and {"data", "layout"} <= set(shown):
         return shown
     raise ConfigError(
         f"plot() got a {type(shown).__name__}; it draws a DynamicGraph, graph.describe(), a run, a comparison, a "
-        "followed vertex, or echoes."
+        "followed vertex, echoes, or measured partitions."
     )
+
+
+def _several(shown: Any) -> Figure | None:
+    """The picture of one or several echoes, or of several measured partitions; None where it is neither."""
+    given: Any = [shown] if isinstance(shown, Echo) else shown
+    if not isinstance(given, Sequence) or not given:
+        return None
+    if all(isinstance(each, Echo) for each in given):
+        return echo_figure(
+            {each.model: each.heard[each.snapshot :].sum(axis=1) for each in given},
+            {each.model: each.change[each.snapshot :].max(axis=1) for each in given},
+        )
+    return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None
+
+
+def _partition(shown: Partition | MeasuredPartition) -> Figure:
+    if isinstance(shown, Partition):
+        raise ConfigError(
+            "plot() got a bare Partition, of which nothing is counted: give what lab.partition_graph(graph, "
+            "'metis', parts=4) returns."
+        )
+    facts = facts_of(shown.told())
+    return microscope(facts, title=title_words(facts, shown.graph_name))
+
+
+def _run(run: Any, x: XAxis) -> Figure:
+    """The four charts, and under them the partition's where the run has one."""
+    figures, sentences = run.window.figures(x), run.window.sentences()
+    charts = [(figures[name], sentences[name]) for name in CHARTS]
+    return grid([*charts, *run.window.partition.panels()], title=f"Run {run.id}")
+
+
+def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
+    """Several partitions side by side, each named by what tells it from the others."""
+    facts = [facts_of(each.told()) for each in measured]
+    names = [each.partitioner for each in facts]
+    if len(set(names)) < len(names):
+        names = [each.label for each in facts]
+    twice = Counter(names)
+    labels = [f"{name} ({number})" if twice[name] > 1 else name for number, name in enumerate(names, start=1)]
+    graphs = " and ".join(dict.fromkeys(each.graph_name for each in measured))
+    counts = " or ".join(map(str, sorted({each.parts for each in facts})))
+    return compare_partitions_figure(dict(zip(labels, facts, strict=True)), f"Partitions of {graphs}, {counts} parts")
 
 
 def _panels(figures: dict[str, Figure], sentences: dict[str, str], title: str) -> Figure:

@@ -15,6 +15,7 @@ from dtdg_lab.runs.parts import empty_parts, parts_line
 from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import MEANINGS
 from dtdg_lab.views.metrics import BASELINE, words
+from dtdg_lab.views.window import CHARTS, PARTITION
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -47,6 +48,7 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
         (
             _head(run, status or run.directory.status()),
             page.section("What happened", _charts(run, drawn=library is not None)),
+            _partition(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -137,7 +139,7 @@ def _share(value: float | None) -> str:
 def _charts(run: StoredRun, *, drawn: bool) -> str:
     figures, sentences = run.figures(), run.sentences()
     boxes = "".join(
-        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(sentences[name])}</p></div>" for name in figures
+        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(sentences[name])}</p></div>" for name in CHARTS
     )
     note = (
         ""
@@ -148,8 +150,18 @@ def _charts(run: StoredRun, *, drawn: bool) -> str:
     return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
 
 
-def _plot(name: str, *, drawn: bool) -> str:
-    return f"<div class='plot' id='plot-{page.text(name)}'></div>" if drawn else f"<b>{page.text(name)}</b>"
+def _partition(run: StoredRun, *, drawn: bool) -> str:
+    """The section of the partition, drawn over the whole width; empty where the run has none."""
+    view = run.window.partition
+    if view.facts is None:
+        return ""
+    height = int(view.figure()["layout"]["height"])
+    chart = _plot(PARTITION, drawn=drawn, style=f" style='height: {height}px'")
+    return page.section("Who owns what", f"<p>{page.text(view.sentence())}</p>{chart}")
+
+
+def _plot(name: str, *, drawn: bool, style: str = "") -> str:
+    return f"<div class='plot'{style} id='plot-{page.text(name)}'></div>" if drawn else f"<b>{page.text(name)}</b>"
 
 
 def _numbers_table(summary: dict[str, Any]) -> str:

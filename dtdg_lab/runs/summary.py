@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.phases import OWN
 
 if TYPE_CHECKING:
@@ -41,8 +42,15 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "peak_bytes": "largest peak of tensor memory of any rank",
         "peak_rss_bytes": "largest resident memory of any rank's process",
         "energy_j": "joules by source, of all attempts: of the ranks, or of the nodes where no rank's are known",
-        "cut_edges": "edges between parts, where the layout cuts the graph",
-        "halo_share": "halo rows over own rows, where the layout has halos",
+        "partitioner": "what divided the vertices last, where the layout divides them",
+        "parts": "parts of that partition",
+        "partition_s": "seconds making that partition took",
+        "rebuild_s": "seconds that changes of layout and partition took in the middle of the run, together",
+        "cut_edges": "edges between parts, summed over the snapshots trained on",
+        "cut_share": "share of the edges that are between parts",
+        "halo_share": "share of the rows that parts read which other parts own",
+        "replicated_share": "share of the rows that parts hold, or would hold without any exchange, which are copies",
+        "predicted_step_bytes": "bytes of rows that ranks send each other in a step, predicted from the partition",
     }
 )
 
@@ -74,8 +82,7 @@ def summarize(
         "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         "energy_j": _joules(everything["energy"], everything["steps"]),
-        "cut_edges": None,
-        "halo_share": None,
+        **_partition(tables["events"]),
     }
 
 
@@ -125,6 +132,28 @@ def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
         return None
     return {
         name: sum(last - first + 1 for first, last in part["without_edges"]) for name, part in told.iloc[-1].items()
+    }
+
+
+_PARTITION = ("partitioner", "parts", "partition_s", "rebuild_s", "cut_edges", "cut_share", "halo_share",
+              "replicated_share", "predicted_step_bytes")  # fmt: skip
+
+
+def _partition(events: pd.DataFrame) -> dict[str, Any]:
+    """Facts of the run's last partition; all None where its layout has none."""
+    told = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
+    if not told:
+        return dict.fromkeys(_PARTITION)
+    facts = facts_of(told[-1])
+    changes = [data["rebuild_s"] for data in told if data.get("rebuild_s") is not None]
+    return {
+        "partitioner": facts.partitioner,
+        "parts": facts.parts,
+        "partition_s": facts.seconds,
+        "rebuild_s": float(sum(changes)) if changes else None,
+        "cut_edges": int(facts.totals["cut_edges"]),
+        **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
+        "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
     }
 
 

@@ -13,7 +13,8 @@ PANEL_HEIGHT = 362  # pixels, of which under the axis:
 _TITLE, _LEGEND, _SENTENCE, _FOOT = 42, 38, 60, 124
 _TOP_MARGIN, _BOTTOM_MARGIN = 30, 4
 _GAP = 0.12  # between columns, share of the width: room for the axes of both sides
-_LINE = 68  # characters of a sentence on a line
+_LINE = 136  # characters of a sentence on a line as wide as the figure
+_BAR = 0.075  # share of the width that a legend of colours takes from its panel
 
 
 def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2) -> Figure:
@@ -42,9 +43,10 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2) 
         width, pixel = (1 - _GAP * (columns - 1)) / columns, 1 / (PANEL_HEIGHT * rows)
         left, top = column * (width + _GAP), 1 - row / rows
         bottom = top - (PANEL_HEIGHT - _FOOT) * pixel
-        room = _Room(index, axes, (left, left + width), (bottom, top - _TITLE * pixel), pixel)
+        right = left + width - (_BAR if any("colorbar" in trace for trace in figure["data"]) else 0)
+        room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel)
         data += room.traces(figure["data"])
-        room.place(figure["layout"], layout, sentence)
+        room.place(figure["layout"], layout, textwrap.wrap(sentence, _LINE // columns))
         axes += room.used
     return {"data": data, "layout": layout}
 
@@ -68,12 +70,18 @@ class _Room:
                 **trace,
                 "xaxis": self._axis("x"),
                 "yaxis": self._axis(trace.get("yaxis", "y")),
-                "legend": self._legend,
+                **({"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}),
             }
             for trace in traces
         ]
 
-    def place(self, own: dict[str, Any], layout: dict[str, Any], sentence: str) -> None:
+    def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:
+        """A legend of colours at the right of the panel, as high as it."""
+        (_, right), (bottom, top) = self._x, self._y
+        place = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
+        return {**bar, **place, "len": top - bottom, "lenmode": "fraction"}
+
+    def place(self, own: dict[str, Any], layout: dict[str, Any], sentence: list[str]) -> None:
         """Add the panel's axes, title, legend, marks and sentence to the layout of the whole."""
         (left, right), (bottom, top) = self._x, self._y
         x, y = self._axis("x"), self._axis("y")
@@ -88,7 +96,7 @@ class _Room:
         layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
         layout["annotations"] += [self._moved(note) for note in own["annotations"]]
         title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
-        said = {"text": "<br>".join(textwrap.wrap(sentence, _LINE)), "x": left, "y": bottom, "yanchor": "top"}
+        said = {"text": "<br>".join(sentence), "x": left, "y": bottom, "yanchor": "top"}
         layout["annotations"] += [_text(title, 13), _text({**said, "yshift": -_SENTENCE}, 11)]
 
     def _moved(self, mark: dict[str, Any]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ ROOM = 0.05  # of the chart, for a label
 
 @dataclass(slots=True)
 class Mark:
-    """One change: its words, and the step at which each rank applied it."""
+    """One change: its words, the step at which each rank applied it, and the seconds that the slowest took for it."""
 
     label: str
     seconds: float
     attempt: int
+    took_s: float = 0.0
     steps: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -47,7 +48,7 @@ class Marks:
     """The changes of a run, by attempt and version; the newest ``KEPT`` of them."""
 
     def __init__(self) -> None:
-        self._marks: dict[tuple[int, Any], Mark] = {}
+        self._marks: dict[tuple[int, Any, Any], Mark] = {}  # attempt, version, when
 
     def __iter__(self) -> Iterator[Mark]:
         return iter(sorted(self._marks.values(), key=lambda mark: (mark.step, mark.seconds)))
@@ -58,21 +59,25 @@ class Marks:
     def knob(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that ``rank`` applied the change ``data`` before ``step``."""
         words = ", ".join(f"{name} {_short(value)}" for name, value in data.get("changes", {}).items())
-        self._note((attempt, data.get("version")), Mark(words, seconds, attempt), rank, step)
+        # a change of an epoch's end is told under the newest version by then, which may be that of a step's change
+        key = (attempt, data.get("version"), data.get("when"))
+        self._note(key, Mark(words, seconds, attempt), rank, step)
+        if key in self._marks:
+            self._marks[key].took_s = max(self._marks[key].took_s, data.get("took_s", 0.0))
 
     def resumed(self, rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that the run was resumed at ``step``."""
-        self._note((attempt, "resumed"), Mark("resumed", seconds, attempt), rank, step)
+        self._note((attempt, "resumed", None), Mark("resumed", seconds, attempt), rank, step)
 
-    def _note(self, key: tuple[int, Any], new: Mark, rank: int, step: int) -> None:
+    def _note(self, key: tuple[int, Any, Any], new: Mark, rank: int, step: int) -> None:
         self._marks.setdefault(key, new).steps[rank] = step
         while len(self._marks) > KEPT:
             self._marks.pop(next(iter(self._marks)))
 
     def applied(self, version: int) -> Mark | None:
-        """The change that was asked for as ``version``, once a rank has applied it; of the newest attempt."""
-        found = [attempt for attempt, its_version in self._marks if its_version == version]
-        return self._marks[max(found), version] if found else None
+        """The step change that was asked for as ``version``, once a rank has applied it; of the newest attempt."""
+        found = [attempt for attempt, its_version, when in self._marks if (its_version, when) == (version, "step")]
+        return self._marks[max(found), version, "step"] if found else None
 
     def truncate(self, step: int, attempt: int) -> None:
         """Drop what earlier attempts changed at ``step`` or later: it is done again, or not."""

@@ -34,6 +34,16 @@ WARNING_COLOUR = "#B3261E"
 TEXT_COLOUR = "#24292F"
 GRID_COLOUR = "#E7EAEE"
 
+# white is none; darker is more, also in grey
+HEAT_SCALES: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
+    {
+        "owned": ((0.0, "#FFFFFF"), (0.5, "#5BA3D0"), (1.0, "#08306B")),
+        "halo": ((0.0, "#FFFFFF"), (0.5, "#F0904F"), (1.0, "#7F2704")),
+        "replicated": ((0.0, "#FFFFFF"), (0.5, "#B58BC9"), (1.0, "#3F0F5C")),
+        "bytes": ((0.0, "#FFFFFF"), (0.5, "#5FBF9A"), (1.0, "#00441B")),
+    }
+)
+
 _SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A4E9E", "#5B5F66")
 
 

@@ -11,11 +11,13 @@ from dtdg_lab.views.energy import EnergyView
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.loss import LossView
 from dtdg_lab.views.marks import Marks
+from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.phases import PhasesView
 from dtdg_lab.views.series import Line, XAxis
 from dtdg_lab.views.timeline import TimelineView
 
 CHARTS = ("loss", "phases", "energy", "timeline")
+PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class RunWindow:
         self.phases = PhasesView()
         self.energy = EnergyView(points, self.marks)
         self.timeline = TimelineView()
+        self.partition = PartitionView()
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
@@ -67,6 +70,8 @@ class RunWindow:
                 self.timeline.interval(rank, row, attempt)
             elif table == "evaluations" and self._current(attempt, row["step"] - 1):  # made of the steps before it
                 self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
+            elif table == "links" and self._current(attempt, row["step"]):
+                self.partition.links.link(rank, row, attempt)
             elif table == "events":
                 self._add_event(rank, attempt, row)
             elif table == "energy":
@@ -82,6 +87,7 @@ class RunWindow:
             return
         self.loss.step(step, seconds, row.get("global_loss"), attempt)
         self.phases.step(rank, row, attempt)
+        self.partition.links.step(rank, step)
         if step >= self._step:
             self._step = step + 1
             self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
@@ -101,7 +107,7 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        for view in (self.loss, self.phases, self.marks):
+        for view in (self.loss, self.phases, self.marks, self.partition):
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step = step
@@ -118,6 +124,8 @@ class RunWindow:
             self._epochs = row["data"]["changes"].get("epochs", self._epochs)
         elif row["kind"] == "resumed":
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
+        elif row["kind"] == PARTITION and self._current(attempt, row["step"] - 1):  # made before that step
+            self.partition.event(row, attempt)
 
     @property
     def dropped(self) -> int:
@@ -145,20 +153,26 @@ class RunWindow:
         return {"loss": self.loss.layout(x), "energy": self.energy.layout()}
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """The four charts as plotly figure dicts; ``x`` is the axis of the loss."""
+        """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
+
+        A run whose vertices are partitioned has a fifth, ``partition``, which is a tall one of several panels.
+        """
         return {
             "loss": self.loss.figure(x),
             "phases": self.phases.figure(),
             "energy": self.energy.figure(),
             "timeline": self.timeline.figure(),
+            **({} if self.partition.facts is None else {PARTITION: self.partition.figure()}),
         }
 
     def sentences(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
         return {name: view.sentence() for name, view in self._views()}
 
-    def _views(self) -> Iterator[tuple[str, LossView | PhasesView | EnergyView | TimelineView]]:
+    def _views(self) -> Iterator[tuple[str, LossView | PhasesView | EnergyView | TimelineView | PartitionView]]:
         yield from zip(CHARTS, (self.loss, self.phases, self.energy, self.timeline), strict=True)
+        if self.partition.facts is not None:
+            yield PARTITION, self.partition
 
 
 class _Clock:

@@ -46,9 +46,11 @@ def evaluation_row(step: int, split: str, loss: float, *, persistence: float = 0
     return [step, step // per_epoch, START_NS + step * step_ns, split, loss, persistence, 0.9, 8, metrics]
 
 
-def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: int = 10, **changes: Any) -> list[Any]:
+def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: int = 10, when: str = "step",
+             took_s: float | None = None, **changes: Any) -> list[Any]:  # fmt: skip
     """A row of ``events`` saying that a knob change was applied."""
-    data = {"version": version, "changes": changes, "when": "step"}
+    data = {"version": version, "changes": changes, "when": when}
+    data |= {} if took_s is None else {"took_s": took_s}
     return [step, step // per_epoch, START_NS + step * step_ns, "knob", data]
 
 

@@ -234,7 +234,7 @@ def _run_trainer(
         config, graph, group, recorder=writer, control=meeting.control, checkpoint=directory.checkpoint_file,
         vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes),
     )  # fmt: skip
-    meeting.current_config = lambda: trainer.knobs.config
+    meeting.current_config = lambda: trainer.knobs.expected
     return trainer.run().state
 
 

@@ -47,18 +47,16 @@ class Run:
 
     def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
         self._session, self._directory, self._trouble = session, directory, trouble
-        self._started_config = directory.config()
+        self._started_config = self._config = directory.config()
         self.window = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
-        self._changes: dict[str, Any] = {}
         self._next_seq: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
         self._while_running = "running"
         self._refused = ""
-        self._newest_attempt = 0
         self._trouble_since: float | None = None
         self._subscriber = Subscriber(session.key, self._take)
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
@@ -104,7 +102,7 @@ class Run:
     @property
     def config(self) -> RunConfig:
         """The settings now: as started, with every change applied since."""
-        return self._started_config.replace(**self._changes) if self._changes else self._started_config
+        return self._config
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -253,22 +251,19 @@ class Run:
         self._next_seq[line["rank"]] = line["seq"] + 1
         self.window.add(line)
         self.version += 1
-        if line["table"] == "events":
+        if line["table"] == "events" and line["rank"] == 0:  # what others tell, rank 0 tells too, and in order
             kind, data = line["columns"].index("kind"), line["columns"].index("data")
             for row in line["rows"]:
-                self._note_event(row[kind], row[data], line["attempt"])
+                self._note_event(row[kind], row[data])
 
-    def _note_event(self, kind: str, data: dict[str, Any], attempt: int) -> None:
-        if attempt < self._newest_attempt:
-            return  # ranks are read one after the other: this one's past must not undo another's present
-        self._newest_attempt = attempt
-        if kind == "knob":
-            self._changes |= data["changes"]
+    def _note_event(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "knob":  # made one after another: a change of system drops the settings that the new one has not
+            self._config = self._config.replace(**data["changes"])
         elif kind == "refused":  # an epoch change that could not be built when its epoch came
             asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
             self._refused = f"{asked} was refused and the run goes on as it was: {data['reason']}"
         elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
-            self._changes = dict(data["settings"])
+            self._config = self._started_config.replace(**data["settings"])
         self._while_running = {
             "started": "running",
             "paused": "paused",

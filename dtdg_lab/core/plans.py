@@ -58,12 +58,22 @@ class Schedule:
 
     Every group appears exactly once; a part may be idle in an iteration.
 
+    Attributes:
+        assignment: see above.
+        groups: K.
+        notes: what a reader of the schedule must know of how it was made; empty where nothing.
+        gap: how far its makespan is above a bound that no schedule beats, relative to that bound; None where unknown.
+        seconds: it took to make.
+
     Raises:
         PlanError: a group is lost, repeated or unknown, or an iteration is empty or has other parts than the rest.
     """
 
     assignment: tuple[tuple[tuple[int, ...], ...], ...]
     groups: int
+    notes: str = ""
+    gap: float | None = None
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.assignment:
@@ -181,6 +191,8 @@ def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
             f"{name} must be a non-empty vector of whole numbers, not {numbers.dtype} of shape {numbers.shape}."
         )
     own = numbers.astype(np.int32)
+    if (own != numbers).any():
+        raise PlanError(f"{name} holds numbers up to {numbers.max()}; whole numbers below 2^31 are allowed.")
     own.setflags(write=False)
     return own
 

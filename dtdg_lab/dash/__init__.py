@@ -1,4 +1,4 @@
-"""The dashboard: controls, four live charts, comparison and settings as code. Never trains, imports no torch."""
+"""The dashboard: controls, live charts, comparison, partitions, settings as code. Never trains, imports no torch."""
 
 from __future__ import annotations
 

@@ -13,12 +13,14 @@ import panel as pn
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import Actions, describe
+from dtdg_lab.dash.changes import ACTIVE, Change, Changes
 from dtdg_lab.dash.graph_page import GraphPage
 from dtdg_lab.dash.live import LiveCharts
 from dtdg_lab.dash.pages import CodePage, ComparePage
+from dtdg_lab.dash.partition_page import PartitionPage
 from dtdg_lab.dash.resources import load_resources
 from dtdg_lab.dash.settings import Settings
-from dtdg_lab.dash.status import ACTIVE, Asked, status_html
+from dtdg_lab.dash.status import status_html
 from dtdg_lab.dash.watch import SessionWatch
 from dtdg_lab.datasets import default_dataset
 from dtdg_lab.views import RunWindow
@@ -31,7 +33,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA = 1, 2  # places of the tabs
+COMPARE, DATA, PARTITION = 1, 2, 3  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -62,7 +64,7 @@ class Dashboard:
         self._run: Run | None = None
         self._version = -1
         self._config: RunConfig | None = None
-        self._asked: Asked | None = None
+        self._changes = Changes(self._change_ended)
         self._told = self._trouble = ""
         self._graph_is_here = False
         self._ticks = self._gone = 0
@@ -73,6 +75,7 @@ class Dashboard:
         self.settings = Settings(session.ranks, start, self._knob, defer=self.actions.later)
         self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
         self.graph = GraphPage(self.settings, self.actions.later)
+        self.partition = PartitionPage(self.settings, self.actions.later)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -105,7 +108,7 @@ class Dashboard:
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
             ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
-            ("As code", self.code.panel),
+            ("Partition", self.partition.panel), ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -140,13 +143,29 @@ class Dashboard:
         self.actions.do(
             f"Set {name}",
             partial(run.set, **{name: value}),
-            then=lambda version: self._was_asked(Asked(f"{name} {value}", version)),
+            then=lambda version: self._was_asked(run, name, value, version),
             otherwise=lambda: self.settings.refused(name, run.config),
         )
 
-    def _was_asked(self, asked: Asked) -> None:
-        self._asked = asked
+    def _was_asked(self, run: Run, name: str, value: Any, version: int) -> None:
+        if run is not self._run:
+            return
+        with run.lock:
+            at_epoch_end = self.settings.controls[name].option.live == "epoch"
+            self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
         self._refresh_state()
+
+    def _change_ended(self, change: Change) -> None:
+        """A change that waited for the end of the epoch was made, or will not be."""
+        run = self._run
+        if run is None:
+            return
+        if change.state == "refused":
+            self.settings.refused(change.name, run.config)
+            self._told = run.reason
+            self._show_problem(run.reason)
+        else:
+            self.settings.settled(change.name)
 
     def _show_problem(self, text: str) -> None:
         self.alert.param.update(value=html.escape(text, quote=False), visible=True)
@@ -188,13 +207,19 @@ class Dashboard:
                 self.compare.update(seen.runs, self.axis.value)
         if self.tabs.active == DATA:
             self.graph.page.open()
+        if self.tabs.active == PARTITION:
+            self.partition.open()
+            if slow:
+                self.partition.update()
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
 
     def _follow(self, run: Run | None) -> None:
-        self._run, self._asked, self._version, self._told, self._graph_is_here = run, None, -1, "", False
+        self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
+        self._changes.forget()
         self.charts.follow(run)
+        self.partition.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)
@@ -207,13 +232,14 @@ class Dashboard:
         active = state in ACTIVE
         self.settings.run_is_on(active)
         if run is None:
-            self.status.value = status_html(None, engines, None, ready=self.watch.seen.ready)
+            self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready)
         else:
             self._version = run.version
+            self._changes.look(run)
             if active:
                 self._follow_knobs(run)
             with run.lock:
-                self.status.value = status_html(run, engines, self._asked, ready=self.watch.seen.ready)
+                self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
                 begun = run.window.progress.step > 0
             self._tell_failure(run, state)
             if begun and not self._graph_is_here:
@@ -284,4 +310,5 @@ class Dashboard:
         """End the updates; the session and its runs go on."""
         self._stop()
         self.graph.close()
+        self.partition.close()
         self.actions.close()

@@ -15,8 +15,12 @@ from dtdg_lab.core.options import Option
 
 # How options are presented; what they may be is in the glossary.
 LABELS: Mapping[str, str] = MappingProxyType(
-    {"slow_rank": "Slow down rank", "slow_ms": "by (ms)", "gc_layers": "Graph convolutions"}
-)
+    {
+        "slow_rank": "Slow down rank", "slow_ms": "by (ms)", "gc_layers": "Graph convolutions",
+        "dealing": "Dealing of load_aware", "imbalance": "Imbalance allowed", "cache_gib": "Parts in memory (GiB)",
+        "halo_reuse": "Reuse rows of features",
+    }
+)  # fmt: skip
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})
 SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
 
@@ -101,6 +105,10 @@ class Control:
         if isinstance(self.widget, pn.widgets.FloatSlider):
             self.widget.end = max(self.widget.end, value)
         self.widget.value = value
+
+    def waits(self, waiting: bool) -> None:
+        """Say beside the label whether what was chosen still waits to be applied."""
+        self.widget.label = f"{self.label} · waits" if waiting else self.label
 
     def offer(self, choices: Choices) -> None:
         """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.views import RunWindow
+from dtdg_lab.views import CHARTS, RunWindow
 from dtdg_lab.views.series import Line, XAxis
 
 Message = dict[str, Any]
@@ -39,12 +39,12 @@ class ChartFeed:
 
     def snapshot(self, window: RunWindow, x: XAxis) -> Message:
         """Everything; the patches that follow start from here."""
-        figures = window.figures(x)
+        figures = {chart: figure for chart, figure in window.figures(x).items() if chart in CHARTS}
         self._number += 1
         self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
         self._layouts = window.layouts(x)
         self._drawn = {chart: figures[chart] for chart in REDRAWN}
-        self._captions = window.sentences()
+        self._captions = _captions(window)
         return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
 
     def patch(self, window: RunWindow, x: XAxis) -> Message | None:
@@ -57,7 +57,7 @@ class ChartFeed:
             figure = (window.phases if chart == "phases" else window.timeline).figure()
             if figure != self._drawn[chart]:
                 self._drawn[chart] = message["react"][chart] = figure
-        for chart, text in window.sentences().items():
+        for chart, text in _captions(window).items():
             if text != self._captions[chart]:
                 self._captions[chart] = message["captions"][chart] = text
         if not any(message.values()):
@@ -84,6 +84,11 @@ class ChartFeed:
     def _numbered(self, window: RunWindow, message: Message) -> Message:
         # one more than a series holds, for its newest point
         return {**message, "number": self._number, "points": max(4, window.points) + 2}
+
+
+def _captions(window: RunWindow) -> dict[str, str]:
+    """The sentences of the live charts; a run's partition has a page of its own."""
+    return {chart: text for chart, text in window.sentences().items() if chart in CHARTS}
 
 
 def _sent(line: Line) -> _Sent:

@@ -12,7 +12,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import describe
 from dtdg_lab.dash.choices import is_generated, is_stored
-from dtdg_lab.datasets import datasets, load_for
+from dtdg_lab.datasets import DatasetInfo, datasets, load_for
 from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.kept_statistics import statistics_of
 
@@ -44,13 +44,21 @@ def why_not(config: RunConfig) -> str:
     if is_generated(config.dataset):
         rows = config["generated_edges"] * config["generated_snapshots"]
     else:
-        info = next(info for info in datasets() if info.name == config.dataset)
-        if not info.on_this_machine:
+        if not is_here(config):
             return "not on this machine yet; the first run downloads it"
-        rows = info.rows or 0
+        rows = _info(config).rows or 0
     if rows <= MOST_ROWS and rows * config["edge_life"] <= MOST_ALIVE:
         return ""
     return f"{rows:,} edges that live {config['edge_life']} intervals are too many to cut only for a picture"
+
+
+def is_here(config: RunConfig) -> bool:
+    """Whether a config's graph can be had without the web."""
+    return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
+
+
+def _info(config: RunConfig) -> DatasetInfo:
+    return next(info for info in datasets() if info.name == config.dataset)
 
 
 def describe_data(config: RunConfig) -> Described:

@@ -27,10 +27,12 @@ export function render({model, el}) {
   const grid = document.createElement("div")
   grid.className = "dl-grid"
   el.append(style, grid)
-  const names = model.charts, charts = {}, captions = {}
-  for (const name of names) {
-    const card = document.createElement("figure")
-    card.className = "dl-card"
+  let names = []
+  const cards = {}, charts = {}, captions = {}
+
+  function addCard(name) {
+    cards[name] = document.createElement("figure")
+    cards[name].className = "dl-card"
     charts[name] = document.createElement("div")
     charts[name].className = "dl-chart"
     charts[name].dataset.chart = name
@@ -38,9 +40,24 @@ export function render({model, el}) {
     captions[name] = document.createElement("figcaption")
     captions[name].className = "dl-caption"
     captions[name].dataset.chart = name
-    card.append(charts[name], captions[name])
-    grid.append(card)
+    cards[name].append(charts[name], captions[name])
+    grid.append(cards[name])
   }
+
+  function removeCard(name) {
+    if (charts[name].data && window.Plotly) Plotly.purge(charts[name])
+    cards[name].remove()
+    for (const kept of [cards, charts, captions]) delete kept[name]
+  }
+
+  // Cards for these charts, in order; what is drawn in those that stay is kept
+  function lay(wanted) {
+    for (const name of names) if (!wanted.includes(name)) removeCard(name)
+    for (const name of wanted) if (!cards[name]) addCard(name)
+    names = [...wanted]
+    grid.append(...names.map((name) => cards[name]))
+  }
+  lay(model.charts)
 
   let queue = [], frame = 0, number = -1, asked = 0, closed = false
   const ask = () => { number = -1; queue = []; asked = Date.now(); model.send_msg(JSON.stringify({kind: "ready"})) }
@@ -54,6 +71,7 @@ export function render({model, el}) {
 
   // What several messages change, per chart, so that a page that fell behind draws once
   const plan = () => Object.fromEntries(names.map((name) => [name, {figure: null, traces: new Map(), relayout: null}]))
+  const asNow = (message) => (message.charts ?? names).join() === names.join()
 
   function take(todo, message) {
     for (const [name, figure] of Object.entries(message.react ?? {})) todo[name] = {figure, traces: new Map(), relayout: null}
@@ -78,7 +96,10 @@ export function render({model, el}) {
     queue = []
     let todo = plan(), points = 0
     for (const message of messages) {
-      if (message.kind === "snapshot") todo = plan()
+      if (message.kind === "snapshot") {
+        if (!asNow(message)) lay(message.charts)
+        todo = plan()
+      }
       else if (number < 0) continue // a patch for somebody else: our snapshot is on its way
       else if (message.number !== number + 1) { ask(); return }
       number = message.number

@@ -95,7 +95,7 @@ class Charts(JSComponent):
 
 
 class WholeCharts(Charts):
-    """Charts that are sent as whole figures, for what changes rarely."""
+    """Charts that are sent as whole figures, for what changes rarely; there may be others after a change."""
 
     def __init__(
         self,
@@ -106,18 +106,39 @@ class WholeCharts(Charts):
         super().__init__(charts=list(figures()), **params)
         self._figures, self._captions = figures, captions
         self._number = 0
+        self._drawn: dict[str, tuple[Figure, str | None]] = {}
 
     def redraw(self) -> None:
-        """Send the figures to every display."""
-        if self._ready:
-            self._number += 1
-            self._send(
-                {"kind": "snapshot", "number": self._number, "points": 0, "react": self._figures(),
-                 "captions": self._captions()}
-            )  # fmt: skip
+        """Send what changed to every display; where there are other charts than before, all of them."""
+        if not self._ready:
+            return
+        before, now = self._drawn, self._look()
+        if list(before) != list(now):
+            self._send_all(now)
+            return
+        changed = {name: drawn for name, drawn in now.items() if drawn != before[name]}
+        if changed:
+            self._drawn = now
+            self._send_numbered("patch", changed)
+
+    def _look(self) -> dict[str, tuple[Figure, str | None]]:
+        captions = self._captions()
+        return {name: (figure, captions.get(name)) for name, figure in self._figures().items()}
+
+    def _send_all(self, now: dict[str, tuple[Figure, str | None]]) -> None:
+        self._drawn = now
+        self._send_numbered("snapshot", now, charts=list(now))
+
+    def _send_numbered(self, kind: str, drawn: dict[str, tuple[Figure, str | None]], **more: Any) -> None:
+        self._number += 1
+        react = {name: figure for name, (figure, _) in drawn.items()}
+        captions = {name: text for name, (_, text) in drawn.items() if text is not None}
+        self._send(
+            {"kind": kind, "number": self._number, "points": 0, "react": react, "captions": captions, **more}
+        )  # fmt: skip
 
     def _on_ready(self) -> None:
-        self.redraw()
+        self._send_all(self._look())
 
 
 class LiveCharts(Charts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.defaults import default
+from dtdg_lab.core.defaults import CHOSEN_BY, default
 from dtdg_lab.core.options import OPTIONS, Option, option
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.dash import choices
@@ -20,12 +21,15 @@ from dtdg_lab.dash.control import make_control
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
-MAIN = (*CHOSEN, "task", "scheduler", "ranks", "epochs", "learning_rate", "slow_rank", "slow_ms")
+MAIN = (*CHOSEN, "task", "scheduler", "partitioner", "ranks", "parts", "epochs", "learning_rate", "slow_rank",
+        "slow_ms")  # fmt: skip
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 # one row of the panel each; "name?" stands for the words under a choice
 _ROWS = (("dataset",), ("dataset?",), ("model",), ("model?",), ("task", "protocol"), ("protocol?",),
-         ("system", "scheduler"), ("ranks", "epochs"), ("learning_rate",), ("slow_rank", "slow_ms"))  # fmt: skip
-PATIENCE_S = 3.0  # how long a value a person asked for stands before the run's own value is shown again
+         ("system", "scheduler", "partitioner"), ("ranks", "parts"), ("epochs", "learning_rate"),
+         ("slow_rank", "slow_ms"))  # fmt: skip
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # that are offered where the ranks divide them; a cell sets others
+PATIENCE_S = 3.0  # how long a value asked for before the next step stands before the run's own is shown again
 
 
 class Settings:
@@ -78,6 +82,8 @@ class Settings:
             return choices.dataset_choices()
         if name == "ranks":
             return self._ranks
+        if name == "parts":
+            return self._parts(1)
         if name == "slow_rank":
             return {"none": -1, **{f"rank {rank}": rank for rank in range(self._ranks[-1])}}
         return {
@@ -86,12 +92,22 @@ class Settings:
             "protocol": tuple(PROTOCOLS),
         }.get(name)
 
+    @staticmethod
+    def _parts(ranks: int) -> dict[str, int]:
+        """Label -> number of parts that so many ranks can share; 0 follows the number of ranks."""
+        return {"as ranks": 0} | {str(parts): parts for parts in PARTS if parts % ranks == 0 and parts != ranks}
+
     def _value(self, name: str) -> Any:
         return self.controls[name].value
 
+    @property
+    def _system(self) -> str:
+        """The system that decides which settings there are: the run's, until it has become the one asked for."""
+        return str(self._stood["system"] if self._running else self._value("system"))
+
     def _active(self) -> set[str]:
         """Names of the settings that a run of the chosen system, data set and model reads."""
-        owners = catalogue.option_owners(*(self._value(name) for name in ("system", "dataset", "model")))
+        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"))
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:
@@ -108,10 +124,8 @@ class Settings:
         self._show_dataset(config.dataset)
         brought = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
-            value = config.flat[name] if name in config.flat else default(name, **brought)
-            if name == "parts" and value == config.ranks:
-                value = 0  # 0 follows the number of ranks
-            self.controls[name].show(value)
+            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **brought))
+            self.controls[name].waits(False)
         self._stood = brought
         self._refresh()
 
@@ -130,33 +144,49 @@ class Settings:
 
     def follow(self, config: RunConfig) -> None:
         """Show the live knobs of the run as they are, but not over a value just asked for here."""
+        became_another = config.system != self._stood["system"]
         for name, control in self.controls.items():
             if control.option.live == "no" or name not in config.flat:
                 continue
+            value = _shown(name, config)
             asked, until = self._asked.get(name, (None, 0.0))
-            if asked == config[name] or time.monotonic() >= until:
+            if asked == value or time.monotonic() >= until:
                 self._asked.pop(name, None)
-                control.show(config[name])
+                control.show(value)
+        if became_another:
+            self._stood = {name: config[name] for name in self._stood}
+            self._refresh()
+
+    def settled(self, name: str) -> None:
+        """A value that waited for the end of the epoch has been applied, or will not be."""
+        self._asked.pop(name, None)
+        self.controls[name].waits(False)
 
     def refused(self, name: str, config: RunConfig) -> None:
         """Show the run's value again after a change was refused."""
-        self._asked.pop(name, None)
-        self.controls[name].show(config[name])
+        self.settled(name)
+        if name in config.flat:
+            self.controls[name].show(_shown(name, config))
 
     def run_is_on(self, running: bool) -> None:
         """Leave only live knobs enabled while a run is on; the others apply to the next run."""
         if running != self._running:
             self._running = running
+            if not running and self._value("system") != self._stood["system"]:
+                self._take_defaults("system")  # it was asked for when the run ended
             self._refresh()
 
     def _changed(self, name: str, value: Any) -> None:
-        if self._running and self.controls[name].option.live != "no":
-            self._asked[name] = (value, time.monotonic() + PATIENCE_S)
+        live = self.controls[name].option.live
+        if self._running and live != "no":
+            waits = live == "epoch"
+            self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
+            self.controls[name].waits(waits)
             self._on_knob(name, value)
         elif name in CHOSEN:
             self._take_defaults(name)
             self._refresh()
-        elif name == "task":
+        elif name in ("task", "ranks"):
             self._refresh()
         self.touched()
 
@@ -171,17 +201,28 @@ class Settings:
 
     def _refresh(self) -> None:
         active = self._active()
-        alone = catalogue.system(self._value("system")).parts["parallel"] == "single"
+        alone = catalogue.system(self._system).parts["parallel"] == "single"
         self.controls["ranks"].offer([1] if alone else self._ranks)
-        if alone:
-            self.controls["parts"].show(0)
+        self._offer_parts(alone)
         self._offer_tasks()
         linked = self._value("task") == "link"
         for name, control in self.controls.items():
             control.widget.visible = name in active and (linked or name not in LINK_ONLY)
+            if name == "parts" and alone:
+                control.widget.visible = False  # there is but one
             control.widget.disabled = self._running and control.option.live == "no"
         for name, note in self.notes.items():
             note.value = choices.about(name, self._value(name))
+
+    def _offer_parts(self, alone: bool) -> None:
+        """The numbers of parts that the ranks divide; where they do not divide the one chosen, as many as ranks."""
+        ranks, parts = self._value("ranks"), self.controls["parts"]
+        if alone or parts.value % ranks or parts.value == ranks:
+            parts.show(0)
+        offered = self._parts(ranks)
+        if parts.value not in offered.values():
+            offered[str(parts.value)] = parts.value
+        parts.offer(offered)
 
     def _offer_tasks(self) -> None:
         """The tasks of the data set; where the one chosen is none of them, the data set's own."""
@@ -200,7 +241,12 @@ def _brought(chooser: str, value: str) -> set[str]:
         # a length of time in one data set's unit means nothing in another's
         return {"interval", *(() if choices.is_stored(value) else catalogue.entry("datasets", value).defaults)}
     system = catalogue.system(value)
-    return {*system.defaults, *(("scheduler",) if "scheduling" in system.parts else ())}
+    return {*system.defaults, *(option for room, option in CHOSEN_BY.items() if room in system.parts)}
+
+
+def _shown(name: str, config: RunConfig) -> Any:
+    """What the control of a setting stands at for a config: 0 where there are as many parts as ranks."""
+    return 0 if name == "parts" and config.parts == config.ranks else config[name]
 
 
 def _options() -> dict[str, Option]:
@@ -213,8 +259,11 @@ def _options() -> dict[str, Option]:
     }
     default = RunConfig.model_fields
     named = {
-        name: Option(name=name, owner="run", kind=str, default=default[name].default, meaning=meaning)
+        name: Option(
+            name=name, owner="run", kind=str, default=default[name].default, meaning=meaning,
+            live="epoch" if name == "system" else "no",
+        )
         for name, meaning in listed.items()
-    }
+    }  # fmt: skip
     glossary = {name: option(name) for name in OPTIONS}
     return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}

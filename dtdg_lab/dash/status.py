@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.views import RunWindow
+from dtdg_lab.dash.changes import Changes
 
-ACTIVE = ("starting", "running", "paused", "stopping")
 COLOURS = {"running": "#009E73", "finished": "#0072B2", "failed": "#B3261E", "paused": "#E69F00"}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A knob change that was asked for here, and the version under which the ranks apply it."""
-
-    words: str
-    version: int
-
-    def outcome(self, window: RunWindow) -> str:
-        """Asked for, or applied where."""
-        mark = window.marks.applied(self.version)
-        if mark is None:
-            return f"{self.words}: asked for, waits for its control point"
-        if not mark.together:
-            return f"{self.words}: NOT applied at one step ({mark.text})"
-        ranks = "1 rank" if len(mark.steps) == 1 else f"{len(mark.steps)} ranks"
-        return f"{self.words}: applied at step {mark.step} on {ranks}"
-
-
-def status_html(run: Any, engines: Mapping[int, bool], asked: Asked | None, *, ready: bool) -> str:
+def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:
     """The status line as HTML; ``run`` is None before the first one. The caller holds the run's lock."""
     state = "idle" if run is None else run.status
     if run is None and not ready:
@@ -55,6 +35,6 @@ def status_html(run: Any, engines: Mapping[int, bool], asked: Asked | None, *, r
     dead = [f"rank {rank}" for rank, lives in sorted(engines.items()) if not lives]
     if dead:
         lines.append(f'<b style="color:{COLOURS["failed"]}">dead: {", ".join(dead)}</b>')
-    if asked is not None and run is not None:
-        lines.append(html.escape(asked.outcome(run.window)))
+    if run is not None:
+        lines += [html.escape(line) for line in changes.lines(run.window)]
     return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
         for name in meta["arrays"]:
             array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
             arrays[name] = give_up(np.asarray(array))  # a plain array over the same pages: slicing it is faster
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise DataError(
             f"the graph in {folder} is damaged: {error}. Delete the folder and make the graph again."
         ) from error

@@ -15,7 +15,7 @@ from dtdg_lab.parallel.cached_part import reach_of
 from dtdg_lab.parallel.cached_sequence import CachedSequence
 from dtdg_lab.parallel.cached_size import cache_size
 from dtdg_lab.parallel.device_sequence import PULLS_BYTES, SPACES_BYTES
-from dtdg_lab.parallel.grouped import HOW
+from dtdg_lab.parallel.grouped import HOW, bring
 from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.tasks.task import Task
@@ -49,7 +49,7 @@ class CachedVertexLayout:
                 f"task={task.name!r} on layout cached_vertex: its loss needs all vertices at once, and each part "
                 "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
             )
-        self._model, self._task, self._counts_group = model, task, counts_group
+        self._model, self._counts_group = model, counts_group
         self._runs = [Run(model, sequence, task, train, "all") for sequence in sequences]
 
     def epoch(self, epoch: int) -> Sequence[Work]:
@@ -60,24 +60,14 @@ class CachedVertexLayout:
         """Gradients of this rank's parts, one part after another."""
         marks("batch")
         for run in self._runs:
-            self._task.prepare(run.at)
-            self._bring(run)
+            bring(run)
         marks("transfer")
         loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
         return Computed(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
 
-    def _bring(self, run: Run) -> None:
-        """Move the spaces that the run will ask for to the device, as far as they are kept."""
-        if self._model.memory in ("weights_from_data", "neighbourhood"):
-            for t in run.snapshots:
-                run.sequence.space(t)
-        else:
-            for layer in range(self._model.layers):
-                run.sequence.stacks(run.snapshots, layer)
-
-    def links(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """None: gradients alone are exchanged."""
-        return []
+        return {}
 
 
 def cached_sequences(

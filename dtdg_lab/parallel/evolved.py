@@ -24,7 +24,8 @@ def add_gradients(run: Run) -> Tensor:
 
     For memories ``weights`` (``evolve`` looks at nothing but the state) and ``none``.
     """
-    states, learned = _evolved(run), Learned(run.model)
+    by_layer = [run.sequence.stacks(run.at, layer) for layer in range(run.model.layers)]
+    states, learned = _evolved(run, by_layer[0][0]), Learned(run.model)
 
     def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
         space = seen[0]
@@ -35,7 +36,6 @@ def add_gradients(run: Run) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
     ends: list[Tensor] = []
     seeds: list[Tensor] = []
-    by_layer = (run.sequence.stacks(run.at, layer) for layer in range(run.model.layers))
     spaces = list(zip(*by_layer, strict=True))
     found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
     for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
@@ -55,13 +55,12 @@ def _tensors(state: State) -> list[Tensor]:
     return [tensor for layer in state.layers for tensor in layer]
 
 
-def _evolved(run: Run) -> dict[int, State]:
-    """The state that each snapshot uses, with its history."""
+def _evolved(run: Run, space: StackedSpace) -> dict[int, State]:
+    """The state that each snapshot uses, with its history; such a memory looks at no space, so any stands for all."""
     model = run.model
     state = model.initial_state(run.own)
     states = {}
     for t in run.snapshots:
-        space = run.sequence.space(t)
         for layer in range(model.layers):
             state = run_straight(model.evolve(layer, space, space.inputs, state))
         states[t] = state

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import blocks, evolved, plain
+from dtdg_lab.parallel import blocks, evolved, pipelined, plain
+from dtdg_lab.parallel.group_clock import GroupClock
 from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.sequence import Sequence
@@ -51,6 +52,8 @@ class GroupRunner:
         task: what is predicted.
         groups: K groups of consecutive snapshots.
         loss_at: ``last`` or ``all`` snapshots of a group.
+        pipelined: whether a step's groups are in work together (:mod:`dtdg_lab.parallel.pipelined`), or one by one.
+        clock: times the groups.
     """
 
     model: DynamicModel
@@ -58,17 +61,27 @@ class GroupRunner:
     task: Task
     groups: SnapshotGroups
     loss_at: str
+    pipelined: bool = False
+    clock: GroupClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = GroupClock(self.sequence.device)
 
     def compute(self, work: Work, marks: Marks) -> Computed:
-        """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time."""
+        """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time, or all are."""
         runs = [self._run(group) for group in work.groups]
         marks("batch")
         for run in runs:
-            self.task.prepare(run.at)
-            for t in run.snapshots:
-                self.sequence.space(t)
+            bring(run)
         marks("transfer")
-        loss_sum = sum(float(HOW[self.model.memory](run)) for run in runs)
+        loss_sum = 0.0
+        if self.pipelined:
+            with self.clock.of(work.groups):
+                loss_sum = float(pipelined.add_gradients(runs))
+        else:
+            for group, run in zip(work.groups, runs, strict=True):
+                with self.clock.of([group]):
+                    loss_sum += float(HOW[self.model.memory](run))
         return Computed(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
 
     def _run(self, group: int) -> Run:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -32,7 +30,7 @@ class HaloSequence:
         exchanger: exchanges rows between the ranks.
         group: the ranks.
         settings: how operators are made.
-        ways: along which edges the model pulls; the exchanges along these are computed with the space, others later.
+        ways: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
@@ -41,7 +39,7 @@ class HaloSequence:
 
     def __init__(
         self, graph: DynamicGraph, partition: Partition, exchanger: Exchanger, group: Group,
-        settings: OperatorSettings, *, ways: tuple[str, ...] = (), reuse: bool = False,
+        settings: OperatorSettings, *, ways: tuple[str, ...] = ("in",), reuse: bool = False,
         spaces_bytes: int = SPACES_BYTES,
     ) -> None:  # fmt: skip
         keep_freed_memory()
@@ -57,6 +55,7 @@ class HaloSequence:
         self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
         self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
         self._static: Tensor | None = None
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
 
     def space(self, t: int) -> SnapshotSpace:
         """Snapshot t for all layers."""
@@ -87,19 +86,19 @@ class HaloSequence:
     def _make(self, snapshots: range) -> SnapshotSpace:
         some = [self.graph.snapshots[t] for t in snapshots]
 
-        @cache
-        def of(way: str) -> tuple[PartEdges, Route]:
-            edges, plan = part_edges(some, self._partition, self._rank, way)
-            return edges, Route.of(plan, self.device)
+        found = {way: part_edges(some, self._partition, self._rank, way) for way in self._ways}
+        routes = {way: Route.of(plan, self.device) for way, (_, plan) in found.items()}
+        edges = {way: of_part for way, (of_part, _) in found.items()}
 
-        for way in self._ways:
-            of(way)
+        def edges_of(way: str) -> PartEdges:  # what operators have taken need not be held here as well
+            return edges.pop(way) if way in edges else part_edges(some, self._partition, self._rank, way)[0]
+
         assert self.vertices is not None
-        rows = HaloRows(self._exchanger, self._group, lambda way: of(way)[1], self.vertices)
-        operators = Operators(LocalSource(lambda way: of(way)[0], self.settings), self.settings)
+        rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices)
+        operators = Operators(LocalSource(edges_of, self.settings), self.settings)
         return SnapshotSpace(
             operators, snapshots, self._features(snapshots), rows, num_nodes=self.graph.num_nodes,
-            may_keep=(lambda size: True) if self._reuse else None,
+            pulled=self._pulled.setdefault(snapshots, {}), may_keep=(lambda size: True) if self._reuse else None,
         )  # fmt: skip
 
     def _features(self, snapshots: range) -> Tensor:
@@ -118,5 +117,5 @@ class HaloSequence:
         """As of all vertices (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
         graph, width = self.graph, torch.finfo(self.dtype).bits // 8
         edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
-        rows = len(snapshots) * self.own
+        rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)

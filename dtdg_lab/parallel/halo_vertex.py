@@ -52,6 +52,6 @@ class HaloVertexLayout:
         loss = float(HOW[run.model.memory](run))
         return Computed(loss, len(work.groups), run.own * len(run.snapshots))
 
-    def links(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank since this was last asked."""
-        return self._exchanger.drain()
+        return {"links": [*self._exchanger.drain()]}

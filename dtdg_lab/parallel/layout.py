@@ -65,6 +65,9 @@ class Layout(Protocol):
         """
         ...
 
-    def links(self) -> list[tuple[Any, ...]]:
-        """Rows sent to other ranks since this was last asked, as the columns of ``links`` after ``epoch``."""
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What has been taken down since this was last asked, by table: its columns after ``epoch``.
+
+        ``groups``: groups computed; ``links``: rows sent to other ranks. By layouts that have any.
+        """
         ...

@@ -37,6 +37,6 @@ class SingleLayout:
         """Gradients of the whole sequence."""
         return self._runner.compute(work, marks)
 
-    def links(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """None: gradients alone are exchanged."""
-        return []
+        return {}

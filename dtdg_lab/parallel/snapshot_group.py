@@ -59,6 +59,7 @@ class SnapshotGroupLayout:
         schedule: which part computes which group when, for P parts.
         parts: the parts this rank executes, of P.
         loss_at: ``last`` or ``all`` snapshots of a group.
+        pipelined: whether the groups of a step are in work together, all their activations alive (BLAD).
     """
 
     def __init__(
@@ -71,21 +72,27 @@ class SnapshotGroupLayout:
         *,
         parts: range,
         loss_at: str = "last",
+        pipelined: bool = False,
     ) -> None:
-        self._runner = GroupRunner(model, sequence, task, groups, loss_at)
+        self._runner = GroupRunner(model, sequence, task, groups, loss_at, pipelined)
+        self._parts = parts
+        self.use(schedule)
+
+    def use(self, schedule: Schedule) -> None:
+        """Compute by another schedule from the next epoch on; for the same groups and parts."""
         self._works = tuple(
-            Work(i, tuple(g for part in parts for g in row[part]), sum(map(len, row)))
+            Work(i, tuple(g for part in self._parts for g in row[part]), sum(map(len, row)))
             for i, row in enumerate(schedule.assignment)
         )
 
     def epoch(self, epoch: int) -> Sequence[Work]:
-        """This rank's steps, the same every epoch."""
+        """This rank's steps, by the schedule in use."""
         return self._works
 
     def compute(self, work: Work, marks: Marks) -> Computed:
         """Gradients of this rank's groups of one step."""
         return self._runner.compute(work, marks)
 
-    def links(self) -> list[tuple[Any, ...]]:
-        """None: gradients alone are exchanged."""
-        return []
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """When each group was computed, since this was last asked."""
+        return {"groups": [*self._runner.clock.drain()]}

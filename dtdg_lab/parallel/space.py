@@ -48,6 +48,7 @@ class SnapshotSpace:
         self._pulled = {} if pulled is None else pulled
         self._may_keep = may_keep
         self._is_busy = False
+        self._base: SnapshotSpace | None = None
 
     @property
     def num_rows(self) -> int:
@@ -59,10 +60,12 @@ class SnapshotSpace:
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
-        return SnapshotSpace(
+        seen = SnapshotSpace(
             self._operators, self.snapshots, self.inputs, neighbours, num_nodes=self._num_nodes,
             all_inputs=self._all_inputs, pulled=self._pulled, may_keep=self._may_keep,
         )  # fmt: skip
+        seen._base = self  # so that a store that does not keep spaces finds it as long as it is in use
+        return seen
 
     async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined, (n, F) -> (n, F).

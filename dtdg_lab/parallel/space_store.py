@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -50,18 +51,27 @@ class SpaceStore:
         self._make, self._size = make, size
         self._spaces_left, self._pulls_left = spaces_bytes, pulls_bytes
         self._spaces: dict[range, SnapshotSpace] = {}
+        self._alive: weakref.WeakValueDictionary[range, SnapshotSpace] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def get(self, snapshots: range) -> SnapshotSpace:
         """The space of these snapshots."""
         if snapshots in self._spaces:
             return self._spaces[snapshots]
+        space = self._alive.get(snapshots)  # not kept, but somebody has it still
+        if space is not None:
+            return space
         space = self._make(snapshots)
-        size = self._size(snapshots)
-        if size <= self._spaces_left:
-            self._spaces_left -= size
+        if self.keeps(snapshots):
+            self._spaces_left -= self._size(snapshots)
             self._spaces[snapshots] = space
+        else:
+            self._alive[snapshots] = space
         return space
+
+    def keeps(self, snapshots: range) -> bool:
+        """Whether the space is kept, or will be when it is made."""
+        return snapshots in self._spaces or self._size(snapshots) <= self._spaces_left
 
     def take_pull(self, size: int) -> bool:
         """Whether a first-layer pull of so many bytes may be kept; it is then counted."""

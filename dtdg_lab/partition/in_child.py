@@ -65,7 +65,7 @@ def in_child(
         try:
             np.savez(given, allow_pickle=False, **arrays)
             done = subprocess.run(
-                [sys.executable, "-m", "dtdg_lab.partition.child", solver, str(given), str(answer)],
+                [sys.executable, "-P", "-m", "dtdg_lab.partition.child", str(os.getpid()), solver, given, answer],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=time_limit_s, check=False, env=_environment(),
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:

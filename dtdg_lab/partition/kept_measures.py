@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import uuid
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from dtdg_lab.datasets.one_at_a_time import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.store import cache_folder
 from dtdg_lab.partition.measures import PartitionMeasures, measure
+from dtdg_lab.partition.store import DAMAGE
 
 # raise it when measures change, so that older ones are not taken from a cache
 MEASURES_VERSION = 1
@@ -28,9 +27,6 @@ _ARRAYS = (
     "cached_bytes",
 )  # fmt: skip
 _MATRICES = ("matrix", "first_matrix")
-
-# what numpy raises for files that are missing, cut short, changed, or something else
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def kept_measures(
@@ -61,7 +57,7 @@ def kept_measures(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
-        with contextlib.suppress(*_DAMAGE):  # none yet, or damaged: counted anew
+        with contextlib.suppress(*DAMAGE):  # none yet, or damaged: counted anew
             return _read(file, chosen, hops, tuple(dict.fromkeys(ways)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, ways=ways, static=static)
         with contextlib.suppress(OSError):  # a cache that cannot be written is no reason to fail

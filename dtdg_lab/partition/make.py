@@ -84,6 +84,8 @@ def _cache_file(name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]
 
 def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
     try:
+        if isinstance(parts, bool):
+            raise TypeError("a truth value is no number of parts")
         number = operator.index(parts)
     except TypeError as error:
         raise PartitionError(

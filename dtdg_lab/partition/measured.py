@@ -126,8 +126,11 @@ def partition_graph(
     """
     if not isinstance(graph, DynamicGraph):
         raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
-    if protocol not in PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
+    if not isinstance(model, str):
+        raise UnknownNameError("entry of models", model, catalogue.names("models"))
+    seed = OPTIONS["seed"].check(seed)
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     of_partitioner, of_model = _sorted_knobs(knobs)
     pulled = pulls(model, graph.num_features, hidden, layers, **of_model)

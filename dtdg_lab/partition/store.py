@@ -20,7 +20,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 FORMAT = "dtdg-lab partition 1"
 
 # what zipfile and numpy raise for files that are cut short, changed, or something else
-_DAMAGE = (
+DAMAGE = (
     OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
@@ -111,7 +111,7 @@ def _read(file: Path) -> Partition:
         )  # fmt: skip
     except PlanError as error:
         raise DataError(f"{file} holds no valid partition: {error}") from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         words = f"no entry {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
         raise DataError(
             f"{file} is no partition, or a damaged one: {words}. Make the partition again and save it."

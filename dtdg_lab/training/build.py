@@ -58,14 +58,15 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
         LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
             available here.
     """
+    # first what ranks agree on: whatever fails on one of them later, none waits here for the others
+    partitioned = "partition" in catalogue.system(config.system).parts
+    partition = shared_partition(config, graph, group) if partitioned else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
     task = make_task(config, graph, parts, device=device)
     model = _model(config, graph, task).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
     sequence = _sequence(config, graph, device=device)
-    partitioned = "partition" in catalogue.system(config.system).parts
-    partition = shared_partition(config, graph, group) if partitioned else None
     layout = make_layout(Ingredients(config, model, sequence, task, parts.train, group, partition))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence

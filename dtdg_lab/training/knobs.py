@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtdg_lab.core.catalogue import option_owners
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 
 
@@ -38,6 +39,12 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
     return config.replace(**changes)
 
 
+def readable(system: str, config: RunConfig) -> set[str]:
+    """The settings that a run of this model on this data set reads under a system."""
+    owners = option_owners(system, config.dataset, config.model)
+    return {"system", *RunConfig.model_fields, *(name for room in owners.values() for name in room)}
+
+
 @dataclass(slots=True)
 class Knobs:
     """The control word as this rank has applied it: step changes made, epoch changes waiting, paused or stopping."""
@@ -48,6 +55,14 @@ class Knobs:
     stopping: bool = False
     waiting: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def expected(self) -> RunConfig:
+        """The settings as they will be once what waits has been made; those of now where that will be refused."""
+        try:
+            return self.config.replace(**self.waiting)
+        except LabError:
+            return self.config
+
     def apply(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Take one request; returns the step-live changes made now (epoch changes wait in ``waiting``)."""
         self.paused = bool(payload.get("pause", self.paused))
@@ -56,6 +71,9 @@ class Knobs:
         when = {name: "epoch" if name == "system" else OPTIONS[name].live for name in changes}
         now = {name: value for name, value in changes.items() if when[name] == "step"}
         self.waiting |= {name: value for name, value in changes.items() if when[name] == "epoch"}
+        if "system" in changes:  # what was asked for before, and the other system does not read, is asked for no more
+            read = readable(changes["system"], self.config)
+            self.waiting = {name: value for name, value in self.waiting.items() if name in changes or name in read}
         if now:
             self.config = self.config.replace(**now)
         return now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
-
 from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -23,8 +23,8 @@ from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
 from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.partitioned import told_partition
 from dtdg_lab.training.parts import told_parts
+from dtdg_lab.training.told_plans import Told, told_plans
 from dtdg_lab.training.vitals import Vitals
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
@@ -105,7 +105,8 @@ class Trainer:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
-        self._tell_partition()
+        for kind, data in told_plans(self._built, self._graph, self._group):
+            self._event(kind, data)
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -209,8 +210,9 @@ class Trainer:
         )  # fmt: skip
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (step, epoch, phase, begin_ns, finish_ns))
-        for link in self._built.layout.links():
-            self._recorder.row("links", (step, epoch, *link))
+        for table, rows in self._built.layout.rows().items():
+            for row in rows:
+                self._recorder.row(table, (step, epoch, *row))
 
     # control
 
@@ -251,30 +253,41 @@ class Trainer:
             return
         changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
         self.knobs.waiting = {}
-        memory = self._snapshot()
+        memory, told = self._snapshot(), []
         failure = ""
         try:
             config = self.knobs.config.replace(**changes)
             self._built = build(config, self._graph, self._group, device=self._device)
             self._restore(memory)
+            told = told_plans(self._built, self._graph, self._group, left=before)
         except (LabError, OSError, MemoryError, RuntimeError) as error:
             failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-        if self._group_failed(bool(failure)):
+        reason = self._reason(failure)
+        if reason:
             self._built = before
-            self._event("refused", {"changes": changes, "reason": failure or "another rank could not build it"})
-            return
-        self.knobs.config = config
-        self._set_learning_rate()
-        ended_ns = time.time_ns()
-        self._recorder.row("phases", (self._position.step, self._position.epoch, "rebuild", started_ns, ended_ns))
-        took_s = (ended_ns - started_ns) * 1e-9
-        self._knob_event(changes, "epoch", self._position.step, took_s=took_s)
-        self._tell_partition(rebuild_s=took_s)
+            self._event("refused", {"changes": changes, "reason": reason})
+        else:
+            self.knobs.config = config
+            self._set_learning_rate()
+            self._note_rebuild(changes, told, started_ns)
+        del before, memory
+        gc.collect()  # sequences and their stores hold each other, and tensors that a device has no second room for
 
-    def _group_failed(self, failed: bool) -> bool:
-        word = torch.tensor([float(failed)], device=self._device)
-        self._group.all_reduce(word)
-        return bool(word.item() > 0)
+    def _note_rebuild(self, changes: dict[str, Any], told: Told, started_ns: int) -> None:
+        ended_ns, step = time.time_ns(), self._position.step
+        self._recorder.row("phases", (step, self._position.epoch, "rebuild", started_ns, ended_ns))
+        took_s = (ended_ns - started_ns) * 1e-9
+        self._knob_event(changes, "epoch", step, took_s=took_s)
+        for kind, data in told:
+            self._event(kind, {**data, "rebuild_s": took_s})
+
+    def _reason(self, failure: str) -> str:
+        """Why a change cannot be made, the same on all ranks; empty where all of them can make it."""
+        reasons = gather_texts(self._group, failure, device=self._device)
+        failed = {rank: reason for rank, reason in enumerate(reasons) if reason}
+        if len(failed) == len(reasons) or 0 in failed:
+            return failed.get(0, "")
+        return " ".join(f"rank {rank} could not build it: {reason}" for rank, reason in failed.items())
 
     # state
 
@@ -347,17 +360,8 @@ class Trainer:
 
         measured = peak_bytes(probe, device=self._device)
         self._built.gradients.zero()
-        self._built.layout.links()  # what the probe sent belongs to no step
+        self._built.layout.rows()  # what the probe did belongs to no step
         self._recorder.row("memory", (0, time.time_ns(), None, None, measured))
-
-    def _tell_partition(self, **facts: Any) -> None:
-        """Rank 0 says who owns which vertices and what that costs, where the system divides them."""
-        built = self._built
-        if self._group.rank == 0 and built.partition is not None:
-            told = told_partition(
-                built.config, self._graph, built.partition, train=built.split.train, ranks=self._group.size
-            )  # fmt: skip
-            self._event("partition", {**told, **facts})
 
     def _knob_event(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""

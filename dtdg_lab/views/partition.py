@@ -16,7 +16,7 @@ from dtdg_lab.views.partition_maps import MAPS, map_figure
 from dtdg_lab.views.partition_matrix import Sent, in_layers, layers_of, matrix_figure
 from dtdg_lab.views.partition_words import load_words, map_words, matrix_words, run_words, title_words
 
-Known = tuple[int, int, PartitionFacts]  # attempt, step
+Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no vertices are divided
 Panel = tuple[Figure, str]
 _KEPT = 8  # partitions of a run; a resume may take back some of them
 
@@ -100,12 +100,16 @@ class PartitionView:
         self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``partition``; an attempt that goes on with the same partition changes nothing."""
+        """Add one event ``partition``; an attempt that goes on with the same partition changes nothing.
+
+        An event without a ``layout`` says that the run's system divides no vertices any more.
+        """
         told = (attempt, int(row["time_ns"]))
         if told in self._seen:
             return
         self._seen.add(told)
-        step, facts = int(row["step"] or 0), facts_of(row["data"])
+        step, left = int(row["step"] or 0), row["data"].get("layout", "") is None
+        facts = None if left else facts_of(row["data"])
         self._known = _changes([*self._known, (attempt, step, facts)])[-_KEPT:]
 
     def truncate(self, step: int, attempt: int) -> None:
@@ -149,4 +153,8 @@ class PartitionView:
 
 def _changes(known: list[Known]) -> list[Known]:
     """Without those that are as the one before them."""
-    return [each for place, each in enumerate(known) if not place or not each[2].same(known[place - 1][2])]
+    return [each for place, each in enumerate(known) if not place or not _same(each[2], known[place - 1][2])]
+
+
+def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:
+    return facts is other if facts is None or other is None else facts.same(other)

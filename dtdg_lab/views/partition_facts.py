@@ -68,9 +68,12 @@ class PartitionFacts:
     def same(self, other: PartitionFacts) -> bool:
         """Whether it is the same partition, executed in the same way."""
         mine, theirs = ((f.partitioner, f.parts, f.ranks, f.layout) for f in (self, other))
-        return mine == theirs and all(
-            np.array_equal(a, b)
-            for a, b in [(self.vertices, other.vertices), *((m, other.maps[n]) for n, m in self.maps.items())]
+        return (
+            mine == theirs
+            and self.predicted.keys() == other.predicted.keys()
+            and np.array_equal(self.vertices, other.vertices)
+            and all(np.array_equal(each, other.maps[name]) for name, each in self.maps.items())
+            and all(np.array_equal(each, other.predicted[way]) for way, each in self.predicted.items())
         )
 
 

@@ -42,6 +42,11 @@ CONTROLS = """() => { const found = []; const walk = root => root.querySelectorA
   if (e.classList.contains('noUi-handle')) found.push(Number(e.getAttribute('aria-valuenow')));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
+# what the status line of the dashboard says
+STATUS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.classList.contains('dl-status')) found.push(e.innerText);
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
+
 
 @contextmanager
 def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
@@ -109,3 +114,21 @@ def wait_until(page: Any, condition: Any, *, timeout_s: float, what: str) -> flo
             return time.monotonic() - started
         page.wait_for_timeout(50)
     raise AssertionError(f"not within {timeout_s:g} s: {what}; the charts hold {charts}")
+
+
+def wait_for_status(page: Any, words: str, *, timeout_s: float) -> str:
+    """Wait until a line of the status holds the words; returns the line."""
+    started = time.monotonic()
+    while True:
+        status: str = page.evaluate(STATUS)
+        found = [line for line in status.splitlines() if words in line]
+        if found:
+            return found[0]
+        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {status!r}"
+        page.wait_for_timeout(50)
+
+
+def choose(page: Any, option: str) -> None:
+    """Choose in the selection that offers the option."""
+    choice = page.locator("select:visible", has=page.locator(f"option[value='{option}']")).first
+    choice.select_option(option)

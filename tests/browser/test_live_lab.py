@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 from following import knob_steps, until, until_step
-from jupyterlab import CHARTS, CHROMIUM, CONTROLS, FLAGS, WIDTHS, lab_server, run_all_cells, wait_until
+from jupyterlab import (
+    CHARTS,
+    CHROMIUM,
+    CONTROLS,
+    FLAGS,
+    WIDTHS,
+    choose,
+    lab_server,
+    run_all_cells,
+    wait_for_status,
+    wait_until,
+)
 
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
@@ -92,6 +103,8 @@ def _steer_by_hand(page: Any, session: Session) -> None:
         assert time.monotonic() - clicked < 20, "the Run button started no run"
         time.sleep(0.02)
     run = session.current
+    run.set(epochs=100_000)  # it must not end while it is looked at
+    until(lambda: run.config.epochs == 100_000, what="more epochs")
     wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=20, what="the first point after Run")
     before = page.evaluate(CHARTS)
     page.locator(".noUi-handle").first.focus()
@@ -125,6 +138,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
         assert len({step for _, step in ranks_and_steps}) == 1, f"{change} applied at {ranks_and_steps}"
     _look_at_the_data(page)
     _look_at_a_narrow_window(page)
+    _change_the_partition(page, run)
     _repair_by_hand(page, session, run)
 
 
@@ -149,6 +163,37 @@ def _look_at_a_narrow_window(page: Any) -> None:
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
     assert len(widths) == 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def _change_the_partition(page: Any, run: Run) -> None:
+    """The run becomes one on vertex parts and its vertices are dealt anew, by the widgets; the microscope is drawn."""
+    choose(page, "adgnn-t")
+    assert "the change took" in wait_for_status(page, "system adgnn-t: applied at step", timeout_s=20)
+    page.locator(".bk-tab", has_text="Partition").first.click()
+    wait_until(
+        page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=10, what="the microscope"
+    )
+    before = page.locator(".dl-caption:visible").all_inner_texts()
+    choose(page, "hash")
+    assert "the change took" in wait_for_status(page, "partitioner hash: applied at step", timeout_s=20)
+    changed = time.monotonic()
+    while page.locator(".dl-caption:visible").all_inner_texts() == before:
+        assert time.monotonic() - changed < 10, "the microscope still shows the partition before"
+        page.wait_for_timeout(50)
+    for name, value in (("system", "adgnn-t"), ("partitioner", "hash")):
+        (applied,) = knob_steps(run, name).values()
+        assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (value, applied)
+    for width in (1400, 1100):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(1000)
+        page.screenshot(path=PICTURES / f"live-lab-partition-{width}.png")
+    assert min(page.evaluate(WIDTHS)) >= 280
+    button, notebook = (
+        found.first.bounding_box()
+        for found in (page.get_by_role("button", name="Measure"), page.locator(".jp-Notebook"))
+    )
+    assert button["x"] + button["width"] <= notebook["x"] + notebook["width"], "the page is wider than its place"
     page.set_viewport_size({"width": 1400, "height": 900})
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.halo_sequence import HaloSequence
 from dtdg_lab.partition import in_child
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import layouts
+from dtdg_lab.training import build, layouts, partitioned
 
 EPOCHS = 9
 SMALL = {"system": "adgnn-t", "partitioner": "hash", "dataset": "growing", "generated_nodes": 24,
@@ -68,7 +73,36 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
         if group.rank == 1:
             patch.setattr(layouts, "cached_sequences", _no_memory)
         found["one_fails"] = _told(_train(group, folder, script={2: {"set": {"system": "pygt-dist"}}}))
+    with pytest.MonkeyPatch.context() as patch:  # before the ranks have agreed on anything but the partition
+        if group.rank == 1:
+            patch.setattr(build, "_model", _full_the_second_time(build._model))
+        found["fails_early"] = _told(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
+    with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
+        patch.setattr(layouts, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
+        patch.setattr(partitioned, "make_partition", _uneven)
+        found["reuse"] = _told(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
+    found["alive"] = _alive()
     return found
+
+
+def _uneven(name: str, graph: DynamicGraph, parts: int, **_: Any) -> Partition:
+    return Partition((np.arange(graph.num_nodes) >= graph.num_nodes - 2).astype(np.int32), parts)
+
+
+def _alive() -> int:
+    return sum(type(one) is HaloSequence for one in gc.get_objects())
+
+
+def _full_the_second_time(make: Callable[..., Any]) -> Callable[..., Any]:
+    made = []
+
+    def full(*given: Any) -> Any:
+        if made:
+            raise RuntimeError("the device is full")
+        made.append(make(*given))
+        return made[0]
+
+    return full
 
 
 def _no_memory(*_: Any, **__: Any) -> Any:
@@ -135,9 +169,26 @@ def test_rank_0_tells_every_partition_and_both_tell_what_they_send(ranks: list[d
                 assert sent == wanted, (step, way)
 
 
+def test_what_is_kept_is_the_same_on_ranks_of_unequal_shares(ranks: list[dict[str, Any]]) -> None:
+    """Else one rank waits for rows that another has kept."""
+    for found in ranks:
+        assert found["reuse"]["losses"] == pytest.approx(found["untouched"]["losses"], rel=1e-10)
+        first_layer = [row["step"] for row in found["reuse"]["links"] if (row["layer"], row["way"]) == (0, "forward")]
+        assert sorted(set(first_layer)) == [0, 1, 2]  # fetched once more after the change, then kept
+
+
+def test_sequences_that_were_replaced_are_let_go(ranks: list[dict[str, Any]]) -> None:
+    assert [found["alive"] <= 1 for found in ranks] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("story", "said"),
-    [("crashes", "metis"), ("too_large", "cache_gib=0"), ("one_fails", "another rank could not build it")],
+    [
+        ("crashes", "metis"),
+        ("too_large", "cache_gib=0"),
+        ("one_fails", "rank 1 could not build it: MemoryError: cannot map the part"),
+        ("fails_early", "rank 1 could not build it: RuntimeError: the device is full"),
+    ],
 )
 def test_a_change_that_fails_anywhere_is_made_nowhere(ranks: list[dict[str, Any]], story: str, said: str) -> None:
     for found in ranks:

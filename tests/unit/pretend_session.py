@@ -39,7 +39,7 @@ class PretendRun:
 
     def set(self, **knobs: Any) -> int:
         for name in knobs:
-            if OPTIONS[name].live == "no":
+            if name != "system" and OPTIONS[name].live == "no":
                 raise ConfigError(f"{name} cannot change while the run goes on.")
         if knobs.get("slow_rank", -1) >= self.config.ranks:
             raise ControlError(
@@ -137,6 +137,7 @@ class PretendSession:
         self.alive = dict.fromkeys(range(ranks), True)
         self.repaired = 0
         self._live = live
+        self._make: type[PretendRun] = PretendRun
 
     @property
     def current(self) -> PretendRun | None:
@@ -148,7 +149,7 @@ class PretendSession:
     def train(self, config: RunConfig) -> PretendRun:
         if self.current is not None and self.current.status in ("running", "paused"):
             raise ControlError(f"run {self.current.id} is under way: stop it first.")
-        run = PretendRun(config, len(self.runs))
+        run = self._make(config, len(self.runs))
         self.runs.append(run)
         if self._live:
             threading.Thread(target=self._feed, args=(run,), daemon=True).start()

@@ -411,7 +411,7 @@ def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, *
     layout = CachedVertexLayout(model, sequences, task, TRAIN, counts_group=True)
     computed = layout.compute(layout.epoch(0)[0], Unmarked())
     assert (computed.groups, computed.vertex_snapshots) == (1, NODES * len(TRAIN))
-    assert layout.links() == []
+    assert layout.rows() == {}
     return computed.loss_sum, _taken(model)
 
 

@@ -105,6 +105,8 @@ def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
         value = not option.default
     elif option.choices:
         value = option.choices[-1]
+    elif option.kind is str:
+        value = "~/a file.npz"
     else:
         value = option.check(option.kind(min(max(option.low or 0, 7), option.high)))
     control.show(value)
@@ -140,7 +142,7 @@ def test_buttons_and_controls_follow_the_state_of_the_run(dashboard, session):
     assert not dashboard.buttons["resume"].visible and not dashboard.buttons["repair"].visible
     click(dashboard, "run")
     assert session.current.config.epochs == 50
-    live = {name for name, option in OPTIONS.items() if option.live != "no"}
+    live = {"system", *(name for name, option in OPTIONS.items() if option.live != "no")}
     assert disabled(dashboard) == set(dashboard.settings.controls) - live
     assert dashboard.buttons["run"].disabled
     click(dashboard, "pause")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -111,9 +112,13 @@ def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None
 
 def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(products: list[int]) -> None:
     sequence = _sequence(spaces_bytes=0)
-    first, again = sequence.space(0), sequence.space(0)
-    assert first is not again
-    assert _pull(first, first.inputs) is _pull(again, again.inputs)
+    first = sequence.space(0)
+    assert sequence.space(0) is first  # as long as somebody has it
+    pulled, let_go = _pull(first, first.inputs), weakref.ref(first)
+    del first
+    assert let_go() is None
+    again = sequence.space(0)
+    assert _pull(again, again.inputs) is pulled
     assert len(products) == 1
     roomy = _sequence()
     assert roomy.space(0) is roomy.space(0)

@@ -94,14 +94,30 @@ def test_a_change_is_told_with_its_seconds(tmp_path: Path, start: dict[str, Any]
     assert (rebuild["end_ns"] - rebuild["start_ns"]) * 1e-9 == pytest.approx(knob["data"]["took_s"], rel=1e-6)
     told = done.recorder.events("partition")
     config = done.config
-    vertex_layout = config.system in ("adgnn-t", "pygt-dist")
-    assert [event["step"] for event in told] == ([0, ASKED + 1] if vertex_layout else [0])
+    assert [event["step"] for event in told] == [0, ASKED + 1]
     assert "rebuild_s" not in told[0]["data"]
-    if vertex_layout:
-        now = told[-1]["data"]
+    now = told[-1]["data"]
+    if config.system not in ("adgnn-t", "pygt-dist"):
+        assert now == {"layout": None, "rebuild_s": knob["data"]["took_s"]}
+    else:
         assert (now["partitioner"], now["parts"]) == (config["partitioner"], config.parts)
         assert now["rebuild_s"] == knob["data"]["took_s"]
         assert sum(now["measures"]["owned"]) == SMALL["generated_nodes"]
+
+
+def test_a_system_s_settings_are_asked_for_with_it_or_after_it_and_forgotten_without_it(tmp_path: Path) -> None:
+    """Requests in one epoch, one after another, end as the last one would have them."""
+    there = train(tmp_path, config_of(epochs=4).replace(system="psg", epochs=1), script={
+        0: {"set": {"system": "adgnn-t"}}, 1: {"set": {"partitioner": "load_aware"}},
+    })  # fmt: skip
+    assert (there.config.system, there.config["partitioner"]) == ("adgnn-t", "load_aware")
+    back = train(tmp_path, config_of(epochs=4).replace(system="psg", epochs=1), script={
+        0: {"set": {"system": "adgnn-t", "partitioner": "hash"}}, 1: {"set": {"system": "psg"}},
+        2: {"set": {"loss_at": "all"}},
+    })  # fmt: skip
+    assert (back.config.system, back.config["loss_at"]) == ("psg", "all")
+    for done in (there, back):
+        assert done.recorder.events("refused") == []
 
 
 def test_exact_layouts_learn_the_same_whatever_changes(tmp_path: Path) -> None:

@@ -309,6 +309,8 @@ def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> 
             if rank == 0:
                 writer.row("events", (0, 0, START_NS, "partition", told()))
                 writer.row("events", (5, 1, START_NS + 5, "partition", told(name="metis", rebuild_s=2.0, scale=3.0)))
+            knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "took_s": 2.0}
+            writer.row("events", (5, 1, START_NS + 4, "knob", knob))
             for way in ("forward", "backward"):
                 writer.row("links", (14, 2, 0, way, 1 - rank, 1, 100))
     summary = finish(run, "finished")

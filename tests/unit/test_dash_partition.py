@@ -1,0 +1,453 @@
+"""Partitions in the dashboard: widgets, changes that wait for the epoch's end, measuring, and the run's microscope."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from pretend_partitions import REBUILD_S, SMALL, PartitionedRun, PartitionedSession
+from pretend_session import PER_EPOCH
+from test_dash import choose, click, settle
+from test_dash_feed import Display
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import PartitionError
+from dtdg_lab.dash import Dashboard, partition_measurer
+from dtdg_lab.dash.app import PARTITION
+from dtdg_lab.dash.feed import ChartFeed
+from dtdg_lab.dash.live import WholeCharts
+from dtdg_lab.dash.partition_page import RUN
+from dtdg_lab.dash.partition_table import table_html
+from dtdg_lab.datasets import load_for
+from dtdg_lab.partition.measured import partition_graph
+from dtdg_lab.views.partition_facts import facts_of
+
+GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
+
+
+@pytest.fixture
+def session() -> PartitionedSession:
+    return PartitionedSession(2)
+
+
+@pytest.fixture
+def dashboard(session):
+    made = Dashboard(session, RunConfig(system="adgnn-t", ranks=2, **GROWING))
+    yield made
+    made.close()
+
+
+def widget(shown: Dashboard, name: str) -> Any:
+    return shown.settings.controls[name].widget
+
+
+def started(shown: Dashboard) -> PartitionedRun:
+    click(shown, "run")
+    run = shown.session.current
+    run.advance(5)
+    settle(shown)
+    return run
+
+
+def to_next_epoch(shown: Dashboard, run: PartitionedRun) -> None:
+    run.advance(PER_EPOCH - run.step % PER_EPOCH + 1)
+    settle(shown)
+
+
+# widgets before a run
+
+
+@pytest.mark.parametrize("system", catalogue.names("systems"))
+def test_a_partitioner_can_be_chosen_where_vertices_are_owned(system, session):
+    shown = Dashboard(session, RunConfig(dataset="growing"))
+    choose(shown, "system", system)
+    parts = catalogue.system(system).parts
+    assert widget(shown, "partitioner").visible == ("partition" in parts)
+    assert widget(shown, "scheduler").visible == ("scheduling" in parts)
+    assert widget(shown, "halo_reuse").visible == (parts["parallel"] == "halo_vertex")
+    assert widget(shown, "cache_gib").visible == (parts["parallel"] == "cached_vertex")
+    assert widget(shown, "parts").visible == (system != "single")
+    assert shown.settings.config() == RunConfig(system=system, dataset="growing")
+    shown.close()
+
+
+def test_a_system_brings_its_partitioner_and_takes_it_along_when_it_goes(dashboard):
+    assert dashboard.settings.config()["partitioner"] == "metis"
+    choose(dashboard, "system", "pygt-dist")
+    assert dashboard.settings.config()["partitioner"] == "hash"
+    choose(dashboard, "partitioner", "load_aware")
+    choose(dashboard, "dealing", "plain")
+    config = dashboard.settings.config()
+    assert (config["partitioner"], config["dealing"]) == ("load_aware", "plain")
+    choose(dashboard, "system", "adgnn-t")
+    assert dashboard.settings.config()["partitioner"] == "metis"
+
+
+def test_parts_are_what_the_ranks_divide():
+    shown = Dashboard(PartitionedSession(4), RunConfig(system="adgnn-t", ranks=4, **GROWING))
+    parts = widget(shown, "parts")
+    assert parts.options == {"as ranks": 0, **{str(count): count for count in (8, 12, 16, 24, 32, 48, 64)}}
+    choose(shown, "parts", 12)
+    assert shown.settings.config().parts == 12
+    choose(shown, "ranks", 2)
+    assert shown.settings.config().parts == 12 and 6 in parts.options.values()
+    choose(shown, "parts", 6)
+    choose(shown, "ranks", 4)
+    assert shown.settings.config().parts == 4, "4 ranks cannot share 6 parts"
+    shown.close()
+
+
+def test_a_number_of_parts_that_is_not_offered_is_shown_all_the_same(session):
+    shown = Dashboard(session, RunConfig(system="adgnn-t", ranks=2, parts=10, **GROWING))
+    choose(shown, "model", "wdgcn")
+    assert shown.settings.config().parts == 10
+    shown.close()
+
+
+# widgets during a run
+
+
+def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_and_what_it_took(dashboard):
+    run = started(dashboard)
+    assert not widget(dashboard, "partitioner").disabled and widget(dashboard, "model").disabled
+    choose(dashboard, "partitioner", "hash")
+    assert run.requests == [{"partitioner": "hash"}]
+    assert widget(dashboard, "partitioner").label == "Partitioner · waits"
+    assert "partitioner hash: asked for, waits for the end of the epoch" in dashboard.status.value
+    run.advance(3)
+    settle(dashboard)
+    assert dashboard.settings.controls["partitioner"].value == "hash", "what waits is not taken back"
+    assert run.config["partitioner"] == "metis"
+    to_next_epoch(dashboard, run)
+    assert run.config["partitioner"] == "hash"
+    assert widget(dashboard, "partitioner").label == "Partitioner"
+    said = f"partitioner hash: applied at step {PER_EPOCH} on 2 ranks, the change took {1000 * REBUILD_S:.0f} ms"
+    assert said in dashboard.status.value
+
+
+def test_what_waits_outlives_the_patience_for_step_settings(dashboard, monkeypatch):
+    run = started(dashboard)
+    choose(dashboard, "parts", 4)
+    later = time.monotonic() + 3600
+    monkeypatch.setattr("dtdg_lab.dash.settings.time.monotonic", lambda: later)
+    settle(dashboard)
+    assert dashboard.settings.controls["parts"].value == 4
+    monkeypatch.undo()
+    to_next_epoch(dashboard, run)
+    assert run.config.parts == 4 and "parts 4: applied at step 20" in dashboard.status.value
+    choose(dashboard, "parts", 0)
+    to_next_epoch(dashboard, run)
+    assert run.config.parts == 2 and dashboard.settings.controls["parts"].value == 0
+    assert "parts 0: applied at step 40" in dashboard.status.value
+
+
+def test_changes_made_at_one_end_of_an_epoch_are_each_told(dashboard):
+    run = started(dashboard)
+    for name, value in (("partitioner", "round_robin"), ("parts", 4), ("halo_reuse", True)):
+        choose(dashboard, name, value)
+    choose(dashboard, "slow_ms", 5.0)
+    to_next_epoch(dashboard, run)
+    assert "parts 4: applied at step 20 on 2 ranks" in dashboard.status.value
+    assert "halo_reuse True: applied at step 20 on 2 ranks" in dashboard.status.value
+    assert "slow_ms 5.0: applied at step 5 on 2 ranks" in dashboard.status.value
+    assert not dashboard.settings._asked
+
+
+def test_a_change_that_does_not_fit_is_refused_with_its_reason_each_time(dashboard):
+    run = started(dashboard)
+    run.unfit = {"partitioner": "METIS died of signal 11 (SIGSEGV). Choose another partitioner."}
+    for _ in range(2):
+        choose(dashboard, "partitioner", "load_aware")
+        assert widget(dashboard, "partitioner").label == "Partitioner · waits"
+        dashboard._clear_problem()
+        to_next_epoch(dashboard, run)
+        assert dashboard.alert.visible and "died of signal 11" in dashboard.alert.value
+        assert "partitioner load_aware: refused, the run goes on as it was" in dashboard.status.value
+        assert dashboard.settings.controls["partitioner"].value == "metis"
+        assert widget(dashboard, "partitioner").label == "Partitioner"
+    run.unfit = {}
+    choose(dashboard, "partitioner", "load_aware")
+    settle(dashboard)
+    assert "load_aware: asked for" in dashboard.status.value, "an old refusal is not taken for this one's"
+    to_next_epoch(dashboard, run)
+    assert run.config["partitioner"] == "load_aware"
+
+
+def test_a_change_the_run_cannot_make_is_refused_at_once(dashboard):
+    run = started(dashboard)
+    choose(dashboard, "system", "single")
+    assert "one process and one part" in dashboard.alert.value and run.requests == []
+    assert dashboard.settings.controls["system"].value == "adgnn-t"
+    assert widget(dashboard, "system").label == "System"
+
+
+def test_the_system_itself_changes_and_brings_its_settings_once_the_run_has_it(dashboard):
+    run = started(dashboard)
+    choose(dashboard, "system", "psg")
+    assert widget(dashboard, "system").label == "System · waits"
+    dashboard.settings._refresh()
+    assert widget(dashboard, "partitioner").visible and not widget(dashboard, "scheduler").visible
+    to_next_epoch(dashboard, run)
+    assert run.config.system == "psg" and "system psg: applied at step 20" in dashboard.status.value
+    assert widget(dashboard, "scheduler").visible and not widget(dashboard, "partitioner").visible
+    choose(dashboard, "system", "pygt-dist")
+    to_next_epoch(dashboard, run)
+    assert widget(dashboard, "cache_gib").visible
+    assert dashboard.settings.controls["partitioner"].value == "hash"
+    click(dashboard, "stop")
+    assert dashboard.settings.config() == run.config
+
+
+def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(dashboard):
+    run = started(dashboard)
+    choose(dashboard, "system", "pygt-dist")
+    click(dashboard, "stop")
+    assert "system pygt-dist: not applied, the run ended first" in dashboard.status.value
+    assert widget(dashboard, "system").label == "System"
+    config = dashboard.settings.config()
+    assert (config.system, config["partitioner"]) == ("pygt-dist", "hash")
+    assert run.config.system == "adgnn-t"
+
+
+def test_another_dashboard_follows(dashboard, session):
+    other = Dashboard(session, RunConfig(dataset="growing"))
+    run = started(dashboard)
+    settle(other)
+    choose(dashboard, "partitioner", "hash")
+    settle(other)
+    assert other.settings.controls["partitioner"].value == "metis"
+    run.advance(PER_EPOCH)
+    settle(dashboard, other)
+    assert other.settings.controls["partitioner"].value == "hash"
+    other.close()
+
+
+# measuring
+
+
+def open_page(shown: Dashboard) -> None:
+    """Open the tab and wait for its charts, then report as a display does."""
+    shown.tabs.active = PARTITION
+    until = time.monotonic() + 10
+    while list(shown.partition._opened.panel) != [shown.partition.charts]:
+        assert time.monotonic() < until, "the page stays empty"
+        time.sleep(0.02)
+        settle(shown)
+    shown.partition.charts._handle_msg('{"kind": "ready"}')
+    settle(shown)
+
+
+def measured(shown: Dashboard, *partitioners: str, parts: int = 2) -> None:
+    """Press Measure and wait until every partitioner has an outcome."""
+    page = shown.partition
+    page.partitioners.value, page.parts.value = list(partitioners), parts
+    page.button.clicks += 1
+    settle(shown)
+    until = time.monotonic() + 60
+    while page.status.value.endswith("…"):
+        assert time.monotonic() < until, f"still {page.status.value!r}"
+        time.sleep(0.01)
+        settle(shown)
+
+
+def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
+    open_page(dashboard)
+    measured(dashboard, "hash", "load_aware", parts=4)
+    page = dashboard.partition
+    assert page.status.value == "growing in 4 parts, for tgcn with 1 layer:"
+    graph = load_for(dashboard.settings.config())
+    for name in ("hash", "load_aware"):
+        found = partition_graph(graph, name, 4).measures
+        assert f"{found.cut_edges.sum():,} of {found.all_edges.sum():,} edges" in page.table.value, name
+        assert f"{found.halo.sum():,} (" in page.table.value, name
+    assert page.looked_at.options == ["hash", "load_aware"] and page.looked_at.value == "hash"
+    before = page.figures()
+    titles = [figure["layout"]["title"]["text"] for figure in before.values()]
+    assert "Halo rows a part receives" in titles and "Load of the parts" in titles
+    assert all(page.sentences().values()) and "Hash, 4 parts" in page.words.value
+    page.looked_at.value = "load_aware"
+    settle(dashboard)
+    assert "4 parts" in page.words.value and "Load_aware" in page.words.value
+    assert page.figures() != before
+
+
+def test_the_page_begins_at_the_parts_of_the_settings_and_keeps_what_was_measured(dashboard):
+    choose(dashboard, "parts", 8)
+    assert dashboard.partition.parts.value == 8
+    measured(dashboard, "hash", parts=4)
+    choose(dashboard, "parts", 2)
+    assert dashboard.partition.parts.value == 4
+
+
+def test_other_data_than_the_settings_can_be_measured(dashboard):
+    dashboard.partition.data.value = "sbm"
+    measured(dashboard, "hash")
+    assert dashboard.partition.status.value.startswith("sbm in 2 parts")
+    assert dashboard.settings.config().dataset == "growing"
+
+
+def test_a_partitioner_that_fails_is_told_in_its_row_and_the_others_are_measured(dashboard, monkeypatch, caplog):
+    real = partition_graph
+
+    def fails(graph, name, parts, **settings):
+        if name == "metis":
+            raise PartitionError("METIS died of <signal> 11. Choose another partitioner.")
+        if name == "hypergraph":
+            raise ZeroDivisionError("a slip")
+        return real(graph, name, parts, **settings)
+
+    monkeypatch.setattr(partition_measurer, "partition_graph", fails)
+    measured(dashboard, "metis", "hypergraph", "hash", "file")
+    table = dashboard.partition.table.value
+    assert "METIS died of &lt;signal&gt; 11. Choose another partitioner." in table
+    assert "ZeroDivisionError: a slip" in table and "ZeroDivisionError" in caplog.text
+    assert "partition_file" in table, "partitioner file was given none"
+    assert dashboard.partition.looked_at.options == ["hash"]
+
+
+def test_more_parts_than_vertices_are_refused_in_words(dashboard):
+    choose(dashboard, "generated_edges", 10)
+    choose(dashboard, "generated_nodes", 40)
+    measured(dashboard, "hash", parts=64)
+    assert "64" in dashboard.partition.table.value and "40" in dashboard.partition.table.value
+    assert dashboard.partition.looked_at.options == [RUN] and not dashboard.partition.looked_at.visible
+
+
+def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):
+    page = dashboard.partition
+    measured(dashboard)
+    assert page.status.value == "No partitioner is chosen: tick at least one." and not page.table.visible
+    choose(dashboard, "power_idle_w", 500.0)
+    measured(dashboard, "hash")
+    assert "power_idle_w=500 exceeds" in page.status.value
+    choose(dashboard, "power_idle_w", 20.0)
+    monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path))
+    page.data.value = "stackoverflow"
+    measured(dashboard, "hash")
+    assert "not on this machine yet" in page.status.value and not page.table.visible
+
+
+def test_a_graph_that_cannot_be_read_is_told(dashboard, monkeypatch, caplog):
+    monkeypatch.setattr(partition_measurer, "load_for", lambda config: 1 // 0)
+    measured(dashboard, "hash")
+    assert "ZeroDivisionError" in dashboard.partition.status.value and "ZeroDivisionError" in caplog.text
+
+
+def test_measuring_holds_up_neither_page_nor_requests_and_the_newest_request_wins(dashboard, monkeypatch):
+    gate, seen, real = threading.Event(), [], partition_graph
+
+    def slow(graph, name, parts, **settings):
+        seen.append((name, parts))
+        gate.wait(20)
+        return real(graph, name, parts, **settings)
+
+    monkeypatch.setattr(partition_measurer, "partition_graph", slow)
+    page = dashboard.partition
+    for parts in (2, 4):
+        page.partitioners.value, page.parts.value = ["hash", "round_robin"], parts
+        page.button.clicks += 1
+        settle(dashboard)
+        while not seen:
+            time.sleep(0.005)
+    begun = time.monotonic()
+    for _ in range(20):
+        dashboard.tick()
+    assert time.monotonic() - begun < 5 and "measuring" in page.table.value
+    click(dashboard, "run")
+    assert dashboard.session.current is not None
+    gate.set()
+    until = time.monotonic() + 60
+    while page.status.value.endswith("…"):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+        settle(dashboard)
+    assert seen == [("hash", 2), ("hash", 4), ("round_robin", 4)]
+    assert {facts.parts for facts in page._measured.values()} == {4}
+
+
+# the microscope of a run
+
+
+def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now(dashboard):
+    open_page(dashboard)
+    page = dashboard.partition
+    run = started(dashboard)
+    page.update()
+    assert page.looked_at.visible and page.looked_at.options == [RUN]
+    titles = [figure["layout"]["title"]["text"] for figure in page.figures().values()]
+    assert "Bytes predicted, layer 0" in titles
+    assert any(title.startswith("Bytes measured in step") for title in titles)
+    assert "equal to the byte" in page.words.value
+    choose(dashboard, "partitioner", "hash")
+    to_next_epoch(dashboard, run)
+    page.update()
+    titles = " ".join(figure["layout"]["title"]["text"] for figure in page.figures().values())
+    assert "before: metis, 2 parts" in titles and "now: hash, 2 parts" in titles
+    measured(dashboard, "round_robin")
+    assert page.looked_at.options == [RUN, "round_robin"] and page.looked_at.value == RUN
+
+
+def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboard):
+    open_page(dashboard)
+    started(dashboard)
+    dashboard.partition.update()
+    assert dashboard.partition.figures()
+    click(dashboard, "stop")
+    choose(dashboard, "system", "psg")
+    started(dashboard)
+    dashboard.partition.update()
+    assert dashboard.partition.figures() == {} and not dashboard.partition.looked_at.visible
+
+
+def test_the_live_charts_are_the_same_four_where_a_run_has_a_partition(dashboard):
+    run = started(dashboard)
+    assert "partition" in run.window.figures()
+    feed, display = ChartFeed(), Display()
+    display.take(feed.snapshot(run.window, "steps"))
+    run.advance(30)
+    display.take(feed.patch(run.window, "steps"))
+    live = {"loss", "phases", "energy", "timeline"}
+    assert set(display.figures) == set(display.captions) == live
+    whole = json.loads(json.dumps(run.window.figures("steps")))
+    assert display.figures == {name: whole[name] for name in live}
+
+
+# what is sent
+
+
+def test_only_the_charts_that_changed_are_sent_and_all_of_them_where_there_are_others(monkeypatch):
+    figures = {name: {"data": [], "layout": {"title": name}} for name in "ab"}
+    charts = WholeCharts(lambda: dict(figures), lambda: dict.fromkeys(figures, "words"))
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(charts, "_send_msg", lambda text: sent.append(json.loads(text)))
+    charts.redraw()
+    assert sent == [], "nobody looks"
+    charts._handle_msg('{"kind": "ready"}')
+    charts.redraw()
+    assert [message["charts"] for message in sent] == [["a", "b"]], "nothing changed since"
+    figures["b"] = {"data": [1], "layout": {}}
+    charts.redraw()
+    figures["c"] = {"data": [2], "layout": {}}
+    charts.redraw()
+    del figures["a"], figures["b"]
+    charts.redraw()
+    kinds = [(message["kind"], sorted(message["react"]), message.get("charts")) for message in sent[1:]]
+    assert kinds == [
+        ("patch", ["b"], None), ("snapshot", ["a", "b", "c"], ["a", "b", "c"]), ("snapshot", ["c"], ["c"]),
+    ]  # fmt: skip
+    assert [message["number"] for message in sent] == [1, 2, 3, 4]
+
+
+def test_the_best_of_a_column_is_bold_where_there_are_several():
+    graph = load_for(RunConfig(dataset="growing", **SMALL))
+    facts = {name: facts_of(partition_graph(graph, name, 2).told()) for name in ("hash", "metis")}
+    best = min(facts.values(), key=lambda each: each.totals["cut_edges"])
+    table = table_html(facts, {"file": "no <file>"}, ["hypergraph"])
+    assert table.count("<tr>") == 5 and "no &lt;file&gt;" in table and "measuring" in table
+    edges = f"{best.totals['cut_edges']:,.0f} of {best.totals['all_edges']:,.0f} edges"
+    assert f'title="{edges}"><b>' in table
+    assert "<b>" not in table_html({"hash": facts["hash"]}, {})

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.open import compare, open_run
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.progress import progress
+    from dtdg_lab.runs.schedule_study import simulate_schedules
     from dtdg_lab.runs.trace import trace
     from dtdg_lab.runs.vertex import follow_vertex
 
@@ -56,6 +57,7 @@ __all__ = [
     "partition_graph",
     "plot",
     "progress",
+    "simulate_schedules",
     "trace",
     "train",
 ]
@@ -84,6 +86,7 @@ _WHERE = {
     "partition_graph": "dtdg_lab.partition.measured",
     "plot": "dtdg_lab.runs.plot",
     "progress": "dtdg_lab.runs.progress",
+    "simulate_schedules": "dtdg_lab.runs.schedule_study",
     "trace": "dtdg_lab.runs.trace",
     "train": "dtdg_lab.cluster.local",
 }

@@ -1,4 +1,4 @@
-"""The algorithms of the catalogue: models, tasks, layouts, schedulers."""
+"""The algorithms of the catalogue: models, tasks, layouts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="snapshot_group", room="parallel", target="dtdg_lab.parallel.snapshot_group:SnapshotGroupLayout",
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
-        source="DyGNeX sections 3 and 4", options=("group_window", "group_stride", "loss_at"),
+        source="DyGNeX sections 3 and 4", options=("group_window", "group_stride", "loss_at", "pipelined"),
     ),
     Entry(
         name="halo_vertex", room="parallel", target="dtdg_lab.parallel.halo_vertex:HaloVertexLayout",
@@ -102,18 +102,5 @@ LAYOUTS: tuple[Entry, ...] = (
         name="cached_vertex", room="parallel", target="dtdg_lab.parallel.cached_vertex:CachedVertexLayout",
         summary="Each part owns vertices and keeps copies of their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist", options=("cache_gib",),
-    ),
-)  # fmt: skip
-
-SCHEDULERS: tuple[Entry, ...] = (
-    Entry(
-        name="round_robin", room="scheduling", target="dtdg_lab.scheduling.round_robin:schedule",
-        summary="Groups in time order, dealt to parts in turn.", source="DyGNeX section 2.3 (PSG)",
-        options=("scheduler", "groups_per_rank"),
-    ),
-    Entry(
-        name="longest_first", room="scheduling", target="dtdg_lab.scheduling.longest_first:schedule",
-        summary="Groups sorted by predicted time; each iteration takes the longest left, so that its parts are alike.",
-        source="Graham 1969 (LPT), applied per iteration", options=("scheduler", "groups_per_rank"),
     ),
 )  # fmt: skip

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from dtdg_lab.core.algorithm_entries import LAYOUTS, MODELS, SCHEDULERS, TASKS
+from dtdg_lab.core.algorithm_entries import LAYOUTS, MODELS, TASKS
 from dtdg_lab.core.dataset_entries import DATASETS
 from dtdg_lab.core.entry import Entry, System
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
 from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 from dtdg_lab.core.partition_entries import PARTITIONERS
 from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.scheduler_entries import SCHEDULERS
 
 ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS)
 
@@ -28,6 +29,25 @@ SYSTEMS: tuple[System, ...] = (
         summary="Data-parallel over snapshot groups, one group per part and iteration, in time order.",
         source="DyGNeX section 2.3; the baseline PSG",
         differs_by="steps per epoch (groups over parts) and bytes sent (gradients)",
+    ),
+    System(
+        name="blad", parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "consecutive"}),
+        summary="Two consecutive snapshot groups at once on each part, with the activations of both alive.",
+        source="DyGNeX section 5.1, baseline BLAD (Fu et al. 2023)",
+        defaults=MappingProxyType({"groups_per_rank": 2, "pipelined": True}),
+        differs_by="peak bytes (two groups' activations) and the schedule's assignment (neighbours in time)",
+    ),
+    System(
+        name="dygnex-g", parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_greedy"}),
+        summary="Up to two snapshot groups a part and iteration, paired by their times: greedily.",
+        source="DyGNeX section 4.3", defaults=MappingProxyType({"groups_per_rank": 2}),
+        differs_by="the schedule's assignment and its predicted makespan",
+    ),
+    System(
+        name="dygnex-l", parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_ilp"}),
+        summary="Up to two snapshot groups a part and iteration, scheduled by an integer programme.",
+        source="DyGNeX section 4.2, appendix C", defaults=MappingProxyType({"groups_per_rank": 2}),
+        differs_by="the schedule's assignment, its gap and solving time",
     ),
     System(
         name="adgnn-t", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "metis"}),

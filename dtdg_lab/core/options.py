@@ -209,6 +209,10 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Where a group's loss is taken: at its last snapshot or at all of them.",
     ),
     Option(
+        name="pipelined", owner="parallel", kind=bool, default=False, live="epoch",
+        meaning="Whether the groups of a step are in work together, all their activations alive, as in BLAD.",
+    ),
+    Option(
         name="halo_reuse", owner="parallel", kind=bool, default=False, live="epoch",
         meaning="Whether pulls of features alone are exchanged once and kept; off, they are exchanged in every step.",
     ),
@@ -239,6 +243,24 @@ GLOSSARY: tuple[Option, ...] = (
         name="scheduler", owner="scheduling", kind=str, default="round_robin", live="epoch",
         choices=names("scheduling"),
         meaning="How snapshot groups are dealt to parts and iterations.",
+    ),
+    Option(
+        name="group_times", owner="scheduling", kind=str, default="profile", choices=("profile", "linear", "size"),
+        live="epoch",
+        meaning="What groups are scheduled by: medians of profiled epochs, a linear model of vertices and edges fitted "
+        "to a few timed groups, or their vertices plus edges.",
+    ),
+    Option(
+        name="profile_epochs", owner="scheduling", kind=int, default=5, low=1, high=100, unit="epochs", live="epoch",
+        meaning="Epochs in which every group is timed; of several the first is dropped.",
+    ),
+    Option(
+        name="schedule_gap", owner="scheduling", kind=float, default=0.02, low=0.0, high=10.0, live="epoch",
+        meaning="How far above a bound dygnex_ilp may stop, as a share of it.",
+    ),
+    Option(
+        name="schedule_limit_s", owner="scheduling", kind=float, default=10.0, low=0.01, high=3600.0, unit="s",
+        live="epoch", meaning="Most time that a scheduler searches.",
     ),
     Option(
         name="groups_per_rank", owner="scheduling", kind=int, default=1, low=1, high=64, unit="groups", live="epoch",

@@ -6,7 +6,7 @@ a *part* is a share of the work in a plan; a *rank* is a process, which executes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class Schedule:
     groups: int
     notes: str = ""
     gap: float | None = None
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if not self.assignment:

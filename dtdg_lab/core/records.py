@@ -34,6 +34,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
         "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
         "links": ("step", "epoch", "layer", "way", "to", "rows", "bytes"),
+        "groups": ("step", "epoch", "group", "start_ns", "end_ns", "cpu_s"),
     }
 )  # fmt: skip
 
@@ -46,7 +47,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "vertex_snapshots": "vertices times snapshots this rank ran forward and backward",
         "wait_s": "from this rank's arrival at the exchange to the last rank's",
         "communicate_s": "from the last rank's arrival at the exchange to its end",
-        "cpu_s": "processor seconds of this process in the step",
+        "cpu_s": "processor seconds of this process in the step; in `groups`, of the group",
         "energy_j": "joules attributed to this rank; empty where unknown, never 0",
         "energy_source": "counter, polled or modelled",
         "metrics": "other scores of the task by name, those of persistence under persistence_<name>; empty where "
@@ -57,6 +58,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "to": "rank the rows were sent to; the rank of the line sent them",
         "rows": "rows of vertices sent in the step, of this layer and way",
         "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
+        "group": "number of the snapshot group, from 0 in order of time; a row is one group that the rank computed",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }
 )

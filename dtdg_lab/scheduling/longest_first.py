@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
+import heapq
+import time
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.scheduling.checks import Problem, checked
+from dtdg_lab.scheduling.slots import Slots, finished
 
 
-def schedule(times_s: NDArray[np.float64], parts: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
-    """Sort groups by time, cut into iterations of P per_rank, and give each to the least loaded part.
+def schedule(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+) -> Schedule:
+    """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
 
     Args:
         times_s: (K,) predicted or measured seconds of each group.
-        parts: P, parts to deal to.
-        per_rank: most groups of a part in an iteration.
-        allreduce_s: seconds of an exchange; the number of iterations is fixed by ``per_rank``, so it is not used.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration.
+        allreduce_s: seconds of an exchange; the number of iterations is fixed by ``per_rank``, so only the gap
+            reads it.
+        gap: not used by this rule.
+        time_limit_s: not used by this rule.
+        seed: not used by this rule: nothing is drawn.
 
     Returns:
-        ceil(K / (P per_rank)) iterations. Ties go to the lower group and the lower part.
+        ceil(K / (R L)) iterations. Ties go to the lower group and the lower rank.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
 
     References: Graham 1969 (longest processing time first), applied to each iteration, which is what waits together.
     """
-    order = np.argsort(-np.asarray(times_s), kind="stable")
-    share = parts * per_rank
-    rows = []
-    for first in range(0, len(order), share):
-        dealt: list[list[int]] = [[] for _ in range(parts)]
-        load = np.zeros(parts)
-        for group in order[first : first + share]:
-            open_parts = [part for part in range(parts) if len(dealt[part]) < per_rank]
-            part = min(open_parts, key=lambda part: (load[part], part))
-            dealt[part].append(int(group))
-            load[part] += times_s[group]
-        rows.append(tuple(tuple(part) for part in dealt))
-    return Schedule(tuple(rows), len(order))
+    since = time.perf_counter()
+    problem = checked(
+        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+    )
+    return finished(dealt_longest_first(problem), problem, since=since)
+
+
+def dealt_longest_first(problem: Problem) -> Slots:
+    """The slots of :func:`schedule`."""
+    slots = np.full((problem.fewest, problem.ranks, problem.per_rank), problem.groups)
+    order = np.argsort(-problem.times_s, kind="stable").tolist()
+    times_s = problem.times_s.tolist()
+    for iteration in range(problem.fewest):
+        least_loaded = [(0.0, rank, 0) for rank in range(problem.ranks)]  # in order, so a heap already
+        for group in order[iteration * problem.share : (iteration + 1) * problem.share]:
+            load_s, rank, held = heapq.heappop(least_loaded)
+            slots[iteration, rank, held] = group
+            if held + 1 < problem.per_rank:
+                heapq.heappush(least_loaded, (load_s + times_s[group], rank, held + 1))
+    return slots

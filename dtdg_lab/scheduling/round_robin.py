@@ -1,27 +1,51 @@
-"""Groups in time order, dealt to parts in turn: the baseline PSG."""
+"""Groups in time order, dealt to ranks in turn: the baseline PSG."""
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.scheduling.checks import checked
+from dtdg_lab.scheduling.slots import finished
 
 
-def schedule(times_s: NDArray[np.float64], parts: int, *, per_rank: int = 1, allreduce_s: float = 0.0) -> Schedule:
-    """Deal groups 0, 1, 2, ... to parts in turn, ``per_rank`` rounds an iteration.
+def schedule(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+) -> Schedule:
+    """Deal groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds an iteration.
 
     Args:
-        times_s: (K,) seconds of each group; only their number matters here.
-        parts: P, parts to deal to.
-        per_rank: most groups of a part in an iteration.
-        allreduce_s: seconds of an exchange; not used by this rule.
+        times_s: (K,) seconds of each group; only their number matters to the rule.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration; the paper's PSG has 1.
+        allreduce_s: seconds of an exchange; only the gap reads it.
+        gap: not used by this rule.
+        time_limit_s: not used by this rule.
+        seed: not used by this rule: nothing is drawn.
 
     Returns:
-        ceil(K / (P per_rank)) iterations; in the last one some parts may be idle.
+        ceil(K / (R L)) iterations; in the last one some ranks may be idle.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
 
     References: DyGNeX section 2.3 (PSG, one group a GPU).
     """
-    groups, share = len(times_s), parts * per_rank
-    rows = [range(first, min(first + share, groups)) for first in range(0, groups, share)]
-    return Schedule(tuple(tuple(tuple(row[part::parts]) for part in range(parts)) for row in rows), groups)
+    since = time.perf_counter()
+    problem = checked(
+        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+    )
+    in_turn = np.minimum(np.arange(problem.fewest * problem.share), problem.groups)
+    slots = in_turn.reshape(problem.fewest, problem.per_rank, problem.ranks).transpose(0, 2, 1)
+    return finished(slots, problem, since=since)

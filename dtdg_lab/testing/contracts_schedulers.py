@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.streams import generator
+from dtdg_lab.scheduling.bounds import lower_bound_s
 from dtdg_lab.testing.requirements import require
 
 PARTS = (1, 2, 3, 4, 8)
@@ -20,7 +21,7 @@ class Scheduler(Protocol):
     """A rule that deals K groups to P parts; the parts are given by position."""
 
     def __call__(
-        self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 1, allreduce_s: float = 0.0
+        self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 2, allreduce_s: float = 0.0
     ) -> Schedule:
         """The plan of an epoch."""
         ...
@@ -61,7 +62,13 @@ def check_plan(
     kinds = {type(group) for iteration in plan.assignment for part in iteration for group in part}
     require(kinds == {int}, f"group ids are plain ints, so that plans can be stored, not {kinds} ({case})")
     again = schedule(given.copy(), parts, per_rank=per_rank, allreduce_s=allreduce_s)
-    require(again == plan, f"the same times gave another plan: ranks would disagree ({case})")
+    require(again.assignment == plan.assignment, f"the same times gave another plan: ranks would disagree ({case})")
+    bound_s = lower_bound_s(given, parts, per_rank=per_rank, allreduce_s=allreduce_s)
+    makespan_s = plan.makespan_s(given, allreduce_s=allreduce_s)
+    require(makespan_s >= bound_s * (1 - 1e-9), f"{makespan_s} s is faster than any plan can be, {bound_s} s ({case})")
+    if plan.gap is not None:
+        farthest = makespan_s / bound_s - 1 if bound_s > 0 else 0.0  # a search may know a better bound, not a worse one
+        require(0 <= plan.gap <= farthest + 1e-9, f"a gap of {plan.gap}, where at most {farthest} is left ({case})")
     return plan
 
 
@@ -69,7 +76,8 @@ def check_scheduler(schedule: Scheduler) -> None:
     """Check a scheduler on hard and easy times, with 1 to 8 parts and 1 to 3 groups a part.
 
     Every group is placed once, ``per_rank`` is respected, the plan has the parts asked for and is a pure function of
-    its input, which is left unchanged. One group, and fewer groups than parts, are among the cases.
+    its input, which is left unchanged. No plan is faster than the lower bound, no gap larger than the distance to it.
+    One group, and fewer groups than parts, are among the cases.
 
     Raises:
         ContractError: a promise is broken; the message names the case.

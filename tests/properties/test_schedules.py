@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.core.entry import Entry
+from dtdg_lab.core.scheduler_entries import SCHEDULERS
 from dtdg_lab.scheduling import longest_first, round_robin
 from dtdg_lab.testing.contracts_schedulers import check_plan
 
@@ -19,12 +21,18 @@ counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values:
 parts = st.integers(1, 9)
 
 
-@pytest.mark.parametrize("name", catalogue.names("scheduling"))
+@pytest.mark.parametrize("entry", SCHEDULERS, ids=lambda entry: entry.name)
+@settings(max_examples=50, deadline=None)
 @given(times_s=times | counts, parts=parts, per_rank=st.integers(1, 4))
-def test_contract(name: str, times_s: Any, parts: int, per_rank: int) -> None:
-    plan = check_plan(catalogue.entry("scheduling", name).load(), times_s, parts, per_rank=per_rank)
+def test_contract(entry: Entry, times_s: Any, parts: int, per_rank: int) -> None:
+    schedule = functools.partial(entry.load(), gap=2.0, time_limit_s=60.0)  # wide: certified without a search
+    plan = check_plan(schedule, times_s, parts, per_rank=per_rank)
     assert plan.loads(times_s).sum() == pytest.approx(times_s.sum(), rel=1e-9)
-    assert len(plan.assignment) == -(-len(times_s) // (parts * per_rank))
+    fewest = -(-len(times_s) // (parts * per_rank))
+    if entry.name in ("round_robin", "consecutive", "longest_first", "fold"):
+        assert len(plan.assignment) == fewest
+    else:
+        assert fewest <= len(plan.assignment) <= max(fewest, -(-len(times_s) // parts))
 
 
 @given(times | counts, parts, st.integers(1, 4))
@@ -40,7 +48,9 @@ def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
 def test_with_one_group_a_part_it_is_the_best_there_is(times_s: Any, parts: int) -> None:
     """The sum of the maxima of blocks of P is least when blocks are cut from the sorted times."""
     ordered = np.sort(times_s)[::-1]
-    assert longest_first.schedule(times_s, parts).makespan_s(times_s) == pytest.approx(ordered[::parts].sum())
+    assert longest_first.schedule(times_s, parts, per_rank=1).makespan_s(times_s) == pytest.approx(
+        ordered[::parts].sum()
+    )
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=7).map(lambda v: np.array(v, float)), st.integers(1, 3))

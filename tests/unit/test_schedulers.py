@@ -9,7 +9,7 @@ from dtdg_lab.scheduling import longest_first, round_robin
 
 
 def test_round_robin_deals_in_time_order() -> None:
-    plan = round_robin.schedule(np.ones(7), 3)
+    plan = round_robin.schedule(np.ones(7), 3, per_rank=1)
     assert plan.assignment == (((0,), (1,), (2,)), ((3,), (4,), (5,)), ((6,), (), ()))
 
 
@@ -19,7 +19,7 @@ def test_round_robin_with_two_groups_a_part() -> None:
 
 
 def test_longest_first_puts_like_beside_like() -> None:
-    plan = longest_first.schedule(np.array([1.0, 9.0, 2.0, 8.0, 3.0]), 2)
+    plan = longest_first.schedule(np.array([1.0, 9.0, 2.0, 8.0, 3.0]), 2, per_rank=1)
     assert plan.assignment == (((1,), (3,)), ((4,), (2,)), ((0,), ()))
 
 
@@ -31,7 +31,7 @@ def test_longest_first_evens_out_within_an_iteration() -> None:
 
 
 def test_ties_go_to_the_lower_group_and_the_lower_part() -> None:
-    assert longest_first.schedule(np.ones(5), 2).assignment == (((0,), (1,)), ((2,), (3,)), ((4,), ()))
+    assert longest_first.schedule(np.ones(5), 2, per_rank=1).assignment == (((0,), (1,)), ((2,), (3,)), ((4,), ()))
 
 
 @pytest.mark.parametrize("schedule", [round_robin.schedule, longest_first.schedule])

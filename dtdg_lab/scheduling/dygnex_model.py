@@ -1,0 +1,115 @@
+"""The integer programme of DyGNeX-L in OR-tools CP-SAT."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.scheduling.bounds import problem_bound_s
+from dtdg_lab.scheduling.checks import Problem
+from dtdg_lab.scheduling.slots import Slots, loads_s
+
+FINENESS = 10_000_000  # whole units in the mean epoch of one rank: CP-SAT counts in integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a search brought.
+
+    Attributes:
+        slots: the best it found; None where time was over before anything.
+        bound_s: no epoch is shorter.
+        by_time: it was stopped by its time limit.
+    """
+
+    slots: Slots | None
+    bound_s: float
+    by_time: bool
+
+
+def searched(problem: Problem, start: Slots, *, seconds: float) -> Found:
+    """Search from these slots until the problem's gap is proven or time is over.
+
+    Times are rounded down to whole units, so that the bound of the rounded problem is one of the real one.
+    """
+    from ortools.sat.python import cp_model
+
+    unit_s = max(float(problem.times_s.sum()) / problem.ranks, problem.allreduce_s * problem.fewest) / FINENESS
+    units = np.floor(problem.times_s / unit_s).astype(np.int64)
+    alpha = math.floor(problem.allreduce_s / unit_s)
+    model, takes = _model(cp_model, problem, units, alpha)
+    _hint(model, takes, problem, start, units)
+    solver = cp_model.CpSolver()
+    # four strategies in turns on one thread: repeatable, unlike four threads, and better than one strategy
+    solver.parameters.num_workers = 4
+    solver.parameters.interleave_search = True
+    solver.parameters.random_seed = problem.seed % (2**31)
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    # the solver's gap is relative to what it has found, ours to the bound; a little less, for the rounded times
+    gap = max(0.0, problem.gap - 2 * problem.groups / FINENESS)
+    solver.parameters.relative_gap_limit = gap / (1 + gap)
+    status = solver.solve(model)
+    bound_s = max(0.0, solver.best_objective_bound - 0.5) * unit_s * (1 - 1e-12)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Found(None, bound_s, True)
+    # a gap limit that is met is reported as optimal
+    return Found(_read(solver, takes, problem), bound_s, status != cp_model.OPTIMAL)
+
+
+def _model(cp_model: Any, problem: Problem, units: NDArray[np.int64], alpha: int) -> tuple[Any, NDArray[Any]]:
+    """The programme, and its variables (K, iterations, R): whether a group is computed there."""
+    model = cp_model.CpModel()
+    groups, iterations, ranks = range(problem.groups), range(problem.most), range(problem.ranks)
+    takes = np.array(
+        [[[model.new_bool_var("") for _ in ranks] for _ in iterations] for _ in groups], object
+    )  # fmt: skip
+    total = int(units.sum())
+    loads = [[model.new_int_var(0, total, "") for _ in ranks] for _ in iterations]
+    used = [model.new_bool_var("") for _ in iterations]
+    for group in groups:
+        model.add_exactly_one(takes[group].ravel().tolist())
+    for i in iterations:
+        for j in ranks:
+            column = takes[:, i, j].tolist()
+            model.add(cp_model.LinearExpr.weighted_sum(column, units.tolist()) == loads[i][j])
+            model.add(cp_model.LinearExpr.sum(column) <= problem.per_rank * used[i])
+        for j in ranks[1:]:
+            model.add(loads[i][j - 1] >= loads[i][j])  # ranks by load, so that loads[i][0] is the iteration
+    for i in iterations[1:]:
+        model.add(loads[i - 1][0] >= loads[i][0])  # iterations by duration, those without a group last
+        model.add_implication(used[i], used[i - 1])
+    epoch = cp_model.LinearExpr.sum([row[0] for row in loads]) + alpha * cp_model.LinearExpr.sum(used)
+    rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank, float(alpha))
+    model.add(epoch >= math.ceil(problem_bound_s(rounded) - 0.5))
+    model.minimize(epoch)
+    return model, takes
+
+
+def _hint(model: Any, takes: NDArray[Any], problem: Problem, start: Slots, units: NDArray[np.int64]) -> None:
+    """Start from these slots, put in the order that breaks the symmetry."""
+    rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
+    loads = loads_s(start, rounded)
+    held = (start < problem.groups).any(axis=(1, 2))
+    wanted = np.zeros(takes.shape, bool)
+    for i, row in enumerate(np.lexsort((~held, -loads.max(axis=1)))[: int(held.sum())].tolist()):
+        for j, rank in enumerate(np.argsort(-loads[row], kind="stable").tolist()):
+            for group in start[row, rank]:
+                if group < problem.groups:
+                    wanted[group, i, j] = True
+    for variable, value in zip(takes.ravel().tolist(), wanted.ravel().tolist(), strict=True):
+        model.add_hint(variable, value)
+
+
+def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
+    """The slots that the solver found."""
+    slots = np.full((problem.most, problem.ranks, problem.per_rank), problem.groups)
+    filled = np.zeros(slots.shape[:2], np.int64)
+    for group, i, j in np.ndindex(takes.shape):
+        if solver.boolean_value(takes[group, i, j]):
+            slots[i, j, filled[i, j]] = group
+            filled[i, j] += 1
+    return slots

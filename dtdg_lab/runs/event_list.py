@@ -10,6 +10,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.parts import parts_line
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import head_words
+from dtdg_lab.views.schedule_facts import is_end, schedule_facts, schedule_words
 
 # Told elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint")
@@ -49,7 +50,8 @@ def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         if event["kind"] in _PASSED_OVER:
             continue
         if event["kind"] == "knob":
-            key: tuple[Any, ...] = ("knob", event["attempt"], (event["data"] or {}).get("version"))
+            data = event["data"] or {}
+            key: tuple[Any, ...] = ("knob", event["attempt"], data.get("version"), data.get("when"))
         else:
             key = (event["kind"], event["attempt"], _step(event), repr(event["data"]))
         groups.setdefault(key, []).append(event)
@@ -77,5 +79,8 @@ def _words(kind: str, data: Any) -> str:
     if kind == "parts":
         return parts_line(data)
     if kind == "partition":
-        return head_words(facts_of(data))  # its measures are drawn
+        left = data.get("layout", "") is None
+        return "no partition from here on" if left else head_words(facts_of(data))  # its measures are drawn
+    if kind == "schedule":
+        return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
     return ", ".join(f"{name}: {value}" for name, value in data.items())

@@ -14,8 +14,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.measured import MeasuredPartition
 from dtdg_lab.runs.echo import Echo
 from dtdg_lab.runs.graphs import GraphComparison
-from dtdg_lab.runs.open import Comparison
+from dtdg_lab.runs.open import Comparison, StoredRun
+from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.vertex import FollowedVertex
+from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.graph import GraphView
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.layout import Figure
@@ -36,8 +38,9 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``compare``, ``compare_graphs``, ``follow_vertex``, ``echo`` or ``partition_graph`` give (of echoes and
-            partitions also several); or a plain figure dict, as views make them.
+            ``compare``, ``compare_graphs``, ``follow_vertex``, ``echo``, ``partition_graph`` or
+            ``simulate_schedules`` give (of echoes and partitions also several); or a plain figure dict, as views
+            make them.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
         x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
 
@@ -59,7 +62,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, DynamicGraph | GraphStatistics):
         view = GraphView(shown, protocol)
         return _panels(view.figures(), view.sentences(), f"{view.statistics.name} · protocol {protocol}")
-    if isinstance(shown, Comparison | GraphComparison | FollowedVertex):
+    if isinstance(shown, Comparison | GraphComparison | FollowedVertex | ScheduleStudy):
         return shown.figure
     if isinstance(shown, Partition | MeasuredPartition):
         return _partition(shown)
@@ -100,10 +103,13 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them the partition's where the run has one."""
+    """The four charts, and under them the partition's and the schedule's where the run has them."""
+    if isinstance(run, StoredRun):
+        replay_run(run)
     figures, sentences = run.window.figures(x), run.window.sentences()
     charts = [(figures[name], sentences[name]) for name in CHARTS]
-    return grid([*charts, *run.window.partition.panels()], title=f"Run {run.id}")
+    panels = [*charts, *run.window.partition.panels()]
+    return grid([*panels, *run.window.schedule.panels()], title=f"Run {run.id}", wide={len(panels)})
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

@@ -14,8 +14,11 @@ from dtdg_lab.runs.open import StoredRun
 from dtdg_lab.runs.parts import empty_parts, parts_line
 from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import MEANINGS
+from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.metrics import BASELINE, words
-from dtdg_lab.views.window import CHARTS, PARTITION
+from dtdg_lab.views.partition import PartitionView
+from dtdg_lab.views.schedule import ScheduleView
+from dtdg_lab.views.window import CHARTS, PARTITION, SCHEDULE
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -43,12 +46,14 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
         RunStoreError: there is no run, or the file cannot be written.
     """
     run = StoredRun(run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir))
+    replay_run(run)
     library = _plotly_js()
     body = "".join(
         (
             _head(run, status or run.directory.status()),
             page.section("What happened", _charts(run, drawn=library is not None)),
             _partition(run, drawn=library is not None),
+            _schedule(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -155,9 +160,20 @@ def _partition(run: StoredRun, *, drawn: bool) -> str:
     view = run.window.partition
     if view.facts is None:
         return ""
+    return _tall("Who owns what", PARTITION, view, drawn=drawn)
+
+
+def _schedule(run: StoredRun, *, drawn: bool) -> str:
+    """The section of the schedule; empty where the run has none."""
+    view = run.window.schedule
+    return "" if view.facts is None else _tall("Who computes what when", SCHEDULE, view, drawn=drawn)
+
+
+def _tall(title: str, name: str, view: PartitionView | ScheduleView, *, drawn: bool) -> str:
+    """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])
-    chart = _plot(PARTITION, drawn=drawn, style=f" style='height: {height}px'")
-    return page.section("Who owns what", f"<p>{page.text(view.sentence())}</p>{chart}")
+    chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")
+    return page.section(title, f"<p>{page.text(view.sentence())}</p>{chart}")
 
 
 def _plot(name: str, *, drawn: bool, style: str = "") -> str:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.views.imbalance import balance_of
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.phases import OWN
+from dtdg_lab.views.schedule_facts import is_end, schedule_facts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +40,13 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "phase_time_s": "seconds a step by phase, mean over steps and ranks",
         "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch, median "
         "(the chart's is most over mean, of the last steps)",
+        "iteration_imbalance": "slowest rank's own time over the mean of all, iteration by iteration and weighted "
+        "by time; median over epochs",
+        "waste_share": "share of all ranks' time in which they can only wait for the slowest rank of the iteration, "
+        "median over epochs",
+        "critical_path_share": "own time of the slowest rank of every iteration over the time of the epoch, median",
+        "slowest_rank": "the rank that is the most of the critical path",
+        "slowest_rank_share": "its share of the critical path; even is 1 / ranks",
         "wait_share": "share of all ranks' step time spent waiting for others",
         "bytes_sent": "bytes sent in steps, summed over ranks",
         "bytes_received": "bytes received in steps, summed over ranks",
@@ -50,6 +61,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "cut_share": "share of the edges that are between parts",
         "halo_share": "share of the rows that parts read which other parts own",
         "replicated_share": "share of the rows that parts hold, or would hold without any exchange, which are copies",
+        "scheduler": "what made the last schedule of the snapshot groups, where there is one",
+        "groups": "snapshot groups of that schedule",
+        "iterations": "updates of the model in an epoch of that schedule",
+        "schedule_s": "seconds making that schedule took",
+        "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, where it knew seconds",
+        "over_bound": "the predicted epoch over what no schedule of the same times can beat; 1 is the best possible",
         "predicted_step_bytes": "bytes of rows that ranks send each other in a step, predicted from the partition",
     }
 )
@@ -83,6 +100,7 @@ def summarize(
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         "energy_j": _joules(everything["energy"], everything["steps"]),
         **_partition(tables["events"]),
+        **_schedule(tables["events"]),
     }
 
 
@@ -140,12 +158,13 @@ _PARTITION = ("partitioner", "parts", "partition_s", "rebuild_s", "cut_edges", "
 
 
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the run's last partition; all None where its layout has none."""
+    """Facts of the partition that the run ended with; None where its layout then had none."""
     told = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
-    if not told:
-        return dict.fromkeys(_PARTITION)
+    first_rank = events.loc[(events["kind"] == "knob") & (events["rank"] == events["rank"].min()), "data"]
+    changes = [data["took_s"] for data in first_rank if isinstance(data, dict) and data.get("took_s") is not None]
+    if not told or told[-1].get("layout", "") is None:
+        return {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
     facts = facts_of(told[-1])
-    changes = [data["rebuild_s"] for data in told if data.get("rebuild_s") is not None]
     return {
         "partitioner": facts.partitioner,
         "parts": facts.parts,
@@ -154,6 +173,25 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
         "cut_edges": int(facts.totals["cut_edges"]),
         **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
         "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
+    }
+
+
+_SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch_s", "over_bound")
+
+
+def _schedule(events: pd.DataFrame) -> dict[str, Any]:
+    """Facts of the schedule that the run ended with; None where its layout then had none."""
+    told = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
+    if not told or is_end(told[-1]):
+        return dict.fromkeys(_SCHEDULE)
+    facts = schedule_facts(told[-1])
+    return {
+        "scheduler": facts.scheduler,
+        "groups": facts.groups,
+        "iterations": facts.iterations,
+        "schedule_s": facts.solve_s,
+        "predicted_epoch_s": facts.makespan_s if facts.in_seconds else None,
+        "over_bound": None if facts.excess is None else 1 + facts.excess,
     }
 
 
@@ -177,7 +215,35 @@ def _times(steps: pd.DataFrame, finished: list[int]) -> dict[str, Any]:
         "epoch_time_s": _number(by_epoch.median()),
         "phase_time_s": phases,
         "imbalance": _imbalance(whole),
+        **_balance(whole),
         "wait_share": _number(waited / total) if _number(total) else None,
+    }
+
+
+_BALANCE = ("iteration_imbalance", "waste_share", "critical_path_share", "slowest_rank", "slowest_rank_share")
+
+
+def _balance(steps: pd.DataFrame) -> dict[str, Any]:
+    """How the ranks shared the iterations that all of them recorded; all None where there is none."""
+    own = steps[["epoch", "step", "rank", "time_s"]].assign(
+        own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
+    )
+    known = own.dropna(subset=["own", "time_s"])
+    wide = known.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
+    if wide.empty:
+        return dict.fromkeys(_BALANCE)
+    epochs = [
+        balance_of(int(epoch), rows["own"].to_numpy(float), rows["time_s"].to_numpy(float))
+        for epoch, rows in wide.groupby(level="epoch")
+    ]
+    paced = np.sum([each.paced_s for each in epochs], axis=0)
+    uneven = [each.max_over_mean for each in epochs if each.max_over_mean is not None]
+    return {
+        "iteration_imbalance": _number(np.median(uneven)) if uneven else None,
+        "waste_share": _number(np.median([each.waste for each in epochs])),
+        "critical_path_share": _number(np.median([each.critical for each in epochs])),
+        "slowest_rank": int(wide["own"].columns[int(paced.argmax())]) if paced.any() else None,
+        "slowest_rank_share": _number(paced.max() / paced.sum()) if paced.any() else None,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dtdg_lab.views.layout import Figure
@@ -17,15 +17,17 @@ _LINE = 136  # characters of a sentence on a line as wide as the figure
 _BAR = 0.075  # share of the width that a legend of colours takes from its panel
 
 
-def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2) -> Figure:
+def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, wide: Collection[int] = ()) -> Figure:
     """One figure out of several: ``columns`` panels a row, from left to right.
 
     Args:
         panels: figures, each with a sentence to stand under it.
         title: of the whole.
         columns: panels a row.
+        wide: places in ``panels`` of those that have a row to themselves.
     """
-    rows = -(-len(panels) // columns)
+    places = _places(len(panels), columns, wide)
+    rows = 1 + max(row for row, _, _ in places)
     first = panels[0][0]["layout"]
     layout: dict[str, Any] = {
         "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
@@ -39,16 +41,28 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2) 
     data: list[dict[str, Any]] = []
     axes = 0
     for index, (figure, sentence) in enumerate(panels):
-        row, column = divmod(index, columns)
-        width, pixel = (1 - _GAP * (columns - 1)) / columns, 1 / (PANEL_HEIGHT * rows)
+        row, column, across = places[index]
+        width, pixel = (1 - _GAP * (across - 1)) / across, 1 / (PANEL_HEIGHT * rows)
         left, top = column * (width + _GAP), 1 - row / rows
         bottom = top - (PANEL_HEIGHT - _FOOT) * pixel
         right = left + width - (_BAR if any("colorbar" in trace for trace in figure["data"]) else 0)
         room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel)
         data += room.traces(figure["data"])
-        room.place(figure["layout"], layout, textwrap.wrap(sentence, _LINE // columns))
+        room.place(figure["layout"], layout, textwrap.wrap(sentence, _LINE // across))
         axes += room.used
     return {"data": data, "layout": layout}
+
+
+def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:
+    """Row, column and panels in that row, for each panel; a wide one begins a new row and ends it."""
+    found: list[tuple[int, int, int]] = []
+    row, column = 0, 0
+    for index in range(panels):
+        if column and (column == columns or index in wide):
+            row, column = row + 1, 0
+        found.append((row, column, 1 if index in wide else columns))
+        column = columns if index in wide else column + 1
+    return found
 
 
 class _Room:

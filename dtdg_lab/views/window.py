@@ -13,11 +13,15 @@ from dtdg_lab.views.loss import LossView
 from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.phases import PhasesView
+from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.series import Line, XAxis
 from dtdg_lab.views.timeline import TimelineView
 
 CHARTS = ("loss", "phases", "energy", "timeline")
 PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
+SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
+
+View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class RunWindow:
         self.energy = EnergyView(points, self.marks)
         self.timeline = TimelineView()
         self.partition = PartitionView()
+        self.schedule = ScheduleView(config.ranks)
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
@@ -68,10 +73,13 @@ class RunWindow:
                 self._add_step(rank, attempt, row)
             elif table == "phases" and self._current(attempt, row["step"]):
                 self.timeline.interval(rank, row, attempt)
+                self.schedule.gantt.phase(rank, row, attempt)
             elif table == "evaluations" and self._current(attempt, row["step"] - 1):  # made of the steps before it
                 self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "links" and self._current(attempt, row["step"]):
                 self.partition.links.link(rank, row, attempt)
+            elif table == "groups" and self._current(attempt, row["step"]):
+                self.schedule.group(rank, row, attempt)
             elif table == "events":
                 self._add_event(rank, attempt, row)
             elif table == "energy":
@@ -88,6 +96,7 @@ class RunWindow:
         self.loss.step(step, seconds, row.get("global_loss"), attempt)
         self.phases.step(rank, row, attempt)
         self.partition.links.step(rank, step)
+        self.schedule.balance.step(rank, row, attempt)
         if step >= self._step:
             self._step = step + 1
             self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
@@ -107,7 +116,7 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        for view in (self.loss, self.phases, self.marks, self.partition):
+        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule):
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step = step
@@ -126,6 +135,8 @@ class RunWindow:
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
         elif row["kind"] == PARTITION and self._current(attempt, row["step"] - 1):  # made before that step
             self.partition.event(row, attempt)
+        elif row["kind"] == SCHEDULE and self._current(attempt, row["step"] - 1):
+            self.schedule.event(row, attempt)
 
     @property
     def dropped(self) -> int:
@@ -155,7 +166,8 @@ class RunWindow:
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
 
-        A run whose vertices are partitioned has a fifth, ``partition``, which is a tall one of several panels.
+        A run whose vertices are partitioned has another, ``partition``, and one whose snapshot groups are scheduled
+        has ``schedule``: tall ones of several panels.
         """
         return {
             "loss": self.loss.figure(x),
@@ -163,16 +175,19 @@ class RunWindow:
             "energy": self.energy.figure(),
             "timeline": self.timeline.figure(),
             **({} if self.partition.facts is None else {PARTITION: self.partition.figure()}),
+            **({} if self.schedule.facts is None else {SCHEDULE: self.schedule.figure()}),
         }
 
     def sentences(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
         return {name: view.sentence() for name, view in self._views()}
 
-    def _views(self) -> Iterator[tuple[str, LossView | PhasesView | EnergyView | TimelineView | PartitionView]]:
+    def _views(self) -> Iterator[tuple[str, View]]:
         yield from zip(CHARTS, (self.loss, self.phases, self.energy, self.timeline), strict=True)
         if self.partition.facts is not None:
             yield PARTITION, self.partition
+        if self.schedule.facts is not None:
+            yield SCHEDULE, self.schedule
 
 
 class _Clock:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import GroupRunner
@@ -37,15 +35,6 @@ def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups
         )
     start = np.arange(train.start, train.stop - window + 1, stride, dtype=np.int64)
     return SnapshotGroups(start, start + window)
-
-
-def predicted_times_s(graph: DynamicGraph, groups: SnapshotGroups) -> NDArray[np.float64]:
-    """Relative time of each group, (K,): its vertices plus its edges, summed over its snapshots.
-
-    Differs from the paper: DyGNeX fits a1 nodes + a2 edges + a3 to a profile; until a profile exists both count 1.
-    """
-    load = np.concatenate([[0.0], np.cumsum(np.asarray(graph.num_edges, dtype=np.float64) + graph.num_nodes)])
-    return load[groups.stop] - load[groups.start]
 
 
 class SnapshotGroupLayout:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,12 +23,15 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.neighbours import Gather
+from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.evaluate import Evaluator
+from dtdg_lab.training.group_scheduling import GroupScheduling
 from dtdg_lab.training.layouts import Ingredients, make_layout
 from dtdg_lab.training.partitioned import shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_NO_PLAN: Mapping[str, Any] = MappingProxyType({})
 OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
@@ -44,6 +49,20 @@ class Built:
     evaluator: Evaluator
     sequence: DeviceSequence
     partition: Partition | None
+    scheduling: GroupScheduling | None
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What the system has measured and decided by, for a checkpoint."""
+        return {} if self.scheduling is None else self.scheduling.state_dict()
+
+    def end_epoch(self) -> bool:
+        """Whether the epoch that ended brought another schedule, which then is in use; collective."""
+        if self.scheduling is None or not self.scheduling.end_epoch():
+            return False
+        assert isinstance(self.layout, SnapshotGroupLayout)
+        self.layout.use(self.scheduling.schedule)
+        return True
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
@@ -51,8 +70,17 @@ def rank_rows(num_nodes: int, rank: int, size: int) -> range:
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
-def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu") -> Built:
-    """Wire a run on one rank; collective where the system has a partition.
+def build(
+    config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu", plan: Mapping[str, Any] = _NO_PLAN
+) -> Built:
+    """Wire a run on one rank; collective where the system has a partition or a schedule.
+
+    Args:
+        config: the run's settings.
+        graph: its data.
+        group: the ranks.
+        device: where this rank computes.
+        plan: of an earlier :class:`Built`, to be gone on with as far as it fits.
 
     Raises:
         LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
@@ -63,11 +91,12 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
     partition = shared_partition(config, graph, group) if partitioned else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
+    scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
     task = make_task(config, graph, parts, device=device)
     model = _model(config, graph, task).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
     sequence = _sequence(config, graph, device=device)
-    layout = make_layout(Ingredients(config, model, sequence, task, parts.train, group, partition))
+    layout = make_layout(Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence
     if gather is not None:
@@ -75,7 +104,16 @@ def build(config: RunConfig, graph: DynamicGraph, group: Group, *, device: str =
         evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
     evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
     gradients = FlatGradients(model.parameters(), group)
-    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition)
+    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling)
+
+
+def _scheduling(
+    config: RunConfig, graph: DynamicGraph, train: range, group: Group, *, device: str, plan: Mapping[str, Any]
+) -> GroupScheduling | None:
+    if "scheduling" not in catalogue.system(config.system).parts:
+        return None
+    groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
+    return GroupScheduling(config, graph, groups, group, device=device, state=plan)
 
 
 def _gather(num_nodes: int, group: Group) -> Gather | None:

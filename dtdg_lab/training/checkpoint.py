@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ class Position:
 class Checkpoint:
     """Model, optimiser, position and settings, taken between two steps. No random state: streams are counters.
 
-    ``data_hash`` is that of the graph it was trained on; files of older versions have none.
+    ``data_hash`` is that of the graph it was trained on; files of older versions have none. ``plan`` is what the system
+    has measured and decided by (times of snapshot groups, their schedule).
     """
 
     model: dict[str, Any]
@@ -37,6 +38,7 @@ class Checkpoint:
     config_json: str
     waiting: dict[str, Any]
     data_hash: str = ""
+    plan: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write atomically: the file at ``path`` is always a whole checkpoint.

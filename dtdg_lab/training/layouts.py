@@ -19,8 +19,9 @@ from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.sequence import Sequence
 from dtdg_lab.parallel.single import SingleLayout
-from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, predicted_times_s, snapshot_groups
+from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
 from dtdg_lab.tasks.task import Task
+from dtdg_lab.training.group_scheduling import GroupScheduling
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Ingredients:
         train: the labelled snapshots of the training part.
         group: the ranks.
         partition: of the vertices into P parts, where the system has one.
+        scheduling: of snapshot groups, where the system has one.
     """
 
     config: RunConfig
@@ -44,6 +46,7 @@ class Ingredients:
     train: range
     group: Group
     partition: Partition | None
+    scheduling: GroupScheduling | None
 
     @property
     def parts(self) -> range:
@@ -66,12 +69,10 @@ def _single(of: Ingredients) -> Layout:
 
 
 def _snapshot_group(of: Ingredients) -> Layout:
-    config = of.config
-    groups = snapshot_groups(of.train, window=config["group_window"], stride=config["group_stride"])
-    schedule = catalogue.entry("scheduling", config["scheduler"]).load()
-    plan = schedule(predicted_times_s(of.sequence.graph, groups), config.parts, per_rank=config["groups_per_rank"])
+    assert of.scheduling is not None
     return SnapshotGroupLayout(
-        of.model, of.sequence, of.task, groups, plan, parts=of.parts, loss_at=config["loss_at"]
+        of.model, of.sequence, of.task, of.scheduling.groups, of.scheduling.schedule, parts=of.parts,
+        loss_at=of.config["loss_at"], pipelined=of.config["pipelined"],
     )  # fmt: skip
 
 

@@ -83,7 +83,8 @@ class Trainer:
         stored = Checkpoint.load(checkpoint, device=device) if resume else None
         self._data_checked = stored is not None and stored.check_graph(graph)
         self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
-        self._built = build(self.knobs.config, graph, group, device=device)
+        plan = {} if stored is None else stored.plan
+        self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
         if stored is not None:
             self._restore(stored)
             self._set_learning_rate()
@@ -105,8 +106,7 @@ class Trainer:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
-        for kind, data in told_plans(self._built, self._graph, self._group):
-            self._event(kind, data)
+        self._tell("partition", "schedule")
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -142,6 +142,8 @@ class Trainer:
         if self._position.iteration == len(works):
             self._position = Position(epoch + 1, 0, self._position.step)
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
+            if self._built.end_epoch():
+                self._tell("schedule")
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
 
@@ -210,9 +212,12 @@ class Trainer:
         )  # fmt: skip
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (step, epoch, phase, begin_ns, finish_ns))
-        for table, rows in self._built.layout.rows().items():
+        taken_down = self._built.layout.rows()
+        for table, rows in taken_down.items():
             for row in rows:
                 self._recorder.row(table, (step, epoch, *row))
+        if self._built.scheduling is not None:
+            self._built.scheduling.observe(taken_down.get("groups", ()))
 
     # control
 
@@ -257,7 +262,7 @@ class Trainer:
         failure = ""
         try:
             config = self.knobs.config.replace(**changes)
-            self._built = build(config, self._graph, self._group, device=self._device)
+            self._built = build(config, self._graph, self._group, device=self._device, plan=memory.plan)
             self._restore(memory)
             told = told_plans(self._built, self._graph, self._group, left=before)
         except (LabError, OSError, MemoryError, RuntimeError) as error:
@@ -299,6 +304,7 @@ class Trainer:
             self.knobs.config.to_json(),
             self.knobs.waiting,
             self._graph.data_hash,
+            self._built.plan,
         )
 
     def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
@@ -362,6 +368,11 @@ class Trainer:
         self._built.gradients.zero()
         self._built.layout.rows()  # what the probe did belongs to no step
         self._recorder.row("memory", (0, time.time_ns(), None, None, measured))
+
+    def _tell(self, *kinds: str) -> None:
+        for kind, data in told_plans(self._built, self._graph, self._group):
+            if kind in kinds:
+                self._event(kind, data)
 
     def _knob_event(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""

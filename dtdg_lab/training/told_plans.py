@@ -1,4 +1,4 @@
-"""What events say of the plans that a run trains by: who owns which vertices, and what that costs."""
+"""What events say of the plans that a run trains by: who owns which vertices, and who computes which groups when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         built: what trains.
         graph: the data.
         group: the ranks.
-        left: what trained before; where it divided the vertices and this does not, that is said.
+        left: what trained before; where it had a plan of a kind that this has none of, that is said.
     """
     told = Told()
     if group.rank != 0:
@@ -29,4 +29,8 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         told.append(("partition", facts))
     elif left is not None and left.partition is not None:
         told.append(("partition", {"layout": None}))
+    if built.scheduling is not None:
+        told.append(("schedule", built.scheduling.told()))
+    elif left is not None and left.scheduling is not None:
+        told.append(("schedule", {"layout": None}))
     return told

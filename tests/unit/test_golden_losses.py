@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets import load_for
 from dtdg_lab.testing.in_memory import train_in_memory
@@ -19,9 +18,12 @@ from dtdg_lab.testing.in_memory import train_in_memory
 FOLDER = Path(__file__).resolve().parent.parent / "golden"
 ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")
 # adgnn-t on one process is `single` for every memory: tests/distributed/test_vertex_plans.py compares them
-SYSTEMS = tuple(system for system in catalogue.names("systems") if system != "adgnn-t")
+SYSTEMS = ("single", "psg", "pygt-dist")
 CASES = [
     *((system, model, "regression") for system in SYSTEMS for model in ONE_OF_EACH_MEMORY),
+    *(
+        (system, "tgcn", "regression") for system in ("blad", "dygnex-g")
+    ),  # four epochs are no profile
     ("psg", "tgcn", "link"),
     ("psg", "tgcn", "classification"),
 ]

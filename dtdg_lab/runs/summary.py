@@ -11,6 +11,7 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.runs.deviation import loss_deviation
 from dtdg_lab.views.imbalance import balance_of
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.phases import OWN
@@ -67,6 +68,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "schedule_s": "seconds making that schedule took",
         "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, where it knew seconds",
         "over_bound": "the predicted epoch over what no schedule of the same times can beat; 1 is the best possible",
+        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where vertices are "
+        "divided: rounding, but for models that a layout approximates",
         "predicted_step_bytes": "bytes of rows that ranks send each other in a step, predicted from the partition",
     }
 )
@@ -100,6 +103,7 @@ def summarize(
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         "energy_j": _joules(everything["energy"], everything["steps"]),
         **_partition(tables["events"]),
+        "loss_deviation": _deviation(tables),
         **_schedule(tables["events"]),
     }
 
@@ -174,6 +178,15 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
         **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
         "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
     }
+
+
+def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
+    """Of the partition that the run ended with; None where its layout then had none."""
+    events = tables["events"]
+    told = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
+    if told.empty or told.iloc[-1]["data"].get("layout", "") is None:
+        return None
+    return loss_deviation(tables["steps"], tables["evaluations"], first=int(told.iloc[-1]["step"]))
 
 
 _SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch_s", "over_bound")

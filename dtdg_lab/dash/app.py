@@ -19,6 +19,7 @@ from dtdg_lab.dash.live import LiveCharts
 from dtdg_lab.dash.pages import CodePage, ComparePage
 from dtdg_lab.dash.partition_page import PartitionPage
 from dtdg_lab.dash.resources import load_resources
+from dtdg_lab.dash.schedule_page import SchedulePage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.dash.status import status_html
 from dtdg_lab.dash.watch import SessionWatch
@@ -33,7 +34,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA, PARTITION = 1, 2, 3  # places of the tabs
+COMPARE, DATA, PARTITION, SCHEDULE = 1, 2, 3, 4  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -76,6 +77,7 @@ class Dashboard:
         self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
         self.graph = GraphPage(self.settings, self.actions.later)
         self.partition = PartitionPage(self.settings, self.actions.later)
+        self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -108,7 +110,7 @@ class Dashboard:
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
             ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
-            ("Partition", self.partition.panel), ("As code", self.code.panel),
+            ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -211,6 +213,9 @@ class Dashboard:
             self.partition.open()
             if slow:
                 self.partition.update()
+        if self.tabs.active == SCHEDULE:
+            self.schedule.open()
+            self.schedule.update(slow=slow)
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
@@ -220,6 +225,7 @@ class Dashboard:
         self._changes.forget()
         self.charts.follow(run)
         self.partition.follow(run)
+        self.schedule.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)
@@ -311,4 +317,5 @@ class Dashboard:
         self._stop()
         self.graph.close()
         self.partition.close()
+        self.schedule.close()
         self.actions.close()

@@ -18,7 +18,9 @@ LABELS: Mapping[str, str] = MappingProxyType(
     {
         "slow_rank": "Slow down rank", "slow_ms": "by (ms)", "gc_layers": "Graph convolutions",
         "dealing": "Dealing of load_aware", "imbalance": "Imbalance allowed", "cache_gib": "Parts in memory (GiB)",
-        "halo_reuse": "Reuse rows of features",
+        "halo_reuse": "Reuse rows of features", "groups_per_rank": "Groups per rank", "group_times": "Times of groups",
+        "pipelined": "Groups of a step in work together", "schedule_gap": "Gap of dygnex_ilp",
+        "schedule_limit_s": "Search at most (s)",
     }
 )  # fmt: skip
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})

@@ -87,8 +87,11 @@ class ChartFeed:
 
 
 def _captions(window: RunWindow) -> dict[str, str]:
-    """The sentences of the live charts; a run's partition has a page of its own."""
-    return {chart: text for chart, text in window.sentences().items() if chart in CHARTS}
+    """The sentences of the live charts; a run's partition and its schedule have pages of their own."""
+    said = (
+        window.loss.sentence(), window.phases.sentence(), window.energy.sentence(), window.timeline.sentence(),
+    )  # fmt: skip
+    return dict(zip(CHARTS, said, strict=True))
 
 
 def _sent(line: Line) -> _Sent:

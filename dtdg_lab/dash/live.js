@@ -111,6 +111,7 @@ export function render({model, el}) {
   }
 
   function draw(div, {figure, traces, relayout}, points) {
+    if (figure) div.style.height = `${figure.layout.height ?? model.chart_height}px`
     if (figure) Plotly.react(div, figure.data, {...figure.layout, autosize: true}, CONFIG)
     if (traces.size && div.data) {
       const update = {x: [], y: []}

@@ -142,7 +142,7 @@ def schedule_words(facts: ScheduleFacts) -> str:
     if facts.in_seconds:
         text += f"{format_seconds(facts.makespan_s)} an epoch, "
     excess = facts.excess
-    text += "no bound known" if excess is None else f"{share(excess)} above what no schedule beats"
+    text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
     if facts.round_robin_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
         saved = 1 - facts.makespan_s / facts.round_robin_s
         less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"

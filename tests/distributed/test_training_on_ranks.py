@@ -18,8 +18,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import loop
-from dtdg_lab.training.build import build
+from dtdg_lab.training import build
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15
 SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40,
@@ -65,15 +64,15 @@ def _overflow(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig
 
 def _one_cannot_build(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig) -> Trained:
     """An epoch knob that the last rank's machine refuses: only its second build fails."""
-    builds = itertools.count()
+    made, make_task = itertools.count(), build.make_task
 
-    def build_or_not(*given: Any, **how: Any) -> Any:
-        if next(builds) == 1 and group.rank == group.size - 1:
+    def make_or_not(*given: Any, **how: Any) -> Any:  # after what ranks agree on first, as whatever a machine may lack
+        if next(made) == 1 and group.rank == group.size - 1:
             raise NotAvailableError("this machine lacks something")
-        return build(*given, **how)
+        return make_task(*given, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "build", build_or_not)
+        patch.setattr(build, "make_task", make_or_not)
         return _train(group, folder, graph, config, script={1: {"set": {"group_window": 6}}})
 
 
@@ -162,7 +161,10 @@ def test_a_knob_that_one_rank_cannot_follow_is_refused_by_all(ranks: list[dict[s
         assert found["one refuses"]["losses"] == found["untouched"]["losses"]
         assert _same(found["one refuses"]["parameters"], found["untouched"]["parameters"])
     (event,) = ranks[0]["one refuses"]["refused"]
-    assert event["data"] == {"changes": {"group_window": 6}, "reason": "another rank could not build it"}
+    assert event["data"] == {
+        "changes": {"group_window": 6},
+        "reason": "rank 1 could not build it: this machine lacks something",
+    }
 
 
 def test_pausing_changes_nothing(ranks: list[dict[str, Any]]) -> None:

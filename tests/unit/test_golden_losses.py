@@ -21,9 +21,7 @@ ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage"
 SYSTEMS = ("single", "psg", "pygt-dist")
 CASES = [
     *((system, model, "regression") for system in SYSTEMS for model in ONE_OF_EACH_MEMORY),
-    *(
-        (system, "tgcn", "regression") for system in ("blad", "dygnex-g")
-    ),  # four epochs are no profile
+    *((system, "tgcn", "regression") for system in ("blad", "dygnex-g")),  # four epochs are no profile
     ("psg", "tgcn", "link"),
     ("psg", "tgcn", "classification"),
 ]

@@ -252,6 +252,9 @@ def test_a_space_that_suspends_is_refused_by_layouts_that_run_straight() -> None
     class Waits:
         num_rows = N
 
+        def layer(self, number: int) -> Waits:
+            return self
+
         async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
             class _Never:
                 def __await__(self):

@@ -90,7 +90,7 @@ class RunConfig(BaseModel):
         """A copy with some flat settings changed, validated as a whole.
 
         Options that the changed system, model or data set no longer reads are dropped; those that had the default of
-        the old data set or protocol take the default of the new one.
+        the old system, data set or protocol take the default of the new one.
         """
         target = {name: getattr(self, name) for name in _NAMES} | changes
         dataset = target["dataset"] if isinstance(target["dataset"], str) else catalogue.STORED
@@ -104,8 +104,8 @@ class RunConfig(BaseModel):
         return RunConfig(**{**kept, **changes})
 
     def _followed_default(self, name: str, value: Any, target: dict[str, Any]) -> bool:
-        """Whether an option had the default of a data set or protocol that now changes; a system's are kept."""
-        if (target["dataset"], target["protocol"]) == (self.dataset, self.protocol):
+        """Whether an option had the default of a system, data set or protocol that now changes."""
+        if all(target[kind] == getattr(self, kind) for kind in ("system", "dataset", "protocol")):
             return False
         brought = default(name, system=self.system, dataset=self.dataset, protocol=self.protocol)
         return bool(value == brought)

@@ -52,12 +52,23 @@ def searched(problem: Problem, start: Slots, *, seconds: float) -> Found:
     # the solver's gap is relative to what it has found, ours to the bound; a little less, for the rounded times
     gap = max(0.0, problem.gap - 2 * problem.groups / FINENESS)
     solver.parameters.relative_gap_limit = gap / (1 + gap)
-    status = solver.solve(model)
+    status = solver.solve(model, _stop_at(cp_model, gap))
     bound_s = max(0.0, solver.best_objective_bound - 0.5) * unit_s * (1 - 1e-12)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Found(None, bound_s, True)
-    # a gap limit that is met is reported as optimal
-    return Found(_read(solver, takes, problem), bound_s, status != cp_model.OPTIMAL)
+    met = solver.objective_value <= (1 + gap) * solver.best_objective_bound
+    return Found(_read(solver, takes, problem), bound_s, status != cp_model.OPTIMAL and not met)
+
+
+def _stop_at(cp_model: Any, gap: float) -> Any:
+    """Ends the search at the first solution within the gap: with strategies in turns CP-SAT goes on to its limit."""
+
+    class Stop(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            if self.objective_value <= (1 + gap) * self.best_objective_bound:
+                self.stop_search()
+
+    return Stop()
 
 
 def _model(cp_model: Any, problem: Problem, units: NDArray[np.int64], alpha: int) -> tuple[Any, NDArray[Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.group import Group, hash_of_host
+from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, PlanError
@@ -56,7 +59,12 @@ class GroupScheduling:
         state: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self._config, self.groups, self._group = config, groups, group
-        self._device, self._by_processor = device, shares_cores(group.size, device)
+        if config["group_times"] == "linear" and len(groups) < LEAST_FITTED:
+            raise PlanError(
+                f"group_times='linear' fits a model to {LEAST_FITTED} groups or more; there are {len(groups)} groups. "
+                "Set group_times='profile' or 'size', or a smaller group_window or group_stride."
+            )
+        self._device, self._by_processor = device, shares_cores(group, device)
         load = np.concatenate([[0], np.cumsum(np.asarray(graph.num_edges, dtype=np.int64))])
         self._edges = load[groups.stop] - load[groups.start]
         self._nodes = (groups.stop - groups.start) * graph.num_nodes
@@ -121,6 +129,8 @@ class GroupScheduling:
         if self._group.rank == 0:
             try:
                 made = self._solve()
+                if made.parts != self._config.parts:
+                    raise PlanError(f"its schedule is for {made.parts} parts; the run has {self._config.parts}.")
                 told = {"assignment": made.assignment, "notes": made.notes, "gap": made.gap, "seconds": made.seconds}
             except Exception as error:  # whatever it is, the other ranks wait for an answer
                 reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
@@ -173,18 +183,29 @@ class GroupScheduling:
         if state.get("groups") != [self.groups.start.tolist(), self.groups.stop.tolist()]:
             return False
         self._epochs = [np.array(epoch) for epoch in state["epochs"]][: self._wanted_epochs]
-        if self._epochs and not self._profiling and self._config["group_times"] != "size":
+        same, enough = state["made_for"] == self._made_for, min(LINEAR_EPOCHS, self._wanted_epochs)
+        known = not self._profiling if same else len(self._epochs) >= enough  # else a new schedule forgot what is known
+        if self._epochs and known and self._config["group_times"] != "size":
             self._know_times()
-        if state["made_for"] != self._made_for:
+        if not same:
             return False
         self.schedule = _schedule_of(state, len(self.groups))
         return True
 
 
-def shares_cores(ranks: int, device: str) -> bool:
-    """Whether the ranks' threads are more than this machine's cores, so that wall time is not a rank's own."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return device == "cpu" and ranks * torch.get_num_threads() > cores
+def shares_cores(group: Group, device: str) -> bool:
+    """Whether ranks have more threads than cores to run on, so that wall time is not a rank's own; collective.
+
+    Counted are the ranks of this machine whose cores overlap with this one's: ranks may be pinned.
+    """
+    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    mine = sum(1 << core for core in own)
+    told = f"{hash_of_host()} {mine:x} {torch.get_num_threads()}"
+    ranks = [text.split() for text in gather_texts(group, told, device=device)]
+    near = [(int(cores, 16), int(threads)) for host, cores, threads in ranks if int(host) == hash_of_host()]
+    near = [(cores, threads) for cores, threads in near if cores & mine]
+    cores = functools.reduce(operator.or_, (cores for cores, _ in near))
+    return device == "cpu" and sum(threads for _, threads in near) > cores.bit_count()
 
 
 def _schedule_of(told: Mapping[str, Any], groups: int) -> Schedule:

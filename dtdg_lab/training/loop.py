@@ -13,7 +13,7 @@ from typing import Any
 from dtdg_lab.comm.group import Group
 from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError, NotFiniteError
+from dtdg_lab.core.errors import LabError, NotFiniteError, PlanError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Computed, Unmarked, Work
 from dtdg_lab.training.build import Built, build
@@ -142,10 +142,18 @@ class Trainer:
         if self._position.iteration == len(works):
             self._position = Position(epoch + 1, 0, self._position.step)
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
-            if self._built.end_epoch():
-                self._tell("schedule")
+            self._end_profiled_epoch()
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
+
+    def _end_profiled_epoch(self) -> None:
+        """Go on by another schedule where there is one; by the old one where the scheduler fails, on every rank."""
+        try:
+            if self._built.end_epoch():
+                self._tell("schedule")
+        except PlanError as error:
+            changes = {"group_times": self.knobs.config["group_times"]}
+            self._event("refused", {"changes": changes, "reason": str(error)})
 
     def _is_over(self) -> bool:
         """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""

@@ -59,7 +59,8 @@ def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other
             "type": "bar", "name": name, "x": ranks, "marker": {"color": colour}, "showlegend": True,
             "y": [None if row.get(key) is None else round(row[key] * factor, 5) for row in rows],
             "text": [format_seconds(row[key]) if row.get(key) is not None else "" for row in rows],
-            "textposition": "outside", "textangle": 0, "cliponaxis": False, "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} {unit}",
+            "textposition": "outside", "textangle": 0, "cliponaxis": False,
+            "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} {unit}",
         }
         for name, key, colour in (("predicted", "predicted_s", "#8CC7E8"), ("measured", "measured_s", "#D55E00"))
     ]  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_partitioner_can_be_chosen_where_vertices_are_owned(system, session):
 def test_a_system_brings_its_partitioner_and_takes_it_along_when_it_goes(dashboard):
     assert dashboard.settings.config()["partitioner"] == "metis"
     choose(dashboard, "system", "pygt-dist")
-    assert dashboard.settings.config()["partitioner"] == "hash"
+    assert dashboard.settings.config()["partitioner"] == "metis"
     choose(dashboard, "partitioner", "load_aware")
     choose(dashboard, "dealing", "plain")
     config = dashboard.settings.config()
@@ -197,7 +197,7 @@ def test_the_system_itself_changes_and_brings_its_settings_once_the_run_has_it(d
     choose(dashboard, "system", "pygt-dist")
     to_next_epoch(dashboard, run)
     assert widget(dashboard, "cache_gib").visible
-    assert dashboard.settings.controls["partitioner"].value == "hash"
+    assert dashboard.settings.controls["partitioner"].value == "metis"
     click(dashboard, "stop")
     assert dashboard.settings.config() == run.config
 
@@ -209,7 +209,7 @@ def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(da
     assert "system pygt-dist: not applied, the run ended first" in dashboard.status.value
     assert widget(dashboard, "system").label == "System"
     config = dashboard.settings.config()
-    assert (config.system, config["partitioner"]) == ("pygt-dist", "hash")
+    assert (config.system, config["partitioner"]) == ("pygt-dist", "metis")
     assert run.config.system == "adgnn-t"
 
 

@@ -1,0 +1,107 @@
+"""The bench of a lesson: what a drag does is scheduled, drawn and told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.dash.schedule_bench import MOST_GROUPS, ScheduleBench
+from dtdg_lab.views.planned import planned_epoch, planned_figure
+
+TIMES = [1, 2, 5, 7, 9, 14, 15, 17]
+
+
+def _picture(bench: ScheduleBench) -> dict[str, Any]:
+    return next(value for name, value in bench._picture.outputs[0]["data"].items() if "plotly" in name)
+
+
+def _bars(figure: dict[str, Any], *names: str) -> float:
+    return sum(sum(trace["x"]) for trace in figure["data"] if trace["name"] in names)
+
+
+def test_every_group_is_drawn_and_every_second_of_waiting() -> None:
+    plan = Schedule((((0, 3), (1,)), ((), (2,))), 4)
+    epoch = planned_epoch(plan, [1, 2, 3, 4], allreduce_s=0.5)
+    assert {(block.group, block.rank, block.step) for block in epoch.of("group")} == {
+        (0, 0, 0), (3, 0, 0), (1, 1, 0), (2, 1, 1)
+    }  # fmt: skip
+    waits = {(block.rank, block.step): (block.end_ns - block.start_ns) / 1e9 for block in epoch.of("wait")}
+    assert waits == {(1, 0): 3.0, (0, 1): 3.0}
+    assert epoch.span_s == plan.makespan_s([1, 2, 3, 4], allreduce_s=0.5) == 9.0  # type: ignore[arg-type]
+    assert len(epoch.of("communicate")) == 4
+
+
+def test_charts_of_one_time_axis_can_be_compared() -> None:
+    plan = Schedule((((0,), (1,)),), 2)
+    alone, beside = planned_figure(plan, [0.1, 0.2], label="fold"), planned_figure(plan, [0.1, 0.2], until_s=0.4)
+    assert alone["layout"]["title"]["text"] == "Planned epoch · fold"
+    assert alone["layout"]["xaxis"]["range"] == [0, pytest.approx(1.02 * 200)]  # milliseconds
+    assert beside["layout"]["xaxis"]["range"] == [0, pytest.approx(1.02 * 400)]
+
+
+def test_a_bench_tells_and_draws_what_its_sliders_say() -> None:
+    bench = ScheduleBench(TIMES, 2, chosen="psg")
+    assert bench.makespan_s() == 40 and bench.makespan_s("fold") == 36 and bench.bound_s == pytest.approx(35)
+    assert "psg ends after 40.0 s, 14 % above the bound of 35.0 s" in repr(bench)
+    assert _bars(_picture(bench), "group", "sets the pace") == sum(TIMES) and _bars(
+        _picture(bench), "waiting"
+    ) == 2 * 40 - sum(TIMES)
+
+
+def test_a_drag_schedules_anew() -> None:
+    bench = ScheduleBench(TIMES, 2, chosen="fold")
+    before = _picture(bench)
+    bench._sliders[0].value = 10.0
+    assert bench.times_s[0] == 10.0 and bench.words in bench._told.value
+    assert _bars(_picture(bench), "group", "sets the pace") == sum(TIMES) + 9 != _bars(before, "group")
+    bench._choice.value = "psg"
+    assert _picture(bench)["layout"]["title"]["text"] == "Planned epoch · psg"
+
+
+def test_set_does_what_a_drag_does() -> None:
+    bench = ScheduleBench(TIMES, 2)
+    bench.set([2, 4, 5, 6, 7, 11, 12, 17], scheduler="longest_first")
+    assert bench.scheduler == "longest_first" and bench.makespan_s() < bench.makespan_s("fold")
+    assert _bars(_picture(bench), "group", "sets the pace") == 64
+
+
+@pytest.mark.parametrize(
+    ("times", "knobs", "error"),
+    [
+        ([], {}, PlanError),
+        ([1, float("nan")], {}, PlanError),
+        ([1, 0], {}, ConfigError),
+        ([1] * (MOST_GROUPS + 1), {}, ConfigError),
+        (TIMES, {"schedulers": ()}, ConfigError),
+        (TIMES, {"schedulers": ("folded",)}, UnknownNameError),
+        (TIMES, {"chosen": "folded"}, UnknownNameError),
+    ],
+)
+def test_what_makes_no_bench_is_refused(times: list[float], knobs: dict[str, Any], error: type[LabError]) -> None:
+    with pytest.raises(error):
+        ScheduleBench(times, 2, **knobs)
+
+
+def test_what_the_sliders_cannot_show_is_refused_and_leaves_them() -> None:
+    bench = ScheduleBench(TIMES, 2)
+    for wrong in ([1, 2], [0, *TIMES[1:]], [1000, *TIMES[1:]]):
+        with pytest.raises(ConfigError):
+            bench.set(wrong)
+    with pytest.raises(UnknownNameError):
+        bench.set(scheduler="folded")
+    assert bench.times_s == TIMES
+    data = bench._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in (data[0] if isinstance(data, tuple) else data)
+
+
+@pytest.mark.parametrize("times", [TIMES, [0.0123, 0.0301], [1e-6, 3e-6], [777.7, 1000.0]])
+def test_sliders_stand_on_their_steps_near_the_times_given(times: list[float]) -> None:
+    bench = ScheduleBench(times, 2)
+    slider = bench._sliders[0]
+    for given, shown in zip(times, bench.times_s, strict=True):
+        steps = shown / slider.step
+        assert steps == pytest.approx(round(steps)) and abs(shown - given) <= 0.51 * slider.step
+    assert 100 <= slider.max / slider.step <= 251 and slider.min == slider.step

@@ -25,7 +25,7 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     Raises:
         PartitionError: hops is below 1.
 
-    References: DynaHB section 5, algorithm 1.
+    References: DynaHB section 4.2, algorithm 1.
     Differs from the paper: the printed algorithm forgets to gather at the source and drops layer L; both repaired.
     """
     if hops < 1:

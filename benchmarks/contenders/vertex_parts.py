@@ -134,6 +134,7 @@ def memory(rank: int, ranks: int, address: str, config: RunConfig) -> dict[str, 
     for _ in range(2):
         epoch()
     answer = {"peak_bytes": resident_bytes("VmHWM") - held, "held_bytes": held, "file_bytes": resident_bytes("RssFile")}
+    group.barrier()  # both leave together
     group.close()
     return answer
 

@@ -283,8 +283,10 @@ class Trainer:
             self.knobs.config = config
             self._set_learning_rate()
             self._note_rebuild(changes, told, started_ns)
+        heavy = before.partition is not None or self._device != "cpu"
         del before, memory
-        gc.collect()  # sequences and their stores hold each other, and tensors that a device has no second room for
+        if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
+            gc.collect()
 
     def _note_rebuild(self, changes: dict[str, Any], told: Told, started_ns: int) -> None:
         ended_ns, step = time.time_ns(), self._position.step

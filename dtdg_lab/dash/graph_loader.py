@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import describe
 from dtdg_lab.dash.choices import is_generated, is_stored
+from dtdg_lab.dash.newest_first import NewestFirst
 from dtdg_lab.datasets import DatasetInfo, datasets, load_for
 from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.kept_statistics import statistics_of
@@ -78,42 +78,25 @@ class GraphLoader:
 
     def __init__(self, on_done: Callable[[Described], None]) -> None:
         self._on_done = on_done
-        self._wanted: RunConfig | None = None
         self._known: dict[tuple[Any, ...], Described] = {}
-        self._wake = threading.Condition()
-        self._closed = False
-        self._thread: threading.Thread | None = None
+        self._worker = NewestFirst(self._work, "dashboard-graph")
 
     def ask(self, config: RunConfig) -> None:
         """Describe this graph next."""
-        with self._wake:
-            self._wanted = config
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="dashboard-graph", daemon=True)
-                self._thread.start()
-            self._wake.notify()
+        self._worker.ask(config)
 
     def close(self) -> None:
         """End the thread once it has finished what it does."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
+        self._worker.close()
 
-    def _work(self) -> None:
-        while (config := self._next()) is not None:
-            key = data_key(config)
-            found = self._known.get(key) or self._described(config)
-            if found.statistics is not None:  # what cannot be drawn now may be once a run has fetched it
-                self._known[key] = found
-            while len(self._known) > KEPT:
-                self._known.pop(next(iter(self._known)))
-            self._on_done(found)
-
-    def _next(self) -> RunConfig | None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
-            config, self._wanted = self._wanted, None
-            return None if self._closed else config
+    def _work(self, config: RunConfig) -> None:
+        key = data_key(config)
+        found = self._known.get(key) or self._described(config)
+        if found.statistics is not None:  # what cannot be drawn now may be once a run has fetched it
+            self._known[key] = found
+        while len(self._known) > KEPT:
+            self._known.pop(next(iter(self._known)))
+        self._on_done(found)
 
     def _described(self, config: RunConfig) -> Described:
         try:

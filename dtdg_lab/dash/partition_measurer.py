@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import describe
 from dtdg_lab.dash.graph_loader import is_here
+from dtdg_lab.dash.newest_first import NewestFirst
 from dtdg_lab.datasets import load_for
 from dtdg_lab.partition.measured import partition_graph
 from dtdg_lab.views.partition_facts import PartitionFacts, facts_of
@@ -51,35 +51,18 @@ class PartitionMeasurer:
 
     def __init__(self, on_outcome: Callable[[Wanted, Outcome], None], on_end: Callable[[Wanted, str], None]) -> None:
         self._on_outcome, self._on_end = on_outcome, on_end
-        self._wanted: Wanted | None = None
-        self._wake = threading.Condition()
-        self._closed = False
-        self._thread: threading.Thread | None = None
+        self._worker = NewestFirst(self._work, "dashboard-partitions")
 
     def ask(self, wanted: Wanted) -> None:
         """Measure this next."""
-        with self._wake:
-            self._wanted = wanted
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="dashboard-partitions", daemon=True)
-                self._thread.start()
-            self._wake.notify()
+        self._worker.ask(wanted)
 
     def close(self) -> None:
         """End the thread once it has finished what it does."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
+        self._worker.close()
 
-    def _work(self) -> None:
-        while (wanted := self._next()) is not None:
-            self._on_end(wanted, self._measure_all(wanted))
-
-    def _next(self) -> Wanted | None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
-            wanted, self._wanted = self._wanted, None
-            return None if self._closed else wanted
+    def _work(self, wanted: Wanted) -> None:
+        self._on_end(wanted, self._measure_all(wanted))
 
     def _measure_all(self, wanted: Wanted) -> str:
         config = wanted.config
@@ -90,7 +73,7 @@ class PartitionMeasurer:
         except Exception as error:  # there is no caller to raise to: the page says it
             return _told(error, f"{config.dataset} could not be read")
         for name in wanted.partitioners:
-            if self._closed or self._wanted is not None:
+            if self._worker.overtaken:
                 break
             self._on_outcome(wanted, _outcome(graph, name, wanted))
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import describe
 from dtdg_lab.dash.calibration import Calibration, measured_epochs
+from dtdg_lab.dash.newest_first import NewestFirst
 from dtdg_lab.scheduling.epoch_times import predict_epochs
 from dtdg_lab.scheduling.replay import replay
 from dtdg_lab.views.what_if import name_of
@@ -54,35 +54,18 @@ class ScheduleAsker:
 
     def __init__(self, runs: Callable[[], Sequence[Run]], on_outcome: Callable[[Wanted, Outcome], None]) -> None:
         self._runs, self._on_outcome = runs, on_outcome
-        self._wanted: Wanted | None = None
-        self._wake = threading.Condition()
-        self._closed = False
-        self._thread: threading.Thread | None = None
+        self._worker = NewestFirst(self._work, "dashboard-schedules")
 
     def ask(self, wanted: Wanted) -> None:
         """Answer this next."""
-        with self._wake:
-            self._wanted = wanted
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="dashboard-schedules", daemon=True)
-                self._thread.start()
-            self._wake.notify()
+        self._worker.ask(wanted)
 
     def close(self) -> None:
         """End the thread once it has finished what it does."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
+        self._worker.close()
 
-    def _work(self) -> None:
-        while (wanted := self._next()) is not None:
-            self._on_outcome(wanted, self._answer(wanted))
-
-    def _next(self) -> Wanted | None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
-            wanted, self._wanted = self._wanted, None
-            return None if self._closed else wanted
+    def _work(self, wanted: Wanted) -> None:
+        self._on_outcome(wanted, self._answer(wanted))
 
     def _answer(self, wanted: Wanted) -> Outcome:
         problems: list[str] = []

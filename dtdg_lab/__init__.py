@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.partition.measured import compare_partitions, partition_graph
     from dtdg_lab.partition.store import load_partition
+    from dtdg_lab.runs.difference_study import compare_transfers
     from dtdg_lab.runs.echo import echo
     from dtdg_lab.runs.graphs import compare_graphs
+    from dtdg_lab.runs.memory_study import compare_blocks
     from dtdg_lab.runs.open import compare, open_run
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.progress import progress
     from dtdg_lab.runs.schedule_study import simulate_schedules
     from dtdg_lab.runs.trace import trace
     from dtdg_lab.runs.vertex import follow_vertex
+    from dtdg_lab.runs.volume_study import compare_volumes
 
 __version__ = "0.1.0"
 
@@ -39,8 +42,11 @@ __all__ = [
     "RunConfig",
     "Session",
     "compare",
+    "compare_blocks",
     "compare_graphs",
     "compare_partitions",
+    "compare_transfers",
+    "compare_volumes",
     "datasets",
     "default_dataset",
     "describe",
@@ -68,6 +74,9 @@ _WHERE = {
     "RunConfig": "dtdg_lab.core.config",
     "Session": "dtdg_lab.cluster.session",
     "compare": "dtdg_lab.runs.open",
+    "compare_blocks": "dtdg_lab.runs.memory_study",
+    "compare_transfers": "dtdg_lab.runs.difference_study",
+    "compare_volumes": "dtdg_lab.runs.volume_study",
     "compare_graphs": "dtdg_lab.runs.graphs",
     "compare_partitions": "dtdg_lab.partition.measured",
     "datasets": "dtdg_lab.datasets.names",

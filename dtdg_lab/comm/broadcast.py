@@ -18,13 +18,16 @@ _HEADER = 2 + _MOST_DIMENSIONS  # type, dimensions, lengths
 _REFUSED = -1
 
 
-def broadcast_array(array: NDArray[Any] | None, *, rank: int, device: str) -> NDArray[Any]:
+def broadcast_array(
+    array: NDArray[Any] | None, *, rank: int, device: str, process_group: dist.ProcessGroup | None = None
+) -> NDArray[Any]:
     """Rank 0's array on every rank, a writable copy; its shape and type go first.
 
     Args:
         array: on rank 0 what to send; what others give is not looked at.
         rank: this process.
         device: where the group's tensors live.
+        process_group: torch's group of the ranks; the default one where None.
 
     Raises:
         ConfigError: rank 0 has nothing of an allowed type to send. All ranks raise, and stay in step.
@@ -36,7 +39,8 @@ def broadcast_array(array: NDArray[Any] | None, *, rank: int, device: str) -> ND
         except ConfigError as error:
             header[0], refusal = _REFUSED, error
     header = header.to(device)
-    dist.broadcast(header, 0)
+    source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    dist.broadcast(header, source, group=process_group)
     code, dimensions, *lengths = header.tolist()
     if code == _REFUSED:
         raise refusal or ConfigError("rank 0 was given nothing that it can send to the others; see its own error.")
@@ -46,7 +50,7 @@ def broadcast_array(array: NDArray[Any] | None, *, rank: int, device: str) -> ND
     if not math.prod(shape):
         return mine
     data = torch.from_numpy(mine.reshape(-1)).to(device)
-    dist.broadcast(data, 0)
+    dist.broadcast(data, source, group=process_group)
     received: NDArray[Any] = data.cpu().numpy().reshape(shape)
     return received
 

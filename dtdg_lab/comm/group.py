@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.comm import broadcast
-from dtdg_lab.comm import rows as row_exchange
+from dtdg_lab.comm.pending_rows import NothingInFlight, PendingRows
+from dtdg_lab.comm.rows import Members, check_counts, start_rows
+from dtdg_lab.comm.sub_groups import check_split, columns_of, make_mine, rows_of
 from dtdg_lab.core.errors import ClusterError
 
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
@@ -59,6 +61,31 @@ class Group(Protocol):
         Raises:
             PlanError: counts do not fit the rows or the ranks.
             RunFailedError: a rank is at another place, or sent another number of rows than expected.
+        """
+        ...
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """Start what :meth:`exchange_rows` does and return while the rows travel.
+
+        Several may travel at once; all ranks start them in the same order, and wait for each in the end. The rows are
+        copied: they may be changed at once. Bytes are counted here.
+
+        Raises:
+            PlanError: counts do not fit the rows or the ranks. Other errors come from ``wait()``.
+        """
+        ...
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
+
+        The row group has the G = ``row_ranks`` ranks of equal r // G, this one its rank r % G; the column has the R / G
+        ranks of equal r % G, this one its rank r // G. Made once for each G and kept: the first call with a G is
+        collective, and they are left with this group. What they move is counted in this group too.
+
+        Raises:
+            PlanError: ``row_ranks`` does not divide the ranks, or this group came of a split itself.
         """
         ...
 
@@ -105,8 +132,19 @@ class SoloGroup:
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> tuple[Tensor, float]:
         """What this rank sends itself; it waits for nobody."""
-        row_exchange.check_counts(rows, send_counts, receive_counts, self.rank, self.size)
-        return rows.detach(), 0.0
+        return self.start_exchange(rows, send_counts, receive_counts, place=place).wait().rows, 0.0
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """What this rank sends itself is there at once."""
+        check_counts(rows, send_counts, receive_counts, self.rank, self.size)
+        return NothingInFlight(rows.detach())
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """It is its own row group and its own column."""
+        check_split(row_ranks, self.size)
+        return self, self
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """A copy of this rank's array."""
@@ -129,7 +167,7 @@ class SoloGroup:
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere.
+    """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere; some of them, where it came of a split.
 
     Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
     and receives as many; a gather of rows sends a rank's own rows to R - 1 others; an exchange of rows counts those for
@@ -143,6 +181,12 @@ class ProcessGroup:
     bytes_sent: int = 0
     bytes_received: int = 0
     _offset_ns: int = 0
+    _whole: ProcessGroup | None = field(default=None, repr=False)  # what this group was split from
+    _members: Members = field(init=False, repr=False)
+    _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._members = Members(self.rank, range(self.size), self.clock_ns)
 
     @classmethod
     def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
@@ -179,10 +223,9 @@ class ProcessGroup:
 
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
-        dist.all_reduce(flat)
+        dist.all_reduce(flat, group=self._members.process_group)
         moved = 2 * flat.numel() * flat.element_size() * (self.size - 1) // self.size
-        self.bytes_sent += moved
-        self.bytes_received += moved
+        self._count(moved, moved)
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """All ranks' rows in rank order; padded to the largest share, because gloo refuses uneven gathers."""
@@ -190,29 +233,59 @@ class ProcessGroup:
         padded = rows.new_zeros(width, rows.shape[1])
         padded[: len(rows)] = rows
         shares = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(shares, padded)
+        dist.all_gather(shares, padded, group=self._members.process_group)
         moved = padded.numel() * padded.element_size() * (self.size - 1)
-        self.bytes_sent += moved
-        self.bytes_received += moved
+        self._count(moved, moved)
         return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
 
     def exchange_rows(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> tuple[Tensor, float]:
         """Rows to and from every rank in one uneven all-to-all."""
-        received = row_exchange.exchange_rows(
-            rows, send_counts, receive_counts, rank=self.rank, size=self.size, clock_ns=self.clock_ns, place=place
-        )
-        self.bytes_sent += received.bytes_sent
-        self.bytes_received += received.bytes_received
-        return received.rows, received.wait_s
+        arrived = self.start_exchange(rows, send_counts, receive_counts, place=place).wait()
+        return arrived.rows, arrived.wait_s
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """The same all-to-all, left to the network's own threads or streams."""
+        pending = start_rows(rows, send_counts, receive_counts, self._members, place=place)
+        self._count(pending.bytes_sent, pending.bytes_received)
+        return pending
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """Groups of torch's own; where one would be all ranks or this one alone, nothing is made."""
+        check_split(row_ranks, self.size, whole=self._whole is None)
+        if row_ranks not in self._splits:
+            self._splits[row_ranks] = (
+                self._part(rows_of(row_ranks, self.size)), self._part(columns_of(row_ranks, self.size)),
+            )  # fmt: skip
+        return self._splits[row_ranks]
+
+    def _part(self, parts: list[list[int]]) -> Group:
+        """This rank's group of those that the ranks are dealt to."""
+        if len(parts) == 1:
+            return self
+        if len(parts) == self.size:
+            return SoloGroup()
+        numbers, process_group = make_mine(parts, self.rank, COLLECTIVE_TIMEOUT)
+        rank = numbers.index(self.rank)
+        part = ProcessGroup(rank, len(numbers), self.store, self.device, _offset_ns=self._offset_ns, _whole=self)
+        part._members = Members(rank, numbers, self.clock_ns, process_group)
+        return part
+
+    def _count(self, sent: int, received: int) -> None:
+        self.bytes_sent += sent
+        self.bytes_received += received
+        if self._whole is not None:
+            self._whole._count(sent, received)
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Rank 0's array, after its shape and type."""
-        received = broadcast.broadcast_array(array, rank=self.rank, device=self.device)
-        sent_bytes, received_bytes = broadcast.moved_bytes(received, self.rank, self.size)
-        self.bytes_sent += sent_bytes
-        self.bytes_received += received_bytes
+        received = broadcast.broadcast_array(
+            array, rank=self.rank, device=self.device, process_group=self._members.process_group
+        )
+        self._count(*broadcast.moved_bytes(received, self.rank, self.size))
         return received
 
     def broadcast_text(self, text: str) -> str:
@@ -222,15 +295,16 @@ class ProcessGroup:
 
     def barrier(self) -> None:
         """Return when every rank has called it."""
-        dist.barrier()
+        dist.barrier(group=self._members.process_group)
 
     def clock_ns(self) -> int:
         """The machine's monotonic clock; between machines, time since the group formed (skew of a barrier's exit)."""
         return time.monotonic_ns() - self._offset_ns
 
     def close(self) -> None:
-        """Leave the group."""
-        if dist.is_initialized():
+        """Leave the group and those split from it; one that came of a split is left with the whole."""
+        self._splits.clear()
+        if self._whole is None and dist.is_initialized():
             dist.destroy_process_group()
 
 

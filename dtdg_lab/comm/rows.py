@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,76 +11,125 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dtdg_lab.comm.completion import Completion, watch
+from dtdg_lab.comm.pending_rows import Arrived
 from dtdg_lab.core.errors import PlanError, RunFailedError
 
 _BITS = {4: torch.int32, 8: torch.int64}  # rows travel as whole numbers of their size: what is in front is no float
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """Rows that arrived, (r, F), how long this rank waited for the last to come, and what crossed to other ranks."""
+class Members:
+    """The ranks of an exchange, as one of them sees them.
 
-    rows: Tensor
-    wait_s: float
-    bytes_sent: int
-    bytes_received: int
+    Attributes:
+        rank: this one among them.
+        numbers: (R,) their ranks in the run, for messages.
+        clock_ns: a clock that all share.
+        process_group: torch's group of them; the default one where None.
+    """
+
+    rank: int
+    numbers: Sequence[int]
+    clock_ns: Callable[[], int]
+    process_group: dist.ProcessGroup | None = None
 
 
-def exchange_rows(
+class RowsInFlight:
+    """Rows between ranks, in one collective that every rank takes part in (see :func:`start_rows`).
+
+    Attributes:
+        bytes_sent: what goes to other ranks, numbers in front included.
+        bytes_received: what comes from them.
+    """
+
+    def __init__(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], members: Members,
+        place: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._members, self._receive_counts = members, list(receive_counts)
+        self._dtype, self._tail = rows.dtype, rows.shape[1:]
+        bits, width = _bits_of(rows), math.prod(self._tail)
+        if rows.is_cuda:  # else a rank would arrive before it has computed what it sends
+            torch.cuda.current_stream(rows.device).synchronize()
+        words = torch.tensor([[members.clock_ns(), count, *place] for count in send_counts], dtype=torch.int64)
+        fronts = words.to(rows.device).view(bits)
+        self._width, self._head = width, fronts.shape[1]
+        own = rows.detach().reshape(-1).view(bits).split([count * width for count in send_counts])
+        # both are kept until the rows have arrived: the network reads and writes them meanwhile
+        self._sent = torch.cat([piece for pair in zip(fronts.unbind(), own, strict=True) for piece in pair])
+        due = [self._head + count * width for count in self._receive_counts]
+        self._came = self._sent.new_empty(sum(due))
+        self._arrived: Arrived | None = None
+        self._completion = self._start(due, [self._head + count * width for count in send_counts])
+        itemsize, mine = self._sent.element_size(), self._head + send_counts[members.rank] * width
+        self.bytes_sent = itemsize * (len(self._sent) - mine)
+        self.bytes_received = itemsize * (len(self._came) - mine)
+
+    def _start(self, due: list[int], lengths: list[int]) -> Completion:
+        if self._sent.is_cuda:  # what was just packed is on its way when the clock of the device starts
+            torch.cuda.current_stream(self._sent.device).synchronize()
+        started_s = time.perf_counter()
+        work = dist.all_to_all_single(
+            self._came, self._sent, due, lengths, group=self._members.process_group, async_op=True
+        )
+        return watch(work, started_s, self._sent.device)
+
+    def wait(self) -> Arrived:
+        """The rows, when they are here; a second call returns the same.
+
+        A rank that dies is mostly an error here at once, but gloo may lose a send to it and stand still: whoever runs
+        ranks watches over them as well (:class:`dtdg_lab.cluster.beacon.Beacon`).
+
+        Raises:
+            RunFailedError: a rank is at another place, or sent another number of rows than was expected of it.
+            RuntimeError: the network's account of a rank that is gone.
+        """
+        if self._arrived is None:
+            entered_ns = self._members.clock_ns()
+            in_flight_s, exposed_s = self._completion.wait()
+            self._arrived = self._unpack(entered_ns, in_flight_s, exposed_s)
+            self._sent = self._came = self._sent.new_empty(0)
+        return self._arrived
+
+    def _unpack(self, entered_ns: int, in_flight_s: float, exposed_s: float) -> Arrived:
+        counts, members = self._receive_counts, self._members
+        pieces = self._came.split([length for count in counts for length in (self._head, count * self._width)])
+        told = torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()  # waits for the device
+        got = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
+        _check_fit([word[1] for word in told], counts, [tuple(word[2:]) for word in told], members)
+        last_ns = max(word[0] for word in told)
+        return Arrived(got, min(max(0, last_ns - entered_ns) * 1e-9, exposed_s), in_flight_s, exposed_s)
+
+
+def start_rows(
     rows: Tensor,
     send_counts: Sequence[int],
     receive_counts: Sequence[int],
+    members: Members,
     *,
-    rank: int,
-    size: int,
-    clock_ns: Callable[[], int],
     place: Sequence[int] = (),
-) -> Received:
-    """Send each rank its rows and receive its own, in one collective that every rank takes part in.
+) -> RowsInFlight:
+    """Start to send each rank its rows and to receive its own, and return while they travel.
 
     In front of its rows every rank tells every other its time of arrival, how many rows follow, and its ``place``,
     also where it has no row for it: so all know who came last and that they mean the same exchange, without another
-    collective. (More rows than expected end the process on gloo: only fewer can be found here.)
+    collective. (More rows than expected end the process on gloo: only fewer can be found here.) Rows are copied: they
+    may be changed at once. Several exchanges may travel at a time; all ranks start them in one order. On a GPU what
+    was asked of the current stream before is finished first, so that its arrival is the rank's.
 
     Args:
         rows: (s, F), those for rank 0 first; of 4 or 8 bytes a number; F may be several dimensions.
         send_counts: (R,) rows for each rank.
         receive_counts: (R,) rows expected from each.
-        rank: this process.
-        size: R, processes.
-        clock_ns: a clock that all ranks share.
+        members: the ranks.
         place: numbers that must be the same on all ranks, as many on each, such as a count of exchanges.
 
     Raises:
         PlanError: counts do not fit the rows or the ranks, or the rows' type has another size.
-        RunFailedError: a rank is at another place, or sent another number of rows than was expected of it.
     """
-    check_counts(rows, send_counts, receive_counts, rank, size)
-    bits = _bits_of(rows)
-    if rows.is_cuda:  # else a rank would arrive before it has computed what it sends
-        torch.cuda.current_stream(rows.device).synchronize()
-    arrived_ns = clock_ns()
-    words = torch.tensor([[arrived_ns, count, *place] for count in send_counts], dtype=torch.int64)
-    fronts = words.to(rows.device).view(bits)
-    width, head = math.prod(rows.shape[1:]), fronts.shape[1]
-    own = rows.detach().reshape(-1).view(bits).split([count * width for count in send_counts])
-    sent = torch.cat([piece for pair in zip(fronts.unbind(), own, strict=True) for piece in pair])
-    arrived = sent.new_empty(size * head + sum(receive_counts) * width)
-    due = [head + count * width for count in receive_counts]
-    dist.all_to_all_single(arrived, sent, due, [head + count * width for count in send_counts])
-    pieces = arrived.split([length for count in receive_counts for length in (head, count * width)])
-    told = torch.cat(pieces[::2]).view(torch.int64).view(size, -1).tolist()  # waits for the device
-    got = torch.cat(pieces[1::2]).view(rows.dtype).view(sum(receive_counts), *rows.shape[1:])
-    ended_ns = clock_ns()
-    arrivals_ns = [word[0] for word in told]
-    _check_fit([word[1] for word in told], receive_counts, [tuple(word[2:]) for word in told], rank)
-    itemsize = sent.element_size()
-    return Received(
-        got,
-        wait_s=max(0, min(max(arrivals_ns), ended_ns) - arrived_ns) * 1e-9,
-        bytes_sent=itemsize * (len(sent) - head - send_counts[rank] * width),
-        bytes_received=itemsize * (len(arrived) - head - receive_counts[rank] * width),
-    )
+    check_counts(rows, send_counts, receive_counts, members.rank, len(members.numbers))
+    return RowsInFlight(rows, send_counts, receive_counts, members, place)
 
 
 def check_counts(rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], rank: int, size: int) -> None:
@@ -116,18 +166,21 @@ def _bits_of(rows: Tensor) -> torch.dtype:
     return bits
 
 
-def _check_fit(counts: list[int], expected: Sequence[int], places: list[tuple[int, ...]], rank: int) -> None:
+def _check_fit(counts: list[int], expected: Sequence[int], places: list[tuple[int, ...]], members: Members) -> None:
     """All ranks must be in the same exchange, of as many rows: else rows of one pull would be taken for another's."""
-    other = next((number for number, place in enumerate(places) if place != places[rank]), None)
+    numbers, own = members.numbers, places[members.rank]
+    rank = numbers[members.rank]
+    other = next((number for number, place in enumerate(places) if place != own), None)
     if other is not None:
         raise RunFailedError(
-            f"rank {rank} is at exchange {places[rank]} but rank {other} at {places[other]} (number, layer, and 0 for "
-            "forward or 1 for backward). Every rank must pull the same things in the same order: a model whose pulls "
-            "depend on a rank's own rows cannot run on vertex parts. Run it on one rank, or make its pulls alike."
+            f"rank {rank} is at exchange {own} but rank {numbers[other]} at {places[other]} (number, then what is "
+            "exchanged). Every rank must exchange the same things in the same order: a model whose pulls depend on a "
+            "rank's own rows cannot run on parts of them. Run it on one rank, or make its pulls alike."
         )
     other = next((number for number, count in enumerate(counts) if count != expected[number]), None)
     if other is not None:
         raise RunFailedError(
-            f"rank {other} sent {counts[other]} rows where rank {rank} expected {expected[other]}: their halo plans "
-            "are not of one partition, or not for the same snapshots. Make the plans of all ranks from one partition."
+            f"rank {numbers[other]} sent {counts[other]} rows where rank {rank} expected {expected[other]}: their "
+            "plans are not of one partition, or not for the same snapshots. Make the plans of all ranks from one "
+            "partition."
         )

@@ -96,7 +96,13 @@ LAYOUTS: tuple[Entry, ...] = (
         name="halo_vertex", room="parallel", target="dtdg_lab.parallel.halo_vertex:HaloVertexLayout",
         summary="Each part owns vertices in all snapshots; rows of remote neighbours are exchanged at every pull.",
         source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (vertex partitioning)",
-        options=("halo_reuse",),
+        options=("halo_reuse", "blocks", "memory_gib"),
+    ),
+    Entry(
+        name="snapshot", room="parallel", target="dtdg_lab.parallel.snapshot:SnapshotLayout",
+        summary="Each part computes whole snapshots, then some vertices through time; rows go all to all in between.",
+        source="ESDG section 4.2; row-wise hybrid and overlap: section 6.5, which leaves them open",
+        options=("blocks", "memory_gib", "overlap", "difference", "row_ranks", "halo_reuse"),
     ),
     Entry(
         name="cached_vertex", room="parallel", target="dtdg_lab.parallel.cached_vertex:CachedVertexLayout",

@@ -50,6 +50,25 @@ SYSTEMS: tuple[System, ...] = (
         differs_by="the schedule's assignment, its gap and solving time",
     ),
     System(
+        name="esdg", parts=MappingProxyType({"parallel": "snapshot"}),
+        summary="Full batch over snapshots in blocks of time; rows are redistributed to vertices for what runs through "
+        "time, and back.",
+        source="ESDG sections 3 and 4",
+        differs_by="rows in links (redistribution) and in exchanges (legs)",
+    ),
+    System(
+        name="esdg-hybrid", parts=MappingProxyType({"parallel": "snapshot"}),
+        summary="As esdg, for snapshots too large for one rank: groups of ranks split each snapshot by rows.",
+        source="ESDG section 6.5", defaults=MappingProxyType({"row_ranks": 2}),
+        differs_by="rows in links (halo within a group of ranks beside the redistribution)",
+    ),
+    System(
+        name="hypergraph-vertex", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "hypergraph"}),
+        summary="Full batch over vertex parts that a hypergraph partitioner made to exchange few rows.",
+        source="ESDG sections 4.1 and 6.4 (PaToH there, Mt-KaHyPar here)",
+        differs_by="rows in links (the hypergraph's connectivity)",
+    ),
+    System(
         name="adgnn-t", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "metis"}),
         summary="Full batch over vertex parts, which exchange the rows of remote neighbours at every pull.",
         source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",

@@ -1,4 +1,7 @@
-"""What every model of the catalogue pulls in one snapshot: told from its settings, so that bytes can be predicted."""
+"""What every model of the catalogue moves in one snapshot: told from its settings, so that bytes can be predicted.
+
+That is the rows that its vertices pull from others, and the rows that lie between its spatial and its temporal part.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,19 @@ class Pull:
     at_first: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """What lies between the spatial and the temporal part of a layer, in models that run vertices through time.
+
+    Attributes:
+        width: C, numbers in the row of a vertex.
+        learned: whether a gradient goes back through it: not where the row is a pull of the data and nothing else.
+    """
+
+    width: int
+    learned: bool
+
+
 def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -> tuple[Pull, ...]:
     """All pulls of one snapshot, in the order in which the model asks for them.
 
@@ -57,6 +73,23 @@ def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -
         for layer in range(layers)
         for pull in of_layer(layer, features if layer == 0 else hidden, layer > 0, settings)
     )
+
+
+def seams(model: str, features: int, hidden: int, layers: int, **options: Any) -> tuple[Seam, ...]:
+    """What lies between the spatial and the temporal part of each layer, from layer 0.
+
+    Empty where no vertex runs through time by itself: where a model's weights do (``evolvegcn-o``, ``evolvegcn-h``),
+    or nothing does (``graphsage``), or vertices mix their states (``dcrnn``). Arguments as for :func:`pulls`.
+
+    Raises:
+        UnknownNameError: there is no such model.
+        ConfigError: a size is below 1, or an option's value is not allowed.
+    """
+    asked = pulls(model, features, hidden, layers, **options)
+    if model not in _SEAMS:
+        return ()
+    settings, last = _Settings(hidden, options), {pull.layer: pull for pull in asked}  # the last of each layer
+    return tuple(Seam(_SEAMS[model](settings, pull), pull.learned) for pull in last.values())
 
 
 def hops(model: str, layers: int, **options: Any) -> int:
@@ -144,6 +177,15 @@ _OF_MODEL: Mapping[str, _OfLayer] = MappingProxyType(
         "evolvegcn-h": _evolvegcn_h,
         "dcrnn": _dcrnn,
         "graphsage": _input_once,
+    }
+)
+
+# width of what a layer's spatial part gives, told from its last pull
+_SEAMS: Mapping[str, Callable[[_Settings, Pull], int]] = MappingProxyType(
+    {
+        **dict.fromkeys(("tgcn", "wdgcn", "cdgcn", "tmgcn"), lambda settings, last: last.width),
+        "gatlstm": lambda settings, last: settings.hidden,
+        "mpnn-lstm": lambda settings, last: 2 * settings.hidden,
     }
 )
 

@@ -217,6 +217,27 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Whether pulls of features alone are exchanged once and kept; off, they are exchanged in every step.",
     ),
     Option(
+        name="blocks", owner="parallel", kind=int, default=1, low=0, high=100_000, live="epoch",
+        meaning="Blocks of time (nb of ESDG): activations of one are kept, states between them; backward computes each "
+        "again. 0 takes the fewest that fit memory_gib.",
+    ),
+    Option(
+        name="memory_gib", owner="parallel", kind=float, default=4.0, low=1e-6, high=1e6, unit="GiB", live="epoch",
+        meaning="Most memory that a step's activations and states may take on a rank, where blocks is 0.",
+    ),
+    Option(
+        name="overlap", owner="parallel", kind=bool, default=True, live="epoch",
+        meaning="Whether rows are sent snapshot by snapshot while the next one is computed, or all at once after it.",
+    ),
+    Option(
+        name="difference", owner="parallel", kind=bool, default=True, live="epoch",
+        meaning="Whether the graphs of a block are brought as differences from the snapshot before, or each whole.",
+    ),
+    Option(
+        name="row_ranks", owner="parallel", kind=int, default=1, low=1, high=4096, unit="ranks", live="epoch",
+        meaning="Ranks that split each snapshot by rows; they must divide the ranks. 1: a snapshot is on one rank.",
+    ),
+    Option(
         name="cache_gib", owner="parallel", kind=float, default=4.0, low=0.0, high=1e6, unit="GiB", live="epoch",
         meaning="Most host memory that the parts with their replicated neighbours may take together.",
     ),

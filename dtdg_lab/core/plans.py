@@ -237,3 +237,75 @@ class HaloPlan:
     def rows(self) -> int:
         """Rows that arrive."""
         return int(self.receive_counts.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBlocks:
+    """A sequence of snapshots in blocks of time, each dealt to ranks in contiguous shares as even as they can be.
+
+    R = K G ranks: G of them split each snapshot by rows (1 where a snapshot is on one rank); rank r belongs to group
+    r // G, of K, and has share r % G of the rows. For what runs through time, each rank has a chunk of its own rows'
+    vertices, for all snapshots of a block.
+
+    Attributes:
+        snapshots: the S consecutive ones.
+        blocks: nb, at most S; block b is as long as the others to within one snapshot.
+        ranks: R.
+        row_ranks: G, which divides R.
+        nodes: N, at least R.
+
+    Raises:
+        PlanError: a number does not fit the others; the message says what does.
+
+    References: ESDG sections 3.1 (blocks), 4.2 (shares, chunks), 6.5 (hybrid, open there).
+    """
+
+    snapshots: range
+    blocks: int
+    ranks: int
+    nodes: int
+    row_ranks: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.blocks <= len(self.snapshots):
+            raise PlanError(
+                f"blocks={self.blocks} of {len(self.snapshots)} snapshots: from 1 block to one for each snapshot of "
+                "the training part are allowed. Set fewer blocks, or cut the data finer (cut=...)."
+            )
+        if self.ranks < 1 or self.row_ranks < 1 or self.ranks % self.row_ranks:
+            raise PlanError(
+                f"row_ranks={self.row_ranks} does not divide ranks={self.ranks}: every snapshot is split among "
+                f"row_ranks of them. Set row_ranks to a divisor of {self.ranks}."
+            )
+        if self.ranks > self.nodes:
+            raise PlanError(
+                f"ranks={self.ranks} for {self.nodes} vertices: a rank needs at least one to run through time. "
+                f"Set ranks to {self.nodes} or fewer."
+            )
+
+    @property
+    def groups(self) -> int:
+        """K, the groups of ranks; each has a share of the snapshots of every block."""
+        return self.ranks // self.row_ranks
+
+    def block(self, number: int) -> range:
+        """The snapshots of a block."""
+        return share(self.snapshots, number, self.blocks)
+
+    def own(self, block: int, rank: int) -> range:
+        """The snapshots of a block whose spatial part a rank computes; empty where there are fewer than groups."""
+        return share(self.block(block), rank // self.row_ranks, self.groups)
+
+    def rows(self, rank: int) -> range:
+        """The vertices whose rows of these snapshots a rank computes."""
+        return share(range(self.nodes), rank % self.row_ranks, self.row_ranks)
+
+    def chunk(self, rank: int) -> range:
+        """The vertices that a rank runs through time: among its rows, so that rows stay within its column."""
+        return share(self.rows(rank), rank // self.row_ranks, self.groups)
+
+
+def share(whole: range, number: int, of: int) -> range:
+    """Share ``number`` of ``of`` contiguous ones, even to within one."""
+    start, length = whole.start, len(whole)
+    return range(start + length * number // of, start + length * (number + 1) // of)

@@ -35,6 +35,8 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
         "links": ("step", "epoch", "layer", "way", "to", "rows", "bytes"),
         "groups": ("step", "epoch", "group", "start_ns", "end_ns", "cpu_s"),
+        "exchanges": ("step", "epoch", "layer", "way", "leg", "exchanges", "in_flight_s", "exposed_s"),
+        "transfers": ("step", "epoch", "snapshots", "bytes", "whole_bytes"),
     }
 )  # fmt: skip
 
@@ -54,7 +56,14 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "the run was recorded before there were any",
         "scope": "rank, or node where the reader sees the whole machine",
         "layer": "layer of the model whose pulls exchange the rows, from 0",
-        "way": "forward, or backward: gradients of rows that were received go back to their owner",
+        "way": "forward; rerun, where a block of time is computed again; or backward: gradients of rows that were "
+        "received go back to their owner",
+        "leg": "to_vertices, to_snapshots: a redistribution; summaries: all-gathered, of EvolveGCN-H",
+        "exchanges": "collectives of a layer, way and leg in the step",
+        "in_flight_s": "from their starts to their ends on this rank, summed",
+        "exposed_s": "of this, what the rank stood still for; the rest was hidden behind its own computing",
+        "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
+        "whole_bytes": "what their arrays take, brought each whole",
         "to": "rank the rows were sent to; the rank of the line sent them",
         "rows": "rows of vertices sent in the step, of this layer and way",
         "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",

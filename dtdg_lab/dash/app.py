@@ -13,6 +13,7 @@ import panel as pn
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import Actions, describe
+from dtdg_lab.dash.block_page import BlockPage
 from dtdg_lab.dash.changes import ACTIVE, Change, Changes
 from dtdg_lab.dash.graph_page import GraphPage
 from dtdg_lab.dash.live import LiveCharts
@@ -34,7 +35,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA, PARTITION, SCHEDULE = 1, 2, 3, 4  # places of the tabs
+COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS = 1, 2, 3, 4, 5  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -78,6 +79,7 @@ class Dashboard:
         self.graph = GraphPage(self.settings, self.actions.later)
         self.partition = PartitionPage(self.settings, self.actions.later)
         self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
+        self.blocks = BlockPage(self.actions.later)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -110,7 +112,8 @@ class Dashboard:
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
             ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
-            ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("As code", self.code.panel),
+            ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel),
+            ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -202,11 +205,18 @@ class Dashboard:
         if seen.run is not self._run:
             self._follow(seen.run)
         self.charts.update()
+        self._update_page(slow=slow)
+        run = self._run
+        if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
+            self._refresh_state()
+
+    def _update_page(self, *, slow: bool) -> None:
+        """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
         self.watch.with_runs = self.tabs.active == COMPARE
         if self.watch.with_runs:
             self.compare.page.open()
             if slow:
-                self.compare.update(seen.runs, self.axis.value)
+                self.compare.update(self.watch.seen.runs, self.axis.value)
         if self.tabs.active == DATA:
             self.graph.page.open()
         if self.tabs.active == PARTITION:
@@ -216,9 +226,10 @@ class Dashboard:
         if self.tabs.active == SCHEDULE:
             self.schedule.open()
             self.schedule.update(slow=slow)
-        run = self._run
-        if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
-            self._refresh_state()
+        if self.tabs.active == BLOCKS:
+            self.blocks.open()
+            if slow:
+                self.blocks.update()
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
@@ -226,6 +237,7 @@ class Dashboard:
         self.charts.follow(run)
         self.partition.follow(run)
         self.schedule.follow(run)
+        self.blocks.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)

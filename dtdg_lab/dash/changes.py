@@ -10,7 +10,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.views import RunWindow
-from dtdg_lab.views.marks import Mark
+from dtdg_lab.views.marks import Mark, short
 
 ACTIVE = ("starting", "running", "paused", "stopping")
 TOLD = 2  # epoch changes whose outcome stays in the status line
@@ -139,7 +139,8 @@ def _step_words(change: Change, window: RunWindow) -> str:
 
 def _newest_mark(change: Change, window: RunWindow) -> Mark | None:
     """Where the ranks applied it: as one of several changes of that epoch, under the newest version by then."""
-    made = [mark for mark in window.marks if change.words in mark.label.split(", ")]
+    words = f"{change.name} {short(change.value)}"
+    made = [mark for mark in window.marks if words in mark.label.split(", ")]
     return made[-1] if made else None
 
 

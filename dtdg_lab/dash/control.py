@@ -20,7 +20,9 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "dealing": "Dealing of load_aware", "imbalance": "Imbalance allowed", "cache_gib": "Parts in memory (GiB)",
         "halo_reuse": "Reuse rows of features", "groups_per_rank": "Groups per rank", "group_times": "Times of groups",
         "pipelined": "Groups of a step in work together", "schedule_gap": "Gap of dygnex_ilp",
-        "schedule_limit_s": "Search at most (s)",
+        "schedule_limit_s": "Search at most (s)", "blocks": "Blocks of time (0: fit)",
+        "memory_gib": "Fit into (GiB)", "row_ranks": "Ranks that share a snapshot",
+        "overlap": "Send while computing", "difference": "Bring graphs as differences",
     }
 )  # fmt: skip
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})

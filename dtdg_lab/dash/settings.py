@@ -22,12 +22,15 @@ CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which option
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 MAIN = (*CHOSEN, "task", "scheduler", "partitioner", "ranks", "parts", "groups_per_rank", "group_times", "pipelined",
+        "blocks", "memory_gib", "row_ranks", "overlap", "difference",
         "epochs", "learning_rate", "slow_rank", "slow_ms")  # fmt: skip
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 # one row of the panel each; "name?" stands for the words under a choice
 _ROWS = (("dataset",), ("dataset?",), ("model",), ("model?",), ("task", "protocol"), ("protocol?",),
          ("system", "scheduler", "partitioner"), ("ranks", "parts"),
-         ("groups_per_rank", "group_times"), ("pipelined",), ("epochs", "learning_rate"),
+         ("groups_per_rank", "group_times"), ("pipelined",),
+         ("blocks", "memory_gib"), ("row_ranks",), ("overlap",), ("difference",),
+         ("epochs", "learning_rate"),
          ("slow_rank", "slow_ms"))  # fmt: skip
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # that are offered where the ranks divide them; a cell sets others
 PATIENCE_S = 3.0  # how long a value asked for before the next step stands before the run's own is shown again
@@ -81,7 +84,7 @@ class Settings:
     def _choices(self, name: str) -> Any:
         if name == "dataset":
             return choices.dataset_choices()
-        if name == "ranks":
+        if name in ("ranks", "row_ranks"):
             return self._ranks
         if name == "parts":
             return self._parts(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.kernels.backend import has_bag_kernel, import_dgl
+from dtdg_lab.kernels.device_rows import transposed, transposed_order
+from dtdg_lab.kernels.difference import edge_rows
 
 _INT32_EDGES = 2**31 - 1
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
 class _Product(torch.autograd.Function):
@@ -31,11 +34,12 @@ class _Product(torch.autograd.Function):
 class Adjacency:
     """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, M), with n = hi - lo.
 
-    On the CPU the index arrays given are used in place, not copied.
+    On the CPU the index arrays given are used in place, not copied. Tensors that are on the device already are used
+    there, and so is what is made of them: nothing goes by the host.
 
     Args:
-        indptr: (N + 1,) offsets of each vertex's in-neighbours.
-        indices: (E,) in-neighbours.
+        indptr: (N + 1,) offsets of each vertex's in-neighbours: an array, or an int32 tensor on the device.
+        indices: (E,) in-neighbours, of the same kind.
         weights: (E,) edge weights, or None where every edge counts 1.
         rows: the vertices whose rows are kept; all where None.
         columns: M, the vertices that may be in-neighbours; N where None.
@@ -46,9 +50,9 @@ class Adjacency:
 
     def __init__(
         self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        weights: NDArray[np.float32] | None,
+        indptr: NDArray[np.int64] | Tensor,
+        indices: NDArray[np.int32] | Tensor,
+        weights: NDArray[np.float32] | Tensor | None,
         *,
         rows: range | None = None,
         columns: int | None = None,
@@ -56,17 +60,25 @@ class Adjacency:
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> None:
-        rows = range(len(indptr) - 1) if rows is None else rows
-        first, last = int(indptr[rows.start]), int(indptr[rows.stop])
-        self.shape = (len(rows), len(indptr) - 1 if columns is None else columns)
+        every = range(len(indptr) - 1)
+        rows = every if rows is None else rows
+        # where all are kept nothing has to be read, which would wait for the device
+        first, last = (0, len(indices)) if rows == every else (int(indptr[rows.start]), int(indptr[rows.stop]))
+        self.shape = (len(rows), len(every) if columns is None else columns)
         self.num_edges = last - first
         self.backend, self.dtype, self.device = backend, dtype, device
-        kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
-        self._indptr: NDArray[Any] = (indptr[rows.start : rows.stop + 1] - first).astype(kind)
-        self._indices: NDArray[Any] = np.asarray(indices[first:last]).astype(kind, copy=False)
-        self._weights = None if weights is None else np.asarray(weights[first:last])
-        self.indptr, self.indices = _on(self._indptr, device), _on(self._indices, device)
-        self.weights = None if self._weights is None else _on(self._weights, device).to(dtype)
+        offsets, indices = indptr[rows.start : rows.stop + 1] - first, indices[first:last]
+        weights = None if weights is None else weights[first:last]
+        if isinstance(offsets, Tensor):
+            self.indptr, self.indices = offsets, cast(Tensor, indices)
+            self.weights = None if weights is None else cast(Tensor, weights).to(dtype)
+            self._host: Arrays | None = None
+        else:
+            kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
+            held = None if weights is None else np.asarray(weights)
+            self._host = (offsets.astype(kind), np.asarray(indices).astype(kind, copy=False), held)
+            self.indptr, self.indices = _on(self._host[0], device), _on(self._host[1], device)
+            self.weights = None if held is None else _on(held, device).to(dtype)
         self._block: Any = None
         self._matrix: Tensor | None = None
         self._transposed: Adjacency | None = None
@@ -123,7 +135,7 @@ class Adjacency:
 
     def edge_rows(self) -> Tensor:
         """The row of every edge, (E,) int64."""
-        return torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), self.indptr.diff())
+        return edge_rows(self.indptr, self.num_edges)
 
     def column_sums(self) -> Tensor:
         """Weighted out-degree of each column, (M,); the number of edges out of it where edges carry no weight."""
@@ -132,46 +144,67 @@ class Adjacency:
         return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
 
     @property
-    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    def on_device(self) -> bool:
+        """Whether it was given tensors: what is made of it is then made of them, on the device."""
+        return self._host is None
+
+    @property
+    def arrays(self) -> Arrays:
         """Offsets (n + 1,), in-neighbours (E,) and weights (E,) or None, as numpy arrays that are only read."""
-        return self._indptr, self._indices, self._weights
+        if self._host is None:
+            weights = None if self.weights is None else self.weights.cpu().numpy()
+            return self.indptr.cpu().numpy(), self.indices.cpu().numpy(), weights
+        return self._host
 
     def part(self, rows: range) -> Adjacency:
         """Some of the rows, (len(rows), M)."""
-        return self.like(self._indptr, self._indices, self._weights, rows=rows, columns=self.shape[1])
+        held = (self.indptr, self.indices, self.weights) if self._host is None else self._host
+        return self.like(*held, rows=rows, columns=self.shape[1])
 
     def transposed_adjacency(self) -> Adjacency:
         """The transpose, (M, n): row u lists the vertices that have u as in-neighbour. Made once."""
         if self._transposed is None:
-            height = max(self.shape[0], 1)
-            keys = self._transposed_keys()
-            if self._weights is None:
-                weights = None
-                keys.sort()  # numpy sorts keys several times faster than it orders them
+            if self._host is None:
+                turned: tuple[Any, ...] = transposed(self.indptr, self.indices, self.weights, self.shape[1])
             else:
-                order = np.argsort(keys)
-                weights, keys = self._weights[order], keys[order]
-            offsets = np.concatenate([[0], np.cumsum(np.bincount(self._indices, minlength=self.shape[1]))])
-            indices = (keys % height).astype(self._indices.dtype)
-            self._transposed = self.like(offsets, indices, weights, columns=self.shape[0])
+                turned = _transposed(*self._host, self.shape[1])
+            self._transposed = self.like(*turned, columns=self.shape[0])
         return self._transposed
 
     def transposed_order(self) -> Tensor:
         """Which edge of this matrix each edge of the transpose is, (E,) int64."""
-        return _on(np.argsort(self._transposed_keys()), self.device)
-
-    def _transposed_keys(self) -> NDArray[np.int64]:
-        """For each edge its column, then its row, as one number."""
-        keys = self._indices.astype(np.int64)
-        keys *= max(self.shape[0], 1)
-        keys += np.repeat(np.arange(self.shape[0]), np.diff(self._indptr))
-        return keys
+        if self._host is None:
+            return transposed_order(self.indptr, self.indices)
+        return _on(np.argsort(_transposed_keys(*self._host[:2])), self.device)
 
     def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
         """Another matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
         return Adjacency(
             indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape
         )  # fmt: skip
+
+
+def _transposed(
+    indptr: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any] | None, columns: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Offsets (M + 1,), rows (E,) and weights of the transpose of n rows and M columns."""
+    keys = _transposed_keys(indptr, indices)
+    if weights is None:
+        keys.sort()  # numpy sorts keys several times faster than it orders them
+    else:
+        order = np.argsort(keys)
+        weights, keys = weights[order], keys[order]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=columns))])
+    return offsets, (keys % max(len(indptr) - 1, 1)).astype(indices.dtype), weights
+
+
+def _transposed_keys(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.int64]:
+    """For each edge its column, then its row, as one number."""
+    rows = len(indptr) - 1
+    keys = indices.astype(np.int64)
+    keys *= max(rows, 1)
+    keys += np.repeat(np.arange(rows), np.diff(indptr))
+    return keys
 
 
 def _on(array: NDArray[Any], device: str) -> Tensor:

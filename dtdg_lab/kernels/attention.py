@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dtdg_lab.kernels import device_rows
 from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.backend import import_dgl
 from dtdg_lab.kernels.self_edges import with_self, without_loops
@@ -27,9 +28,14 @@ class AttentionOperator:
     """
 
     def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
-        indptr, indices, _ = adjacency.arrays
-        indptr, indices = with_self(*without_loops(indptr, indices, first), first)
-        self.edges = adjacency.like(indptr, indices, None, columns=adjacency.shape[1])
+        rows: tuple[Any, ...]
+        if adjacency.on_device:
+            kept = device_rows.without_loops(adjacency.indptr, adjacency.indices, first)
+            rows = device_rows.with_self(*kept, first)[:2]
+        else:
+            indptr, indices, _ = adjacency.arrays
+            rows = with_self(*without_loops(indptr, indices, first), first)
+        self.edges = adjacency.like(rows[0], rows[1], None, columns=adjacency.shape[1])
         self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
         self.offsets = self.edges.indptr.long()
         self._order: Tensor | None = None

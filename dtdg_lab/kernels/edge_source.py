@@ -9,6 +9,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.adjacency import Adjacency
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.operator_settings import OperatorSettings
 
 WAYS = ("in", "out")
@@ -51,12 +52,12 @@ class SnapshotSource:
     """Rows of one snapshot (or of several, stacked), with all its vertices as columns.
 
     Args:
-        snapshot: N vertices and E edges; row v lists the edges into v.
+        snapshot: N vertices and E edges; row v lists the edges into v. On the device it is used where it is.
         rows: the vertices whose rows are computed.
         settings: backend, type and device of the products.
     """
 
-    def __init__(self, snapshot: Snapshot, rows: range, settings: OperatorSettings) -> None:
+    def __init__(self, snapshot: Snapshot | DeviceSnapshot, rows: range, settings: OperatorSettings) -> None:
         self._snapshot, self._rows, self._settings = snapshot, rows, settings
         self._whole: Adjacency | None = None
         self._parts: dict[str, Adjacency] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
+from dtdg_lab.kernels import device_rows
 from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.self_edges import with_self
 
@@ -49,6 +50,8 @@ class ScaledOperator:
 
     def _bake(self) -> Adjacency:
         adjacency = self._adjacency
+        if adjacency.on_device:
+            return self._bake_on_device()
         indptr, indices, weights = adjacency.arrays
         height, width = adjacency.shape
         kind = str(adjacency.dtype).removeprefix("torch.")
@@ -62,3 +65,17 @@ class ScaledOperator:
             scaled = np.insert(scaled, indptr[:-1], own)
             indptr, indices = with_self(indptr, indices, self._first)
         return adjacency.like(indptr, indices, scaled, columns=width)
+
+    def _bake_on_device(self) -> Adjacency:
+        adjacency, first = self._adjacency, self._first
+        height, width = adjacency.shape
+        left = adjacency.indptr.new_ones(height, dtype=adjacency.dtype) if self._left is None else self._left
+        right = adjacency.indptr.new_ones(width, dtype=adjacency.dtype) if self._right is None else self._right
+        scaled = left[adjacency.edge_rows()] * right[adjacency.indices]
+        scaled = scaled if adjacency.weights is None else scaled * adjacency.weights
+        if not self._add_self:
+            return adjacency.like(adjacency.indptr, adjacency.indices, scaled, columns=width)
+        own = left * right[first : first + height]
+        return adjacency.like(
+            *device_rows.with_self(adjacency.indptr, adjacency.indices, first, scaled, own), columns=width
+        )  # fmt: skip

@@ -43,9 +43,13 @@ class EvolveGCNH(DynamicModel):
 
     async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
         """One step of the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
+        return self.advance(layer, await self.summary(layer, space, x), state)
+
+    def advance(self, layer: int, summary: Tensor, state: State) -> State:
+        """One step of the GRU: Z_t (width, H), W_{t-1} -> W_t, (width, H)."""
         (weights,) = state.layers[layer]
         bias = self.gate_bias[layer].view(3, *weights.shape)
-        fed = torch.matmul(self.input_gates[layer], await self.summary(layer, space, x)) + bias
+        fed = torch.matmul(self.input_gates[layer], summary) + bias
         u_update, u_reset, u_candidate = self.state_gates[layer]
         update = torch.sigmoid(fed[0] + u_update @ weights)
         reset = torch.sigmoid(fed[1] + u_reset @ weights)

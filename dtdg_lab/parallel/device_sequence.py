@@ -7,13 +7,16 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.backend import choose_backend
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.edge_source import SnapshotSource
 from dtdg_lab.kernels.heap import keep_freed_memory
 from dtdg_lab.kernels.operator_settings import OperatorSettings
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.stacking import stacked
 from dtdg_lab.parallel.neighbours import AllHere, Gather, Gathered
+from dtdg_lab.parallel.snapshot_feed import SnapshotFeed
 from dtdg_lab.parallel.space import SnapshotSpace
 from dtdg_lab.parallel.space_store import SpaceStore, stack_ranges
 
@@ -35,6 +38,7 @@ class DeviceSequence:
         gather: where rows are a share, gives all vertices' rows from every rank's; without gradient.
         pulls_bytes: most bytes of first-layer pulls kept.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+        feed: brings copies of snapshots; where None, those of the graph are used as they are.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class DeviceSequence:
         gather: Gather | None = None,
         pulls_bytes: int = PULLS_BYTES,
         spaces_bytes: int = SPACES_BYTES,
+        feed: SnapshotFeed | None = None,
     ) -> None:
         keep_freed_memory()
         self.graph, self.device, self.dtype = graph, device, dtype
@@ -64,6 +69,8 @@ class DeviceSequence:
         )  # fmt: skip
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._static: Tensor | None = None
+        self.feed = feed
+        self._brought: dict[int, Snapshot | DeviceSnapshot] = {}
 
     @property
     def backend(self) -> str:
@@ -82,6 +89,25 @@ class DeviceSequence:
         ranges = stack_ranges(snapshots, rows=nodes, features=features, device=self.device)
         return [self._store.get(some) for some in ranges]
 
+    def fed(self, *, difference: bool) -> DeviceSequence:
+        """The same snapshots, of which only those that were brought are here: copies, whole or by difference."""
+        feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
+        of = self.settings
+        return DeviceSequence(
+            self.graph, device=self.device, dtype=self.dtype, kernel=of.backend, norm=of.norm, self_loops=of.self_loops,
+            spaces_bytes=0, feed=feed,
+        )  # fmt: skip
+
+    def bring(self, snapshots: range) -> None:
+        """Let go of what was brought before, and bring copies of these, where there is a feed."""
+        if self.feed is not None:
+            self._brought.clear()  # first: there may be no room for both
+            self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
+
+    def stack(self, snapshots: range) -> SnapshotSpace:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
     def any_rank(self, flag: bool) -> bool:
         """No other rank has a say: each computes by itself."""
         return flag
@@ -95,7 +121,7 @@ class DeviceSequence:
         return True
 
     def _make(self, snapshots: range) -> SnapshotSpace:
-        one = stacked([self.graph.snapshots[t] for t in snapshots])
+        one = self._one(snapshots)
         rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
         features = self._features(snapshots)
         return SnapshotSpace(
@@ -104,6 +130,12 @@ class DeviceSequence:
             num_nodes=self.graph.num_nodes, all_inputs=features, pulled=self._pulled.setdefault(snapshots, {}),
             may_keep=self._store.take_pull,
         )  # fmt: skip
+
+    def _one(self, snapshots: range) -> Snapshot | DeviceSnapshot:
+        """Some snapshots as one, of what was brought or of the graph itself."""
+        if self.feed is None:
+            return stacked([self.graph.snapshots[t] for t in snapshots])
+        return stacked([self._brought[t] for t in snapshots])
 
     def _features(self, snapshots: range) -> Tensor:
         """Features of all vertices, (N, F), or (S N, F); static ones are moved once."""

@@ -13,56 +13,100 @@ from torch import Tensor
 
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.models.state import State
+from dtdg_lab.parallel.here import block_here
 from dtdg_lab.parallel.learned import Gradients, Learned
+from dtdg_lab.parallel.one_vertex import OneVertex
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.sequence import StackedSpace
 from dtdg_lab.parallel.threads import in_order
+from dtdg_lab.parallel.time_block import TimeBlock, Timeline
 
 
-def add_gradients(run: Run) -> Tensor:
+def add_gradients(run: Run, timeline: Timeline | None = None) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss.
 
     For memories ``weights`` (``evolve`` looks at nothing but the state) and ``none``.
+
+    Args:
+        run: what is differentiated.
+        timeline: own snapshots in blocks, each here once; where None, all of those where loss is taken.
     """
-    by_layer = [run.sequence.stacks(run.at, layer) for layer in range(run.model.layers)]
-    states, learned = _evolved(run, by_layer[0][0]), Learned(run.model)
-
-    def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
-        space = seen[0]
-        given = _leaves([states[t] for t in space.snapshots])
-        loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
-        return loss.detach(), *learned.gradients(loss, None, _tensors(given))
-
+    timeline = _WithLoss(run) if timeline is None else timeline
+    states: dict[int, State] = {}
+    pieces = _Pieces(run, Learned(run.model), states)
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
-    ends: list[Tensor] = []
-    seeds: list[Tensor] = []
-    spaces = list(zip(*by_layer, strict=True))
-    found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
-    for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
-        total += loss
-        learned.add(gradients)
-        of = [_tensors(states[t]) for t in seen[0].snapshots]
-        for place, gradient in enumerate(of_state):
-            if gradient is not None:
-                ends += [tensors[place] for tensors in of]
-                seeds += gradient.unbind() if len(of) > 1 else [gradient]
-    if ends:
-        torch.autograd.backward(ends, seeds)
+    for number in range(len(timeline)):
+        block = timeline.open(number, "forward")
+        if not states:
+            states.update(_evolved(run))
+        total += pieces.add(block)
+    if pieces.ends:
+        torch.autograd.backward(pieces.ends, pieces.seeds)
     return total
+
+
+class _WithLoss:
+    """The snapshots where loss is taken, as one block of time."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return 1
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        return block_here(self._run, self._run.at)
+
+    def turn(self, number: int) -> None:
+        """Each snapshot is forward and backward by itself."""
+
+
+class _Pieces:
+    """Own snapshots of blocks, forward and backward, and the gradients of the states that they used."""
+
+    def __init__(self, run: Run, learned: Learned, states: dict[int, State]) -> None:
+        self._run, self._learned, self._states = run, learned, states
+        self.ends: list[Tensor] = []
+        self.seeds: list[Tensor] = []
+
+    def add(self, block: TimeBlock) -> Tensor:
+        """Add the gradients of a block's own snapshots; returns their loss."""
+        run, states, learned = self._run, self._states, self._learned
+
+        def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
+            space = seen[0]
+            given = _leaves([states[t] for t in space.snapshots])
+            loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
+            return loss.detach(), *learned.gradients([loss], [None], _tensors(given))
+
+        total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
+        spaces = list(zip(*block.stacks, strict=True))
+        found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
+        for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
+            total += loss
+            learned.add(gradients)
+            of = [_tensors(states[t]) for t in seen[0].snapshots]
+            for place, gradient in enumerate(of_state):
+                if gradient is not None:
+                    self.ends += [tensors[place] for tensors in of]
+                    self.seeds += gradient.unbind() if len(of) > 1 else [gradient]
+        return total
 
 
 def _tensors(state: State) -> list[Tensor]:
     return [tensor for layer in state.layers for tensor in layer]
 
 
-def _evolved(run: Run, space: StackedSpace) -> dict[int, State]:
+def _evolved(run: Run) -> dict[int, State]:
     """The state that each snapshot uses, with its history; such a memory looks at no space, so any stands for all."""
     model = run.model
     state = model.initial_state(run.own)
+    anywhere = OneVertex()
     states = {}
     for t in run.snapshots:
         for layer in range(model.layers):
-            state = run_straight(model.evolve(layer, space, space.inputs, state))
+            x = model.zeros(1, model.width(layer))
+            state = run_straight(model.evolve(layer, anywhere, x, state))
         states[t] = state
     return states
 

@@ -16,9 +16,10 @@ from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan
 from dtdg_lab.parallel.layout import Marks, Unmarked
+from dtdg_lab.parallel.leg_times import LegTimes
 
-_WAYS = ("forward", "backward")
-_NO_LAYER = -1  # rows of all vertices are no layer's halo
+_WAYS = ("forward", "backward", "rerun")
+NO_LAYER = -1  # rows of all vertices are no layer's halo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,21 +55,26 @@ class Exchanger:
 
     Every rank must ask the same in the same order, also where it has nothing to send: backward follows the order of
     forward in reverse, so ranks whose tensors are made by the same operations stay in step. Ranks that do not are found
-    out by what travels in front of the rows (:func:`dtdg_lab.comm.rows.exchange_rows`). On a GPU backward runs in a
+    out by what travels in front of the rows (:func:`dtdg_lab.comm.rows.start_rows`). On a GPU backward runs in a
     thread of autograd's while the one that asked for it waits: one thread at a time is here.
 
     Args:
         group: the processes; rank r executes part r of the plans.
         marks: told where an exchange begins and ends; may be set anew.
+        leg: what its exchanges are called where their seconds are told.
 
     Attributes:
         marks: as above.
-        links: (layer, ``forward`` or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
-            Only rows of pulls: what :meth:`gather` sends is in the group's bytes alone.
+        forward_way: what pulls are noted as: ``forward``, or ``rerun`` while a block of time is computed again.
+        links: (layer, that or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
+            Of what :meth:`gather` sends only what it is told a layer for; the rest is in the group's bytes alone.
+        legs: seconds of all of them.
     """
 
-    def __init__(self, group: Group, marks: Marks | None = None) -> None:
+    def __init__(self, group: Group, marks: Marks | None = None, *, leg: str = "halo") -> None:
         self.marks: Marks = Unmarked() if marks is None else marks
+        self.legs, self._leg = LegTimes(), leg
+        self.forward_way = "forward"
         self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
         self._group = group
         self._exchanges = 0
@@ -94,12 +100,13 @@ class Exchanger:
             )
         return self._between_ranks(x, route, layer)
 
-    def gather(self, x: Tensor, counts: Sequence[int]) -> Tensor:
+    def gather(self, x: Tensor, counts: Sequence[int], layer: int = NO_LAYER) -> Tensor:
         """All ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
 
         Args:
             x: (n, F) this rank's rows.
             counts: (R,) rows of each rank.
+            layer: of the model, for the record; where none is given, links do not tell of it.
 
         Raises:
             PlanError: the counts do not fit the ranks or the rows.
@@ -116,7 +123,7 @@ class Exchanger:
         others = [0 if other == rank else 1 for other in range(ranks)]
         send = torch.arange(len(x), device=x.device).repeat(ranks - 1)
         mine, theirs = [len(x) * one for one in others], [int(n) * one for n, one in zip(counts, others, strict=True)]
-        rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), _NO_LAYER)
+        rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), layer)
         lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
         return torch.cat([lower, x, higher])
 
@@ -141,13 +148,14 @@ class Exchanger:
         self.marks("compute")
         place = (self._exchanges, layer, _WAYS.index(way))
         self._exchanges += 1
-        received, wait_s = self._group.exchange_rows(rows, send, receive, place=place)
-        self.marks.exchange(wait_s)
-        if layer != _NO_LAYER:
+        found = self._group.start_exchange(rows, send, receive, place=place).wait()
+        self.marks.exchange(found.wait_s)
+        self.legs.add(layer, way, self._leg, found)
+        if layer != NO_LAYER:
             link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             link += np.outer([1, row_bytes], send)
-        return received
+        return found.rows
 
 
 class _Rows(torch.autograd.Function):
@@ -157,7 +165,7 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
         ctx.exchanger, ctx.route, ctx.layer, ctx.shape = exchanger, route, layer, x.shape
         rows = x.index_select(0, route.send)
-        return exchanger.swap(rows, route.send_counts, route.receive_counts, layer, "forward")
+        return exchanger.swap(rows, route.send_counts, route.receive_counts, layer, exchanger.forward_way)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:

@@ -67,6 +67,10 @@ class HaloSequence:
         ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
         return [self._store.get(some).layer(layer) for some in ranges]
 
+    def stack(self, snapshots: range) -> SnapshotSpace:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
     def any_rank(self, flag: bool) -> bool:
         """Whether any rank says so."""
         word = torch.tensor([float(flag)], device=self.device)

@@ -18,6 +18,10 @@ class Marks(Protocol):
         """The time since the last mark was an exchange, of which the first ``wait_s`` seconds were waiting."""
         ...
 
+    def block(self, number: int, way: str) -> None:
+        """From here on it is block ``number`` of time: ``forward``, ``rerun`` (computed again) or ``backward``."""
+        ...
+
 
 class Unmarked:
     """Takes nothing down."""
@@ -26,6 +30,9 @@ class Unmarked:
         """Nothing."""
 
     def exchange(self, wait_s: float) -> None:
+        """Nothing."""
+
+    def block(self, number: int, way: str) -> None:
         """Nothing."""
 
 

@@ -31,7 +31,7 @@ def add_gradients(runs: Sequence[Run]) -> Tensor:
             return plain_loss(run)
 
     def backward(loss: Tensor) -> Gradients:
-        return learned.gradients(loss, None, [])[0]
+        return learned.gradients([loss], [None], [])[0]
 
     losses = in_order(forward, runs, device=device)
     for gradients in in_order(backward, losses, device=device):

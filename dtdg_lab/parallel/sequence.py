@@ -17,6 +17,10 @@ class StackedSpace(Space, Protocol):
     snapshots: range
     inputs: Tensor  # (S n, F), n rows of each of the S snapshots
 
+    def layer(self, number: int) -> StackedSpace:
+        """The same snapshots as one layer of the model is to see them."""
+        ...
+
 
 class Sequence(Protocol):
     """Snapshots as spaces, for the vertices that this rank (or one part) trains.

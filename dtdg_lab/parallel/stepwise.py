@@ -1,55 +1,62 @@
-"""A run with one snapshot's activations alive at a time: states are kept, snapshots computed again on the way back.
+"""A run with few snapshots' activations alive at a time: states are kept, snapshots computed again on the way back.
 
-Serves every model, for a third more time than :mod:`dtdg_lab.parallel.plain`; the states of all snapshots stay.
+Serves every model. With a snapshot at a time it takes a third more time than :mod:`dtdg_lab.parallel.plain`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.models.state import State
+from dtdg_lab.parallel import checkpointed
 from dtdg_lab.parallel.run import Run
 
 
-def add_gradients(run: Run) -> Tensor:
-    """Add the gradients of a run's loss to the parameters', and return the loss."""
-    begin = run.initial_state()
-    states = [begin.detach()]
-    with torch.no_grad():
-        for t in run.snapshots[:-1]:
-            space = run.sequence.space(t)
-            states.append(run_straight(run.model.snapshot(space, space.inputs, states[-1]))[1])
-    total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
-    gradients: list[Tensor | None] = []  # of the state after the snapshot
-    for t in reversed(run.snapshots):
-        loss, gradients = _back(run, t, states.pop(), gradients)
-        total += loss
-    _backward(_tensors(begin), gradients)
-    return total
+def add_gradients(run: Run, blocks: Sequence[range] = (), turn: Callable[[int, str], None] | None = None) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss.
+
+    Args:
+        run: what is differentiated.
+        blocks: of its snapshots, of which one is alive at a time; each snapshot by itself where there are none.
+        turn: told when a block begins, and whether it is ``forward``, ``rerun`` or ``backward``.
+    """
+    cut = blocks or [range(t, t + 1) for t in run.snapshots]
+    return checkpointed.add_gradients(
+        _Snapshots(run, cut, turn), run.initial_state(), device=run.sequence.device
+    )  # fmt: skip
 
 
-def _back(run: Run, t: int, state: State, after: list[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
-    """One snapshot forward and backward: its loss, and the gradient of the state before it."""
-    leaves = State(tuple(tuple(x.requires_grad_() for x in layer) for layer in state.layers), state.per_vertex)
-    space = run.sequence.space(t)
-    h, end = run_straight(run.model.snapshot(space, space.inputs, leaves))
-    ends, seeds = _tensors(end), after
-    loss = torch.zeros((), device=run.sequence.device)
-    if t in run.at:
-        loss = run.loss(run.model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), slice(0, run.own))
-        ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
-    _backward(ends, seeds)
-    return loss.detach(), [x.grad for x in _tensors(leaves)]
+class _Snapshots:
+    """Blocks computed snapshot after snapshot (see :class:`dtdg_lab.parallel.checkpointed.Blocks`)."""
 
+    def __init__(self, run: Run, blocks: Sequence[range], turn: Callable[[int, str], None] | None) -> None:
+        self._run, self._blocks = run, blocks
+        self._turn = turn or (lambda number, way: None)
 
-def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
-    """Backward from those ends that have a gradient and a history."""
-    found = [(end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad]
-    if found:
-        torch.autograd.backward([end for end, _ in found], [seed for _, seed in found])
+    def __len__(self) -> int:
+        return len(self._blocks)
 
+    def advance(self, number: int, state: State) -> State:
+        self._turn(number, "forward")
+        for t in self._blocks[number]:
+            state = self._snapshot(t, state)[1]
+        return state
 
-def _tensors(state: State) -> list[Tensor]:
-    return [tensor for layer in state.layers for tensor in layer]
+    def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
+        self._turn(number, "forward" if number == len(self) - 1 else "rerun")
+        run, losses = self._run, []
+        own = slice(0, run.own)
+        for t in self._blocks[number]:
+            h, state = self._snapshot(t, state)
+            if t in run.at:
+                losses.append(run.loss(run.model.readout(h[own]).unsqueeze(0), range(t, t + 1), own))
+        self._turn(number, "backward")
+        return torch.stack(losses).sum() if losses else None, state
+
+    def _snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
+        space = self._run.sequence.space(t)
+        return run_straight(self._run.model.snapshot(space, space.inputs, state))

@@ -6,7 +6,7 @@ nobody waits for the other threads after every operation. Bits do not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,7 +18,12 @@ R = TypeVar("R")
 
 
 def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> list[R]:
-    """Results of ``work`` for each item, in order.
+    """Results of ``work`` for each item, in order, when all are there (see :func:`in_turn`)."""
+    return list(in_turn(work, items, device=device, alone=alone))
+
+
+def in_turn(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> Iterator[R]:
+    """Results of ``work`` for each item, in order, each as soon as it is there.
 
     With ``alone`` they are done one after another, as work in which ranks exchange rows must be. Else on the CPU
     ``torch.get_num_threads()`` items are in work at once, each with one thread of torch; elsewhere, or where
@@ -27,10 +32,11 @@ def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: 
     """
     threads = torch.get_num_threads()
     if alone or device != "cpu" or min(threads, len(items)) < 2 or _get_current_dispatch_mode() is not None:
-        return [work(item) for item in items]
+        yield from map(work, items)
+        return
     torch.set_num_threads(1)  # new threads start with it
     try:
         with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="snapshots") as pool:
-            return list(pool.map(work, items))
+            yield from pool.map(work, items)
     finally:
         torch.set_num_threads(threads)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.parts import parts_line
+from dtdg_lab.views.block_facts import block_facts, blocks_left, blocks_words
+from dtdg_lab.views.block_memory import memory_facts, memory_words
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import head_words
 from dtdg_lab.views.schedule_facts import is_end, schedule_facts, schedule_words
@@ -76,11 +79,29 @@ def _words(kind: str, data: Any) -> str:
     if kind == "knob":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
-    if kind == "parts":
-        return parts_line(data)
-    if kind == "partition":
-        left = data.get("layout", "") is None
-        return "no partition from here on" if left else head_words(facts_of(data))  # its measures are drawn
-    if kind == "schedule":
-        return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
+    if kind in _SAID:
+        return _SAID[kind](data)
     return ", ".join(f"{name}: {value}" for name, value in data.items())
+
+
+def _partition(data: dict[str, Any]) -> str:
+    return "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
+
+
+def _schedule(data: dict[str, Any]) -> str:
+    return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
+
+
+def _blocks(data: dict[str, Any]) -> str:
+    return "no blocks of time from here on" if blocks_left(data) else blocks_words(block_facts(data))
+
+
+def _memory(data: dict[str, Any]) -> str:
+    facts = memory_facts(data)
+    return memory_words(facts, blocks=facts.count)
+
+
+# of plans and traces what matters, since all of it is drawn
+_SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
+    {"parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks, "memory_trace": _memory}
+)

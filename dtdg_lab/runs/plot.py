@@ -12,11 +12,14 @@ from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.measured import MeasuredPartition
+from dtdg_lab.runs.difference_study import TransferStudy
 from dtdg_lab.runs.echo import Echo
 from dtdg_lab.runs.graphs import GraphComparison
+from dtdg_lab.runs.memory_study import BlockStudy
 from dtdg_lab.runs.open import Comparison, StoredRun
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.vertex import FollowedVertex
+from dtdg_lab.runs.volume_study import VolumeStudy
 from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.graph import GraphView
 from dtdg_lab.views.grid import grid
@@ -29,6 +32,11 @@ from dtdg_lab.views.series import XAxis
 from dtdg_lab.views.vertex import echo_figure
 from dtdg_lab.views.window import CHARTS
 
+# what is made to be compared, and draws itself
+STUDIES = (
+    Comparison, GraphComparison, FollowedVertex, ScheduleStudy, TransferStudy, BlockStudy, VolumeStudy,
+)  # fmt: skip
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
@@ -38,9 +46,9 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``compare``, ``compare_graphs``, ``follow_vertex``, ``echo``, ``partition_graph`` or
-            ``simulate_schedules`` give (of echoes and partitions also several); or a plain figure dict, as views
-            make them.
+            ``compare`` and its likes (``compare_graphs``, ``compare_blocks``, ...), ``follow_vertex``, ``echo``,
+            ``partition_graph`` or ``simulate_schedules`` give (of echoes and partitions also several); or a plain
+            figure dict, as views make them.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
         x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
 
@@ -62,7 +70,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, DynamicGraph | GraphStatistics):
         view = GraphView(shown, protocol)
         return _panels(view.figures(), view.sentences(), f"{view.statistics.name} · protocol {protocol}")
-    if isinstance(shown, Comparison | GraphComparison | FollowedVertex | ScheduleStudy):
+    if isinstance(shown, STUDIES):
         return shown.figure
     if isinstance(shown, Partition | MeasuredPartition):
         return _partition(shown)
@@ -103,13 +111,15 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them the partition's and the schedule's where the run has them."""
+    """The four charts, and under them the partition's, the schedule's and the blocks' where the run has them."""
     if isinstance(run, StoredRun):
         replay_run(run)
     figures, sentences = run.window.figures(x), run.window.sentences()
     charts = [(figures[name], sentences[name]) for name in CHARTS]
     panels = [*charts, *run.window.partition.panels()]
-    return grid([*panels, *run.window.schedule.panels()], title=f"Run {run.id}", wide={len(panels)})
+    scheduled = run.window.schedule.panels()
+    wide = {len(panels)} if scheduled else set()
+    return grid([*panels, *scheduled, *run.window.blocks.panels()], title=f"Run {run.id}", wide=wide)
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

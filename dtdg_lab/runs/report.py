@@ -15,10 +15,11 @@ from dtdg_lab.runs.parts import empty_parts, parts_line
 from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import MEANINGS
 from dtdg_lab.runs.what_if import replay_run
+from dtdg_lab.views.blocks import BlocksView
 from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
-from dtdg_lab.views.window import CHARTS, PARTITION, SCHEDULE
+from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -54,6 +55,7 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
             page.section("What happened", _charts(run, drawn=library is not None)),
             _partition(run, drawn=library is not None),
             _schedule(run, drawn=library is not None),
+            _blocks(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -169,7 +171,13 @@ def _schedule(run: StoredRun, *, drawn: bool) -> str:
     return "" if view.facts is None else _tall("Who computes what when", SCHEDULE, view, drawn=drawn)
 
 
-def _tall(title: str, name: str, view: PartitionView | ScheduleView, *, drawn: bool) -> str:
+def _blocks(run: StoredRun, *, drawn: bool) -> str:
+    """The section of the blocks of time; empty where the run has none."""
+    view = run.window.blocks
+    return "" if view.facts is None else _tall("Blocks of time", BLOCKS, view, drawn=drawn)
+
+
+def _tall(title: str, name: str, view: PartitionView | ScheduleView | BlocksView, *, drawn: bool) -> str:
     """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])
     chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")

@@ -8,10 +8,11 @@ from dtdg_lab.core.records import TABLES
 
 
 class RecordingMarks:
-    """Takes down the phases and exchanges that are marked, in order; an exchange is ``exchange``."""
+    """Takes down the phases, exchanges and blocks that are marked, in order; an exchange is ``exchange``."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
+        self.blocks: list[tuple[int, str]] = []
 
     def __call__(self, phase: str) -> None:
         """A phase has ended."""
@@ -20,6 +21,10 @@ class RecordingMarks:
     def exchange(self, wait_s: float) -> None:
         """An exchange has ended."""
         self.phases.append("exchange")
+
+    def block(self, number: int, way: str) -> None:
+        """A block of time begins."""
+        self.blocks.append((number, way))
 
 
 class RecordingRecorder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +15,7 @@ from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split, split
@@ -25,6 +25,7 @@ from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.neighbours import Gather
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
 from dtdg_lab.tasks.task import Task
+from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
 from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.group_scheduling import GroupScheduling
 from dtdg_lab.training.layouts import Ingredients, make_layout
@@ -50,11 +51,20 @@ class Built:
     sequence: DeviceSequence
     partition: Partition | None
     scheduling: GroupScheduling | None
+    snapshot_blocks: SnapshotBlocks | None
+    block_memory: BlockMemory | None
 
     @property
     def plan(self) -> dict[str, Any]:
         """What the system has measured and decided by, for a checkpoint."""
         return {} if self.scheduling is None else self.scheduling.state_dict()
+
+    @property
+    def block_peak(self) -> float | None:
+        """Estimated peak bytes of a step, where the number of blocks was left to the memory."""
+        if self.block_memory is None or self.snapshot_blocks is None:
+            return None
+        return self.block_memory.peak_bytes(self.snapshot_blocks.blocks)
 
     def end_epoch(self) -> bool:
         """Whether the epoch that ended brought another schedule, which then is in use; collective."""
@@ -96,7 +106,9 @@ def build(
     model = _model(config, graph, task).to(device=device, dtype=dtype)
     optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
     sequence = _sequence(config, graph, device=device)
-    layout = make_layout(Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling))
+    made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None)
+    blocks, memory = _blocks(made_of)
+    layout = make_layout(replace(made_of, blocks=blocks))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence
     if gather is not None:
@@ -104,7 +116,10 @@ def build(
         evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
     evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
     gradients = FlatGradients(model.parameters(), group)
-    return Built(config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling)
+    return Built(
+        config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling, blocks,
+        memory,
+    )  # fmt: skip
 
 
 def _scheduling(
@@ -114,6 +129,17 @@ def _scheduling(
         return None
     groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
     return GroupScheduling(config, graph, groups, group, device=device, state=plan)
+
+
+def _blocks(of: Ingredients) -> tuple[SnapshotBlocks | None, BlockMemory | None]:
+    if not has_blocks(of.config):
+        return None, None
+
+    def make(plan: SnapshotBlocks) -> Layout:
+        return make_layout(replace(of, train=plan.snapshots, blocks=plan))
+
+    nodes = of.sequence.graph.num_nodes
+    return planned_blocks(of.config, of.model, of.train, of.group, nodes=nodes, make=make)
 
 
 def _gather(num_nodes: int, group: Group) -> Gather | None:

@@ -45,6 +45,9 @@ class PhaseClock:
         self.intervals.append(("communicate", arrived_ns, now_ns))
         self._last_ns = now_ns
 
+    def block(self, number: int, way: str) -> None:
+        """Nothing: a block of time is no phase."""
+
     def seconds(self) -> dict[str, float]:
         """Seconds by phase since the start; a phase marked twice is summed."""
         total: dict[str, float] = {}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.model_pulls import ways
-from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
 from dtdg_lab.parallel.device_sequence import DeviceSequence
@@ -17,8 +19,8 @@ from dtdg_lab.parallel.exchange import Exchanger
 from dtdg_lab.parallel.halo_sequence import HaloSequence
 from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
 from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.sequence import Sequence
 from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.parallel.snapshot import SnapshotLayout
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.group_scheduling import GroupScheduling
@@ -37,6 +39,7 @@ class Ingredients:
         group: the ranks.
         partition: of the vertices into P parts, where the system has one.
         scheduling: of snapshot groups, where the system has one.
+        blocks: of time, where the layout has them.
     """
 
     config: RunConfig
@@ -47,6 +50,7 @@ class Ingredients:
     group: Group
     partition: Partition | None
     scheduling: GroupScheduling | None
+    blocks: SnapshotBlocks | None
 
     @property
     def parts(self) -> range:
@@ -79,14 +83,42 @@ def _snapshot_group(of: Ingredients) -> Layout:
 def _halo_vertex(of: Ingredients) -> Layout:
     assert of.partition is not None
     exchanger = Exchanger(of.group)
-    sequence: Sequence = of.sequence  # one rank has nobody to exchange with: all vertices are its own
+    sequence: DeviceSequence | HaloSequence = (
+        of.sequence
+    )  # one rank has nobody to exchange with: all vertices are its own
     if of.group.size > 1:
         sequence = HaloSequence(
             of.sequence.graph, of.partition.on_ranks(of.group.size), exchanger, of.group, of.sequence.settings,
             ways=ways(of.config.model), reuse=of.config["halo_reuse"],
         )  # fmt: skip
-    first = of.group.rank == 0
-    return HaloVertexLayout(of.model, sequence, of.task, of.train, exchanger, counts_group=first)
+    return HaloVertexLayout(
+        of.model, sequence, of.task, of.train, exchanger, plan=_planned(of), counts_group=of.group.rank == 0
+    )
+
+
+def _snapshot(of: Ingredients) -> Layout:
+    plan, config = _planned(of), of.config
+    snapshots: DeviceSequence | HaloSequence = of.sequence
+    halo = None
+    if plan.row_ranks > 1:
+        row_group, _ = of.group.split(plan.row_ranks)
+        halo = Exchanger(row_group)
+        counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
+        owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
+        snapshots = HaloSequence(
+            of.sequence.graph, Partition(owner, plan.row_ranks), halo, row_group, of.sequence.settings,
+            ways=ways(config.model), reuse=config["halo_reuse"],
+        )  # fmt: skip
+    elif plan.blocks > 1:  # of one block at a time the graphs are here
+        snapshots = of.sequence.fed(difference=config["difference"])
+    return SnapshotLayout(
+        of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
+    )
+
+
+def _planned(of: Ingredients) -> SnapshotBlocks:
+    assert of.blocks is not None
+    return of.blocks
 
 
 def _cached_vertex(of: Ingredients) -> Layout:
@@ -101,6 +133,7 @@ def _cached_vertex(of: Ingredients) -> Layout:
 _MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
     "single": _single,
     "snapshot_group": _snapshot_group,
+    "snapshot": _snapshot,
     "halo_vertex": _halo_vertex,
     "cached_vertex": _cached_vertex,
 }

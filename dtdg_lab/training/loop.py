@@ -15,14 +15,14 @@ from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError, PlanError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Computed, Unmarked, Work
+from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
-from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.memory import trace_memory
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.told_plans import Told, told_plans
 from dtdg_lab.training.vitals import Vitals
@@ -106,7 +106,7 @@ class Trainer:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
-        self._tell("partition", "schedule")
+        self._tell("partition", "schedule", "blocks")
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -371,13 +371,14 @@ class Trainer:
         works = self._built.layout.epoch(0)
         largest = max(works, key=lambda work: len(work.groups))
 
-        def probe() -> None:
-            self._built.layout.compute(largest, Unmarked())
+        def probe(marks: Marks) -> None:
+            self._built.layout.compute(largest, marks)
 
-        measured = peak_bytes(probe, device=self._device)
+        traced = trace_memory(probe, device=self._device)
         self._built.gradients.zero()
         self._built.layout.rows()  # what the probe did belongs to no step
-        self._recorder.row("memory", (0, time.time_ns(), None, None, measured))
+        self._recorder.row("memory", (0, time.time_ns(), None, None, traced.peak_bytes))
+        self._event("memory_trace", traced.told())
 
     def _tell(self, *kinds: str) -> None:
         for kind, data in told_plans(self._built, self._graph, self._group):

@@ -1,14 +1,20 @@
-"""Peak memory of a step, from live tensor storages on the CPU or the allocator on a GPU."""
+"""Memory of a step, its peak and its course, from live tensor storages on the CPU or the allocator on a GPU."""
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from dtdg_lab.parallel.layout import Marks
+
+MOST_SAMPLES = 2_000
 
 
 class _StorageLedger(TorchDispatchMode):
@@ -17,8 +23,9 @@ class _StorageLedger(TorchDispatchMode):
     torch's own ``MemTracker`` follows modules and refuses one that is called twice in a step, as a recurrent one is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[int], None] | None = None) -> None:
         super().__init__()
+        self._note = note
         self.live_bytes = 0
         self.peak_bytes = 0
         self._known: set[int] = set()
@@ -36,12 +43,29 @@ class _StorageLedger(TorchDispatchMode):
         self._known.add(name)
         self.live_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        if self._note is not None:
+            self._note(self.live_bytes)
         # a storage keeps its Python object as long as anything holds it, so this runs when the memory goes
         weakref.finalize(storage, self._forget, name, size)
 
     def _forget(self, name: int, size: int) -> None:
         self._known.discard(name)
         self.live_bytes -= size
+        if self._note is not None:
+            self._note(self.live_bytes)
+
+
+class _AllocatorReader(TorchDispatchMode):
+    """Notes after every operation what a GPU's allocator has given out."""
+
+    def __init__(self, note: Callable[[int], None], device: str) -> None:
+        super().__init__()
+        self._note, self._device = note, device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._note(int(torch.cuda.memory_allocated(self._device)))
+        return result
 
 
 def _is_dense(leaf: Any) -> bool:
@@ -67,3 +91,104 @@ def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:
     with ledger:
         step()
     return ledger.peak_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTrace:
+    """How much of the memory was in use when, within one step.
+
+    The step ran several times slower than outside the probe, allocations more than arithmetic, so seconds order what
+    happened rather than time it.
+
+    Attributes:
+        peak_bytes: the most at any time.
+        seconds: since the step began, when samples were taken.
+        bytes: in use then: of neighbouring samples the largest is kept.
+        blocks: (second, number, way) where a layout said that a block of time begins.
+    """
+
+    peak_bytes: int
+    seconds: tuple[float, ...]
+    bytes: tuple[int, ...]
+    blocks: tuple[tuple[float, int, str], ...]
+
+    def told(self) -> dict[str, Any]:
+        """The data of an event ``memory_trace``."""
+        return {
+            "peak_bytes": self.peak_bytes,
+            "seconds": [round(second, 6) for second in self.seconds],
+            "bytes": list(self.bytes),
+            "blocks": [[round(second, 6), number, way] for second, number, way in self.blocks],
+        }
+
+
+class _Samples:
+    """At most ``limit`` of any number of samples: of ``stride`` in a row, the largest is kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._stride, self._left = max(2, limit), 1, 0
+        self.kept: list[tuple[float, int]] = []
+
+    def add(self, second: float, value: int) -> None:
+        if self._left:
+            self._left -= 1
+            if value > self.kept[-1][1]:
+                self.kept[-1] = (second, value)
+            return
+        if len(self.kept) == self._limit:
+            pairs = [self.kept[at : at + 2] for at in range(0, self._limit, 2)]
+            self.kept = [max(pair, key=lambda sample: sample[1]) for pair in pairs]
+            self._stride *= 2
+        self.kept.append((second, value))
+        self._left = self._stride - 1
+
+
+class _Probe:
+    """The marks of a step that is probed: notes when its blocks begin."""
+
+    def __init__(self, limit: int) -> None:
+        self._began_s = time.perf_counter()
+        self.samples = _Samples(limit)
+        self.blocks: list[tuple[float, int, str]] = []
+
+    def __call__(self, phase: str) -> None:
+        """Nothing."""
+
+    def exchange(self, wait_s: float) -> None:
+        """Nothing."""
+
+    def block(self, number: int, way: str) -> None:
+        """Note when."""
+        self.blocks.append((self._now_s(), number, way))
+
+    def note(self, live_bytes: int) -> None:
+        """Sample what is in use now."""
+        self.samples.add(self._now_s(), live_bytes)
+
+    def _now_s(self) -> float:
+        return time.perf_counter() - self._began_s
+
+
+def trace_memory(step: Callable[[Marks], None], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
+    """The course of memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
+
+    Args:
+        step: forward and backward of one step, which tells the marks it is given where blocks of time begin.
+        device: ``cpu`` or a CUDA device.
+        limit: most samples kept.
+    """
+    probe = _Probe(limit)
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        with _AllocatorReader(probe.note, device):
+            step(probe)
+        torch.cuda.synchronize(device)
+        peak = int(torch.cuda.max_memory_allocated(device))
+    else:
+        probe.note(0)
+        ledger = _StorageLedger(probe.note)
+        with ledger:
+            step(probe)
+        peak = ledger.peak_bytes
+    kept = probe.samples.kept
+    return MemoryTrace(peak, tuple(at for at, _ in kept), tuple(live for _, live in kept), tuple(probe.blocks))

@@ -1,4 +1,4 @@
-"""What events say of the plans that a run trains by: who owns which vertices, and who computes which groups when."""
+"""What events say of the plans that a run trains by: who owns which vertices and snapshots, who computes what when."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dtdg_lab.comm.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.partitioned import told_partition
+from dtdg_lab.training.told_blocks import told_blocks
 
 Told = list[tuple[str, dict[str, Any]]]  # events by kind
 
@@ -29,8 +30,23 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         told.append(("partition", facts))
     elif left is not None and left.partition is not None:
         told.append(("partition", {"layout": None}))
+    if _has_blocks(built):
+        assert built.snapshot_blocks is not None
+        facts = told_blocks(
+            built.config, graph, built.snapshot_blocks, built.task, partition=built.partition,
+            peak_bytes=built.block_peak,
+        )  # fmt: skip
+        told.append(("blocks", facts))
+    elif left is not None and _has_blocks(left):
+        told.append(("blocks", {"layout": None}))
     if built.scheduling is not None:
         told.append(("schedule", built.scheduling.told()))
     elif left is not None and left.scheduling is not None:
         told.append(("schedule", {"layout": None}))
     return told
+
+
+def _has_blocks(built: Built) -> bool:
+    """Whether there is anything to tell of blocks: ranks that own vertices have all snapshots of the only one."""
+    plan = built.snapshot_blocks
+    return plan is not None and (built.partition is None or plan.blocks > 1 or built.config["blocks"] != 1)

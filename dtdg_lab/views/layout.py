@@ -65,3 +65,8 @@ def join_words(words: Sequence[str]) -> str:
 def percent(share: float) -> str:
     """A share as people read it, such as ``31 %``."""
     return f"{100 * share:.0f} %"
+
+
+def share(value: float) -> str:
+    """A share in percent, with a decimal where it is small."""
+    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.views.partition_facts import WAYS
 from dtdg_lab.views.partition_matrix import Sent
+from dtdg_lab.views.ways import ALWAYS, WAYS
 
 _KEPT = 256  # steps kept of a rank that the others have not told yet
 Key = tuple[str, int, int]  # way, layer, to
@@ -63,8 +63,10 @@ class LinkLog:
         if step is None:
             return None
         rows = {rank: self._rows.get(rank, {}).get(step, {}) for rank in range(ranks)}
-        told_layers = 1 + max((layer for links in rows.values() for _, layer, _ in links), default=-1)
-        found = {way: np.zeros((max(layers, told_layers), ranks, ranks)) for way in WAYS}
+        keys = [key for links in rows.values() for key in links]
+        told_layers, told_ways = 1 + max((layer for _, layer, _ in keys), default=-1), {way for way, _, _ in keys}
+        shape = (max(layers, told_layers), ranks, ranks)
+        found = {way: np.zeros(shape) for way in WAYS if way in ALWAYS or way in told_ways}
         for rank, links in rows.items():
             for (way, layer, to), count in links.items():
                 found[way][layer, rank, to] = count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class Marks:
 
     def knob(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that ``rank`` applied the change ``data`` before ``step``."""
-        words = ", ".join(f"{name} {_short(value)}" for name, value in data.get("changes", {}).items())
+        words = ", ".join(f"{name} {short(value)}" for name, value in data.get("changes", {}).items())
         # a change of an epoch's end is told under the newest version by then, which may be that of a step's change
         key = (attempt, data.get("version"), data.get("when"))
         self._note(key, Mark(words, seconds, attempt), rank, step)
@@ -99,6 +99,16 @@ class Marks:
             "annotations": [_label(mark, x) for mark in reversed(labelled)],
         }
 
+    def over_steps(self, steps: Sequence[int]) -> dict[str, Any]:
+        """What a chart over these steps alone needs of the marks: shapes, annotations, and an axis that ends there."""
+        if not steps:
+            return {}
+        low, high = steps[0] - 0.5, steps[-1] + 0.5
+        drawn = self.layout("steps", steps[-1] - steps[0])
+        shapes = [shape for shape in drawn["shapes"] if low <= shape["x0"] <= high]
+        annotations = [note for note in drawn["annotations"] if low <= note["x"] <= high]
+        return {"shapes": shapes, "annotations": annotations, "xaxis": {"range": [low, high]}}
+
 
 def _at(mark: Mark, x: XAxis) -> float:
     return mark.step if x == "steps" else mark.seconds
@@ -130,5 +140,6 @@ def _label(mark: Mark, x: XAxis) -> dict[str, Any]:
     }
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting's value as marks have it."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.link_panels import link_panels
 from dtdg_lab.views.links import LinkLog
-from dtdg_lab.views.partition_facts import Matrix, PartitionFacts, facts_of
+from dtdg_lab.views.partition_facts import PartitionFacts, facts_of
 from dtdg_lab.views.partition_load import largest, load_figure
 from dtdg_lab.views.partition_maps import MAPS, map_figure
-from dtdg_lab.views.partition_matrix import Sent, in_layers, layers_of, matrix_figure
-from dtdg_lab.views.partition_words import load_words, map_words, matrix_words, run_words, title_words
+from dtdg_lab.views.partition_matrix import Sent
+from dtdg_lab.views.partition_words import load_words, map_words, run_words, title_words
 
 Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no vertices are divided
 Panel = tuple[Figure, str]
@@ -61,34 +60,10 @@ def _beside(before: PartitionFacts, after: PartitionFacts) -> list[Panel]:
 
 
 def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
-    """Predicted on the left, measured on the right, in the same colours, for each layer; none where nothing is sent."""
-    who = "rank" if facts.ranks else "part"
+    """Bytes between ranks, or parts; none where nothing is sent."""
     if not facts.exchanges or not facts.predicted or facts.ranks == 1:
         return []
-    found: list[Panel] = []
-    for name, layers in layers_of(facts):
-        told = in_layers(facts.predicted, layers)
-        counted = None if sent is None else in_layers(sent.bytes, layers)
-        total, top = _sum_and_top(told)
-        said, highest = (None, 0.0) if counted is None else _sum_and_top(counted)
-        top, words = max(top, highest), matrix_words(facts, total, sent, said)
-        found.append((matrix_figure(f"Bytes predicted, {name}", told, who=who, top=top), words))
-        if counted is not None and sent is not None:
-            title = f"Bytes measured in step {sent.step}, {name}"
-            found.append((matrix_figure(title, counted, who=who, top=top), _READING))
-    return found
-
-
-def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
-    """All bytes, and the most from one rank to another, both ways together."""
-    whole = np.sum(list(sent.values()), axis=0)
-    return float(whole.sum()), float(whole.max(initial=0.0))
-
-
-_READING = (
-    "Rows send, columns receive; the diagonal is empty. A dark row or column is a rank that many need: the exchange "
-    "ends when it is done. Beside it, in the same colours, is what the partition predicts."
-)
+    return link_panels(facts.predicted, sent, who="rank" if facts.ranks else "part")
 
 
 class PartitionView:

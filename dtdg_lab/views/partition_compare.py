@@ -7,11 +7,10 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.views.grid import grid
-from dtdg_lab.views.layout import Figure, frame
+from dtdg_lab.views.layout import Figure, frame, share
 from dtdg_lab.views.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.views.partition_facts import PartitionFacts
 from dtdg_lab.views.partition_matrix import byte_unit
-from dtdg_lab.views.partition_words import share
 
 _LEVEL = 7  # labels up to which there is room to write them level
 Facts = Mapping[str, PartitionFacts]

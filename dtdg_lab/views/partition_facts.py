@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-
-WAYS = ("forward", "backward")
-Matrix = NDArray[np.float64]
+from dtdg_lab.views.ways import WAYS, Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Matrices of bytes from rank to rank in a step: what the partition predicts beside what the ranks counted."""
+"""Matrices of bytes from rank to rank in a step: what a plan predicts beside what the ranks counted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.views.layout import Figure, frame
 from dtdg_lab.views.palette import HEAT_SCALES, TEXT_COLOUR
-from dtdg_lab.views.partition_facts import WAYS, Matrix, PartitionFacts
 from dtdg_lab.views.partition_maps import colour_bar, part_axis
+from dtdg_lab.views.ways import WAYS, Matrix
 
 MOST_LAYERS = 3  # a model of more is shown by the sum of its layers
 _WRITTEN = 8  # parts up to which every cell has room for its number
@@ -28,13 +28,13 @@ class Sent:
 
     @property
     def total(self) -> float:
-        """Bytes of all layers, both ways."""
+        """Bytes of all layers, all ways."""
         return float(sum(each.sum() for each in self.bytes.values()))
 
 
-def layers_of(facts: PartitionFacts) -> list[tuple[str, slice]]:
+def layers_of(predicted: Mapping[str, Matrix]) -> list[tuple[str, slice]]:
     """The layers that get a matrix of their own, each with its name; all in one where there are many."""
-    count = max((len(each) for each in facts.predicted.values()), default=0)
+    count = max((len(each) for each in predicted.values()), default=0)
     if count > MOST_LAYERS:
         return [(f"all {count} layers", slice(None))]
     return [(f"layer {layer}", slice(layer, layer + 1)) for layer in range(count)]
@@ -46,7 +46,7 @@ def in_layers(sent: Mapping[str, Matrix], layers: slice) -> dict[str, Matrix]:
 
 
 def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
-    """One matrix, senders down and receivers across; forward and backward together, apart where one points at a cell.
+    """One matrix, senders down and receivers across; all ways together, apart where one points at a cell.
 
     Args:
         title: of the panel.

@@ -6,17 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.views.layout import join_words, percent
+from dtdg_lab.views.layout import join_words, share
+from dtdg_lab.views.link_panels import sent_words
 from dtdg_lab.views.partition_facts import PartitionFacts
 from dtdg_lab.views.partition_load import largest, measured_of, memory_of, over_mean
 from dtdg_lab.views.partition_matrix import Sent
 
 _EVEN = 1.05  # largest part over the mean up to which a share of the work is called even
-
-
-def share(value: float) -> str:
-    """A share in percent, with a decimal where it is small."""
-    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
 
 
 def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = None) -> str:
@@ -44,27 +40,6 @@ def load_words(facts: PartitionFacts) -> str:
     return f"{text} A part holds {held}."
 
 
-def matrix_words(facts: PartitionFacts, predicted: float, measured: Sent | None, said: float | None) -> str:
-    """Bytes predicted of a layer beside those counted, with the difference in words.
-
-    Args:
-        facts: of the partition.
-        predicted: bytes of the layer in a step.
-        measured: the step that was counted, where there is one.
-        said: its bytes of the layer.
-    """
-    if measured is None or said is None:
-        where = "No step is complete yet." if facts.ranks else "A run counts what it sends beside this."
-        return f"Predicted: {format_bytes(predicted)} in a step. {where}"
-    text = f"Step {measured.step} sent {format_bytes(said)}; predicted were {format_bytes(predicted)}"
-    if said == predicted:
-        return f"{text}: equal to the byte."
-    if not predicted:
-        return f"{text}. More is sent than the partition explains: look at what the model pulls."
-    more = "more" if said > predicted else "less"
-    return f"{text}: {format_bytes(abs(said - predicted))} ({share(abs(said / predicted - 1))}) {more}."
-
-
 def title_words(facts: PartitionFacts, of: str = "") -> str:
     """The partition in a title: what of, by which partitioner, how many parts, and what making it took."""
     used = [f"{facts.ranks} rank{'s' if facts.ranks > 1 else ''}, {facts.layout}"] if facts.ranks else []
@@ -86,7 +61,7 @@ def run_words(facts: PartitionFacts, before: PartitionFacts | None, sent: Sent |
     text = head_words(facts)
     if facts.exchanges and facts.ranks > 1:
         predicted = sum(float(each.sum()) for each in facts.predicted.values())
-        text += " " + matrix_words(facts, predicted, sent, None if sent is None else sent.total)
+        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, runs=True)
     if not facts.exchanges:
         text += " Parts hold copies and exchange no rows."
     if before is not None:

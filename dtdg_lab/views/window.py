@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.views.blocks import BlocksView
 from dtdg_lab.views.energy import EnergyView
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.loss import LossView
@@ -20,8 +21,9 @@ from dtdg_lab.views.timeline import TimelineView
 CHARTS = ("loss", "phases", "energy", "timeline")
 PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
 SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
+BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
 
-View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView
+View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class RunWindow:
         self.timeline = TimelineView()
         self.partition = PartitionView()
         self.schedule = ScheduleView(config.ranks)
+        self.blocks = BlocksView(self.partition.links, self.marks, config.flat.get("memory_gib"))
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
@@ -80,6 +83,10 @@ class RunWindow:
                 self.partition.links.link(rank, row, attempt)
             elif table == "groups" and self._current(attempt, row["step"]):
                 self.schedule.group(rank, row, attempt)
+            elif table == "exchanges" and self._current(attempt, row["step"]):
+                self.blocks.exchanges.row(rank, row, attempt)
+            elif table == "transfers" and self._current(attempt, row["step"]):
+                self.blocks.transfers.row(rank, row, attempt)
             elif table == "events":
                 self._add_event(rank, attempt, row)
             elif table == "energy":
@@ -97,6 +104,7 @@ class RunWindow:
         self.phases.step(rank, row, attempt)
         self.partition.links.step(rank, step)
         self.schedule.balance.step(rank, row, attempt)
+        self.blocks.step(rank, step)
         if step >= self._step:
             self._step = step + 1
             self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
@@ -116,7 +124,7 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule):
+        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule, self.blocks):
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step = step
@@ -130,13 +138,19 @@ class RunWindow:
         seconds = self._clock.seconds(attempt, row["time_ns"])
         if row["kind"] == "knob" and self._current(attempt, row["step"]):
             self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
-            self._epochs = row["data"]["changes"].get("epochs", self._epochs)
+            changes = row["data"]["changes"]
+            self._epochs = changes.get("epochs", self._epochs)
+            self.blocks.memory_gib = changes.get("memory_gib", self.blocks.memory_gib)
         elif row["kind"] == "resumed":
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
         elif row["kind"] == PARTITION and self._current(attempt, row["step"] - 1):  # made before that step
             self.partition.event(row, attempt)
         elif row["kind"] == SCHEDULE and self._current(attempt, row["step"] - 1):
             self.schedule.event(row, attempt)
+        elif row["kind"] == BLOCKS and self._current(attempt, row["step"] - 1):
+            self.blocks.event(row, attempt)
+        elif row["kind"] == "memory_trace" and self._current(attempt, row["step"] - 1):
+            self.blocks.memory(row, attempt)
 
     @property
     def dropped(self) -> int:
@@ -166,8 +180,8 @@ class RunWindow:
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
 
-        A run whose vertices are partitioned has another, ``partition``, and one whose snapshot groups are scheduled
-        has ``schedule``: tall ones of several panels.
+        A run whose vertices are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
+        ``schedule``, and one in blocks of time has ``blocks``: tall ones of several panels.
         """
         return {
             "loss": self.loss.figure(x),
@@ -176,6 +190,7 @@ class RunWindow:
             "timeline": self.timeline.figure(),
             **({} if self.partition.facts is None else {PARTITION: self.partition.figure()}),
             **({} if self.schedule.facts is None else {SCHEDULE: self.schedule.figure()}),
+            **({} if self.blocks.facts is None else {BLOCKS: self.blocks.figure()}),
         }
 
     def sentences(self) -> dict[str, str]:
@@ -188,6 +203,8 @@ class RunWindow:
             yield PARTITION, self.partition
         if self.schedule.facts is not None:
             yield SCHEDULE, self.schedule
+        if self.blocks.facts is not None:
+            yield BLOCKS, self.blocks
 
 
 class _Clock:

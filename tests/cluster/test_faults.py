@@ -15,7 +15,8 @@ import psutil
 import pytest
 from following import until, until_step
 
-from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.liveness import is_dead, read_notes
+from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
@@ -70,6 +71,58 @@ def test_the_waiting_rank_killed_inside_the_collective(session: Session, config:
     time.sleep(0.1)
     kill_rank(session, run, 1)
     assert_failed_and_repairable(session, run, 1, 2)
+
+
+# on the engine that is to die: once the flag is there it kills itself in an exchange, the other ranks standing in it
+TRAP = """
+import os, signal, time
+from dtdg_lab.comm import rows
+
+class Trapped(rows.RowsInFlight):
+    def _start(self, *given):
+        said = os.path.exists({flag!r}) and len(self._members.numbers) > 1
+        if said and {before_start}:
+            time.sleep(0.3)  # the other rank has long started its part of this one
+            os.kill(os.getpid(), signal.SIGKILL)
+        started = super()._start(*given)
+        if said:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return started
+
+rows.RowsInFlight = Trapped
+"""
+
+
+def test_a_rank_killed_in_the_middle_of_an_all_to_all(session: Session, config: RunConfig, tmp_path: Path) -> None:
+    sequence = config.replace(system="esdg", blocks=3, dtype="float64", epochs=40, slow_rank=0, slow_ms=40.0)
+    wanted = losses_of(session.train(sequence.replace(slow_ms=0.0)).wait(60))
+    for rank, before_start in ((1, True), (0, False)):  # while the other waits for its rows; while they travel
+        flag = tmp_path / f"now {rank}"
+        trap = TRAP.format(flag=str(flag), before_start=before_start)
+        session._engines.client[session._engines.alive()[rank].id].execute(trap, silent=True).get(20)
+        run = session.train(sequence)
+        until_step(run, 8)
+        flag.touch()
+        took_s = until(lambda run=run: run.status == "failed", timeout_s=10, what="the failure is marked")
+        assert took_s < 5.0
+        assert (run.failed_rank, f"rank {rank} died" in run.reason) == (rank, True)
+        with pytest.raises(RunFailedError, match=f"rank {rank} died"):
+            run.wait(20)
+        notes, other = read_notes(run.path / "live", run.attempt), 1 - rank
+        assert other not in notes or is_dead(notes[other]), "the survivor has not left its step"
+        session.repair()
+        again = run.resume(slow_ms=0.0).wait(60)
+        attempts = open_run(again.path).table("steps").attempt.value_counts()
+        assert attempts[1] >= 8 and attempts[2] >= 5, "steps of both attempts make up the run"
+        assert losses_of(again) == pytest.approx(wanted, rel=1e-12)
+
+
+def losses_of(run: Run) -> list[float]:
+    """The loss of every step, in order."""
+    steps = open_run(run.path).table("steps")
+    steps = steps[steps["rank"] == 0].sort_values("step")
+    assert steps.step.tolist() == list(range(40))
+    return list(steps.global_loss)
 
 
 def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_path: Path, config: RunConfig) -> None:

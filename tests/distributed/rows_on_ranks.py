@@ -194,6 +194,19 @@ def without_gradient(group: Group) -> tuple[list[Any], bool]:
     return [link[1] for link in exchanger.drain()], rows.requires_grad
 
 
+def run_again(group: Group) -> tuple[list[Any], list[Any]]:
+    """Pulls of a block of time that is computed again, then of one that is not."""
+    adjacency, owner, exchanger = graphs()["random"], owners(group.size), Exchanger(group)
+    plan = halo_plan(adjacency, owner, group.size, group.rank)
+    x = whole()[0][rows_of(owner, group.rank)].requires_grad_()
+    exchanger.forward_way = "rerun"
+    exchanger.pull(x, plan, 0).sum().backward()
+    first = exchanger.drain()
+    exchanger.forward_way = "forward"
+    exchanger.pull(x, plan, 0).sum().backward()
+    return first, exchanger.drain()
+
+
 def gathered(group: Group) -> dict[str, Any]:
     """Every rank weighs all rows in its own way; uneven shares, the last rank without a row."""
     counts = [3 + 2 * rank for rank in range(group.size - 1)] + [0 if group.size > 1 else 4]
@@ -284,6 +297,7 @@ def everything(rank: int, ranks: int, address: str) -> dict[str, Any]:
     found |= {"without gradient": without_gradient(group), "gathered": gathered(group)}
     if ranks > 1:
         found |= {"one way": one_way(group), "waits": waits(group), "refusals": refusals(group), "told": told(group)}
+        found["run again"] = run_again(group)
     found["after"] = two_layers(group, graphs()["random"], own_thread=False, routed=False)  # still in step
     group.close()
     return found

@@ -92,6 +92,14 @@ def test_rows_that_need_no_gradient_send_none_back(ranks: int) -> None:
     assert not any(requires for _, requires in ways)
 
 
+@pytest.mark.parametrize("ranks", RANKS[1:])
+def test_what_is_computed_again_is_noted_by_another_name(ranks: int) -> None:
+    for first, second in (rank["run again"] for rank in on(ranks)):
+        renamed = [(layer, "rerun" if way == "forward" else way, *rest) for layer, way, *rest in second]
+        assert {way for _, way, *_ in second} == {"forward", "backward"}
+        assert sorted(first) == sorted(renamed)
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_gather_holds_all_rows_and_sums_their_gradients(ranks: int) -> None:
     for number, rank in enumerate(on(ranks)):

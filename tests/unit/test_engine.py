@@ -17,13 +17,15 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import blocks, plain, space_store, stepwise
+from dtdg_lab.parallel import layer, plain, space_store, stepwise
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.grouped import HOW, GroupRunner
+from dtdg_lab.parallel.here import block_here
 from dtdg_lab.parallel.layout import Unmarked, Work
 from dtdg_lab.parallel.learned import Learned
 from dtdg_lab.parallel.plain import plain_loss
 from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.seam_width import seam_widths
 from dtdg_lab.parallel.threads import in_order
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.testing.recorders import RecordingMarks
@@ -113,7 +115,7 @@ def _assert_equal_to_plain(run: Run, how: Callable[[Run], Tensor] | None = None)
 def _set_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stacked, step = SIZES[name]
     monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", stacked)
-    monkeypatch.setitem(blocks.STEP_NUMBERS, "cpu", step)
+    monkeypatch.setitem(layer.STEP_NUMBERS, "cpu", step)
 
 
 @pytest.mark.parametrize(("sizes", "task", "loss_at"), CASES)
@@ -142,11 +144,14 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     assert [t for stack in stacks for t in stack] == list(TRAIN)
     assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
     run = _run("tgcn", 1, "regression", "all")
-    spaces = run.sequence.stacks(TRAIN, 0)
-    layer = blocks._Layer(run, 0, spaces, [space.inputs for space in spaces], run.own)
-    covered = [v for rows in layer._blocks() for v in range(rows.start, rows.stop)]
+    block = block_here(run, TRAIN)
+    (seam,) = seam_widths(run.model)
+    inputs = [space.inputs for space in block.stacks[0]]
+    crossing = layer.Crossing(run.model.initial_state(NODES))
+    pieces = layer.Layer(run, 0, block, inputs, crossing, learning=True, seam=seam)._pieces()
+    covered = [v for rows in pieces for v in range(rows.start, rows.stop)]
     assert covered == list(range(NODES))
-    assert len(list(layer._blocks())) == {"whole": 1, "some": 3, "fine": 5}[sizes]
+    assert len(pieces) == {"whole": 1, "some": 3, "fine": 5}[sizes]
 
 
 @pytest.mark.parametrize("loss_at", ["last", "all"])
@@ -280,7 +285,7 @@ def test_a_parameter_that_nothing_reaches_keeps_no_gradient() -> None:
     learned = Learned(torch.nn.ParameterList([one, other]))
     x = torch.ones(2, requires_grad=True)
     for _ in range(2):
-        gradients, (of_x, of_nothing) = learned.gradients((3 * one * x).sum(), None, [x, torch.ones(2)])
+        gradients, (of_x, of_nothing) = learned.gradients([(3 * one * x).sum()], [None], [x, torch.ones(2)])
         learned.add(gradients)
     assert other.grad is None
     assert of_nothing is None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.comm.rows import exchange_rows
+from dtdg_lab.comm.rows import Members, start_rows
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import HaloPlan
 from dtdg_lab.parallel.exchange import Exchanger, Route
@@ -44,6 +44,25 @@ def test_one_rank_sends_itself_what_it_says() -> None:
     assert wait_s == 0.0
 
 
+def test_one_rank_has_nothing_in_flight() -> None:
+    group, rows = SoloGroup(), torch.randn(3, 2, requires_grad=True)
+    pending = group.start_exchange(rows, [3], [3], place=(1, 2))
+    arrived = pending.wait()
+    assert torch.equal(arrived.rows, rows)
+    assert not arrived.rows.requires_grad
+    assert (arrived.wait_s, arrived.in_flight_s, arrived.exposed_s) == (0.0, 0.0, 0.0)
+    assert pending.wait().rows is arrived.rows
+    assert (group.bytes_sent, group.bytes_received) == (0, 0)
+
+
+def test_one_rank_splits_into_itself() -> None:
+    group = SoloGroup()
+    assert group.split(1) == (group, group)
+    for row_ranks in (0, 2, -1):
+        with pytest.raises(PlanError, match=rf"1 rank\(s\).*row_ranks={row_ranks}.*divisor of 1"):
+            group.split(row_ranks)
+
+
 def test_one_rank_broadcasts_to_itself() -> None:
     group, array = SoloGroup(), np.arange(6).reshape(2, 3)
     got = group.broadcast_array(array)
@@ -72,7 +91,7 @@ def test_counts_that_do_not_fit_are_refused(send_counts: list[int], receive_coun
 
 def test_numbers_of_two_bytes_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(PlanError, match=r"torch\.float16.*float32 or float64"):
-        exchange_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], rank=0, size=1, clock_ns=lambda: 0)
+        start_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], Members(0, [0], lambda: 0))
 
 
 def test_a_plan_for_other_ranks_or_rows_is_refused() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.parallel.layout import Marks, Unmarked
+from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.memory import peak_bytes, trace_memory
 
 FLOAT = 4  # bytes
 
@@ -85,3 +87,59 @@ def test_an_error_in_the_step_comes_through() -> None:
 
     with pytest.raises(ValueError, match="no"):
         peak_bytes(step)
+
+
+def test_the_course_of_memory_by_hand_with_blocks_where_they_begin() -> None:
+    """Two blocks of one and two vectors: each is let go before the next; what is kept between is half a vector."""
+
+    def step(marks: Marks) -> None:
+        marks.block(0, "forward")
+        first = torch.zeros(1000)
+        kept = first[:500].clone()
+        del first
+        marks.block(1, "forward")
+        both = [torch.zeros(1000) for _ in range(2)]
+        marks.block(1, "backward")
+        del both
+        assert len(kept) == 500
+
+    found = trace_memory(step)
+    assert list(found.bytes) == [FLOAT * count for count in (0, 1000, 1500, 500, 1500, 2500, 1500, 500, 0)]
+    assert found.peak_bytes == 2500 * FLOAT
+    assert list(found.seconds) == sorted(found.seconds)
+    assert [block[1:] for block in found.blocks] == [(0, "forward"), (1, "forward"), (1, "backward")]
+    begun = [second for second, _, _ in found.blocks]
+    where = [sum(at >= begin for begin in begun) for at in found.seconds]
+    assert where == [0, 1, 1, 1, 2, 2, 3, 3, 3], "samples lie in the blocks they were taken in"
+    told = found.told()
+    assert told["peak_bytes"] == 2500 * FLOAT and told["blocks"][1][1:] == [1, "forward"]
+
+
+@pytest.mark.parametrize("limit", [2, 7, 100])
+def test_of_many_samples_the_largest_are_kept(limit: int) -> None:
+    def step(marks: Marks) -> None:
+        for size in range(1, 400):
+            torch.empty(size if size != 123 else 9_999)
+
+    found = trace_memory(step, limit=limit)
+    assert len(found.seconds) == len(found.bytes) <= limit
+    assert max(found.bytes) == found.peak_bytes == 9_999 * FLOAT
+    assert list(found.seconds) == sorted(found.seconds)
+
+
+def test_the_traced_peak_is_the_probed_one() -> None:
+    w = torch.ones(20, 20, requires_grad=True)
+
+    def step(marks: Marks) -> None:
+        torch.tanh(torch.tanh(w @ w) @ w).sum().backward()
+
+    traced = trace_memory(step).peak_bytes
+    w.grad = None
+    assert traced == peak_bytes(lambda: step(Unmarked())) > 0
+
+
+def test_marks_outside_a_probe_take_no_note_of_blocks() -> None:
+    clock = PhaseClock("cpu")
+    clock.block(0, "forward")
+    Unmarked().block(0, "forward")
+    assert clock.intervals == []

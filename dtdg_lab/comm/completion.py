@@ -1,0 +1,70 @@
+"""When a collective ended, told apart from when somebody looked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+
+class Completion(Protocol):
+    """Watches one collective from its start."""
+
+    def wait(self) -> tuple[float, float]:
+        """Stand still until the collective has ended.
+
+        Returns:
+            Seconds in flight, from start to end; seconds of it that this call stood still.
+
+        Raises:
+            RuntimeError: the network's account of a failure.
+        """
+        ...
+
+
+def watch(work: dist.Work, started_s: float, device: torch.device) -> Completion:
+    """Watch a collective that was started on a device at ``started_s`` of ``time.perf_counter``."""
+    return _DeviceCompletion(work, device) if device.type == "cuda" else _HostCompletion(work, started_s)
+
+
+class _HostCompletion:
+    """gloo: a thread of its own completes the work and stamps the time; late by the interpreter's lock at most."""
+
+    def __init__(self, work: dist.Work, started_s: float) -> None:
+        self._work, self._started_s = work, started_s
+        self._ended_s: list[float] = []
+        stamps = self._ended_s  # what the callback keeps alive is this list alone
+
+        def stamp(_: Any) -> None:
+            stamps.append(time.perf_counter())
+
+        work.get_future().add_done_callback(stamp)
+
+    def wait(self) -> tuple[float, float]:
+        entered_s = time.perf_counter()
+        self._work.wait()
+        ended_s = self._ended_s[0] if self._ended_s else time.perf_counter()
+        return ended_s - self._started_s, max(0.0, ended_s - entered_s)
+
+
+class _DeviceCompletion:
+    """NCCL: its futures are done at launch, so events of the device take the times of start and end."""
+
+    def __init__(self, work: dist.Work, device: torch.device) -> None:
+        self._work = work  # it owns what the device still uses
+        self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # whoever starts the collective has emptied this stream: the event is stamped at once
+        self._began.record(torch.cuda.current_stream(device))
+        side = torch.cuda.Stream(device)
+        with torch.cuda.stream(side):
+            work.wait()  # makes this stream wait, and not the one that computes
+            self._ended.record(side)
+
+    def wait(self) -> tuple[float, float]:
+        entered_s = time.perf_counter()
+        self._ended.synchronize()
+        exposed_s = time.perf_counter() - entered_s
+        in_flight_s = self._began.elapsed_time(self._ended) * 1e-3
+        return in_flight_s, min(exposed_s, in_flight_s)

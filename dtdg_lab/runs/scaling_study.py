@@ -1,0 +1,245 @@
+"""``lab.predict_scaling``: steps of ESDG on more ranks than are here, from runs on few, with the error of doing so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import ConfigError, shortened
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.graphs.difference_sizes import SequenceChanges
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.scaling_model import PARTS, MeasuredStep, Network, ScalingModel, StepTime, fit_scaling
+from dtdg_lab.partition.step_work import StepSettings, StepWork, scaled
+from dtdg_lab.runs.measured_steps import measured_step
+from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.scaling import scaling_figure, scaling_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
+SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
+# ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
+PAPER: Mapping[bool, Mapping[str, float]] = MappingProxyType(
+    {
+        False: MappingProxyType({"cdgcn": 30.0, "tmgcn": 30.0, "evolvegcn-o": 30.0}),
+        True: MappingProxyType({"cdgcn": 79.0, "tmgcn": 125.0, "evolvegcn-o": 260.0}),
+    }
+)
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
+        "without exchanges",
+        "fitted": "whether the rates were fitted to this step, among others",
+        "nodes": "vertices of the graph",
+        "compute_s": "of the slowest rank",
+        "communicate_s": "exchanges, without waiting for others; missing where ranks shared cores",
+        "transfer_s": "bringing graphs to the slowest rank",
+        "step_s": "sum of the three",
+        "speedup": "edges a second, over those on one rank",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ScalingStudy:
+    """Steps over numbers of ranks, measured and predicted.
+
+    Attributes:
+        rows: one for each step; ``MEANINGS`` has what is in them.
+        errors: one for each measured step and part (``compute``, ``communicate``, ``transfer``, ``sum``, and ``wall``,
+            the sum against the wall time of the step): ``name``, ``ranks``, ``fitted``, ``part``, ``measured_s``,
+            ``predicted_s``, ``error`` (predicted over measured, less 1).
+        model: the rates.
+        told: what was done, in words.
+        weak: whether the graph grows with the ranks.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    errors: tuple[dict[str, Any], ...]
+    model: ScalingModel
+    told: str
+    weak: bool
+
+    def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
+        """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
+        found = [abs(row["error"]) for row in self.errors if row["part"] == part and row["fitted"] is fitted]
+        return (median(found), max(found)) if found else None
+
+    @property
+    def figure(self) -> Figure:
+        """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
+        name = str(self.rows[0]["model"])
+        return scaling_figure(self.rows, self.errors, weak=self.weak, paper=PAPER[self.weak].get(name), title=self.told)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def __repr__(self) -> str:
+        lines = [self.told, f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}"
+                            f"{'step':>10}{'speed-up':>10}"]  # fmt: skip
+        for row in self.rows:
+            times = [format_seconds(row[f"{part}_s"]) if row[f"{part}_s"] is not None else "" for part in PARTS]
+            lines.append(
+                f"{row['ranks']:>6} {row['source']:10}{times[0]:>10}{times[1]:>13}{times[2]:>10}"
+                f"{format_seconds(row['step_s']):>10}" + (f"{row['speedup']:>10.2f}" if row["speedup"] else "")
+            )
+        return "\n".join([*lines, scaling_words(self.rows, self.errors, weak=self.weak)])
+
+    def _repr_html_(self) -> str:
+        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
+        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in MEANINGS.items())
+        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
+        words = scaling_words(self.rows, self.errors, weak=self.weak)
+        return f"<p>{self.told}</p>{table}<p>{words}</p><ul style='font-size:90%'>{said}</ul>"
+
+
+def predict_scaling(
+    runs: Sequence[StoredRun | str | Path],
+    ranks: Sequence[int] = RANKS,
+    *,
+    held_out: Sequence[StoredRun | str | Path] = (),
+    weak: bool = False,
+    size: float = 1.0,
+    graph: DynamicGraph | None = None,
+    network: Network | None = None,
+    cores: int | None = None,
+) -> ScalingStudy:
+    """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
+
+    Rates are fitted to the runs (see :mod:`dtdg_lab.partition.scaling_model`), then applied to the exact rows, edges
+    and bytes of each number of ranks. Runs of several sizes and of one and two ranks tell the rates apart.
+
+    Args:
+        runs: of system ``esdg`` and one model, of one rank and of more, recorded with ``overlap=False``; predictions
+            are for the first one's settings and graph.
+        ranks: numbers of ranks to predict.
+        held_out: runs that are predicted and compared, not fitted.
+        weak: whether the graph grows with the ranks, vertices and edges alike; else it stays.
+        size: the graph to be predicted for has this many times the vertices and edges.
+        graph: the data of all runs, where it is not one that their configs load.
+        network: how ranks are connected; the paper's 8 a node where not given, as fast within one as measured.
+        cores: of the machine they ran on; those of this process where not given.
+
+    Raises:
+        ConfigError: no run is given, or runs are of other systems, models or precisions, or hide exchanges.
+        PlanError: a part was never measured that a prediction needs, or the ranks do not fit the graph.
+
+    References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak).
+    """
+    opened = [_opened(run) for run in runs]
+    if not opened or not ranks:
+        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
+    found = [measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
+    (_, settings, changes), *others = found
+    for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
+        differing = [name for name in _ONE if getattr(other, name) != getattr(settings, name)]
+        if differing:
+            raise ConfigError(
+                f"run {run.id} differs from the first in {', '.join(differing)}: rates hold for one model of one size."
+            )
+    steps = [step for step, _, _ in found]
+    few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
+    return continued(
+        steps[: len(opened)], steps[len(opened) :], settings, scaled(changes, size) if size != 1 else changes,
+        ranks=ranks, weak=weak, network=network, told=f"{settings.model} by snapshots, continued from {few}",
+    )  # fmt: skip
+
+
+_ONE = ("model", "features", "hidden", "layers", "itemsize", "options")
+
+
+def continued(
+    fitted: Sequence[MeasuredStep],
+    held_out: Sequence[MeasuredStep],
+    settings: StepSettings,
+    changes: SequenceChanges,
+    *,
+    ranks: Sequence[int] = RANKS,
+    weak: bool = False,
+    network: Network | None = None,
+    told: str = "",
+) -> ScalingStudy:
+    """Fit steps, predict others and those of numbers of ranks.
+
+    Args:
+        fitted: steps that rates are fitted to.
+        held_out: steps that are predicted and compared.
+        settings: of the steps to be predicted.
+        changes: of the graph on one rank.
+        ranks: numbers of ranks.
+        weak: whether the graph grows with the ranks.
+        network: how they are connected.
+        told: what this is, in words.
+
+    Raises:
+        PlanError: nothing was measured, a part is missing, or the ranks do not fit the graph.
+    """
+    model = fit_scaling(fitted)
+    alone = settings.work(changes, 1)
+    base_s = alone.edges / model.predict(alone, network).total_s
+    measured = [(step, step in fitted) for step in (*fitted, *held_out)]
+    rows = []
+    for count in dict.fromkeys(ranks):
+        work = settings.work(scaled(changes, count), count) if weak else settings.work(changes, count)
+        rows.append(_row(settings, work, model.predict(work, network), "predicted", base_s, fitted=False))
+        for step, known in measured:
+            if _same(step.work, work):
+                source = "own time" if step.communicate_s is None else "measured"
+                rows.append(_row(settings, step.work, step.time, source, None, fitted=known))
+    one = next((row for row in rows if row["source"] == "measured" and row["ranks"] == 1), None)
+    for row in rows:
+        if one is not None and row["source"] == "measured":
+            row["speedup"] = (row["edges"] / row["step_s"]) / (one["edges"] / one["step_s"])
+    errors = [error for step, known in measured for error in _errors(step, model, network, fitted=known)]
+    return ScalingStudy(tuple(rows), tuple(errors), model, told, weak)
+
+
+def _opened(run: Any) -> StoredRun:
+    if isinstance(run, str | Path):
+        return open_run(run)
+    if not isinstance(run, StoredRun):
+        raise ConfigError(f"predict_scaling() got {shortened(run)} among its runs: give runs or their folders.")
+    return run
+
+
+def _same(step: StepWork, work: StepWork) -> bool:
+    """Whether a measured step is one of those predicted for."""
+    near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
+    return step.ranks == work.ranks and step.nodes == work.nodes and near
+
+
+def _row(
+    settings: StepSettings, work: StepWork, time: StepTime, source: str, base_s: float | None, *, fitted: bool
+) -> dict[str, Any]:
+    shared = source == "own time"
+    return {
+        "model": settings.model, "ranks": work.ranks, "source": source, "fitted": fitted, "nodes": work.nodes,
+        "edges": work.edges, "compute_s": time.compute_s, "communicate_s": None if shared else time.communicate_s,
+        "transfer_s": time.transfer_s, "step_s": time.total_s,
+        "speedup": work.edges / time.total_s / base_s if base_s else None,
+    }  # fmt: skip
+
+
+def _errors(step: MeasuredStep, model: ScalingModel, network: Network | None, *, fitted: bool) -> list[dict[str, Any]]:
+    """How far each part that was measured is from its prediction; ``sum`` leaves out exchanges where these are."""
+    predicted, measured = model.predict(step.work, network), step.time
+    known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
+    pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]
+    pairs.append(("sum", measured.total_s, sum(value for _, _, value in pairs)))
+    if step.step_s is not None:
+        pairs.append(("wall", step.step_s, predicted.total_s))
+    return [
+        {"name": step.name, "ranks": step.ranks, "fitted": fitted, "part": part, "measured_s": truth,
+         "predicted_s": value, "error": value / truth - 1}
+        for part, truth, value in pairs
+    ]  # fmt: skip

@@ -1,0 +1,80 @@
+"""What blocks of time cost and save on one process: peak memory and seconds of a step, with equal gradients."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.layout import Marks, Unmarked
+from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.memory import MemoryTrace, trace_memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockCost:
+    """A step with one number of blocks.
+
+    Attributes:
+        blocks: nb.
+        peak_bytes: of tensors made in the step.
+        step_s: forward, reruns and backward; the median of several.
+        loss: of the step.
+        gradient: of all parameters, flat.
+        trace: memory over the step.
+    """
+
+    blocks: int
+    peak_bytes: int
+    step_s: float
+    loss: float
+    gradient: Tensor
+    trace: MemoryTrace
+
+
+def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> BlockCost:
+    """Measure the first step of a run on one process; nothing is updated.
+
+    Args:
+        config: of one rank, with the option ``blocks``.
+        graph: its data.
+        steps: timed, after one that is not.
+
+    Raises:
+        LabError: the config cannot be built on this graph, as where it has more blocks than snapshots.
+    """
+    on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    device = "cuda:0" if on_gpu else "cpu"
+    built = build(config, graph, SoloGroup(), device=device)
+    loss = _step(built, Unmarked())
+    seconds = []
+    for _ in range(steps):
+        began_s = _now_s(device)
+        _step(built, Unmarked())
+        seconds.append(_now_s(device) - began_s)
+    gradient = torch.cat([each.grad.flatten() for each in built.model.parameters() if each.grad is not None]).clone()
+
+    def probed(marks: Marks) -> None:
+        _step(built, marks)
+
+    trace = trace_memory(probed, device=device)
+    built.layout.rows()  # nobody records what these steps took down
+    return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
+
+
+def _step(built: Built, marks: Marks) -> float:
+    built.gradients.zero()
+    computed = built.layout.compute(built.layout.epoch(0)[0], marks)
+    return computed.loss_sum / max(computed.groups, 1)
+
+
+def _now_s(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,187 @@
+"""Rows that redistributions and halos send on two and four processes, against those that were told before.
+
+Snapshots, vertices and blocks that do not share evenly are in every case: 11 snapshots of 23 vertices.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.partition.snapshot_legs import WAYS
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.told_blocks import told_blocks
+from dtdg_lab.training.told_plans import told_plans
+
+NODES, TRAINED = 23, 11
+SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60, "generated_snapshots": 37, "hidden": 6,
+         "layers": 2, "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd"}  # fmt: skip
+LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
+ESDG, HYBRID, HYPERGRAPH = {"system": "esdg"}, {"system": "esdg-hybrid"}, {"system": "hypergraph-vertex"}
+CASES: list[dict[str, Any]] = [
+    *({**ESDG, "model": model, "blocks": 3} for model in catalogue.names("models") if model != "dcrnn"),
+    *({**ESDG, "model": model, "blocks": 1} for model in ("cdgcn", "mpnn-lstm", "evolvegcn-h")),
+    {**ESDG, "model": "tgcn", "gc_layers": 2, "blocks": 2},
+    {**ESDG, "model": "cdgcn", "blocks": 2, "overlap": False},
+    {**ESDG, "model": "cdgcn", "blocks": 5},  # four ranks share two or three snapshots of a block
+    {**ESDG, "model": "cdgcn", "blocks": 3, "layers": 1},
+    {**ESDG, "model": "cdgcn", "blocks": 3, "halo_reuse": True},
+    {**ESDG, "model": "gatlstm", "blocks": 3, "halo_reuse": True},
+    {**ESDG, **LINK, "model": "cdgcn", "blocks": 1},
+    {**ESDG, **LINK, "model": "tmgcn", "blocks": 3},
+    {**ESDG, **LINK, "link_head": "dot", "model": "evolvegcn-o", "blocks": 2},
+    *({**HYBRID, "model": model, "blocks": 3} for model in ("cdgcn", "gatlstm", "mpnn-lstm")),
+    *({**HYBRID, "model": model, "blocks": 2} for model in ("evolvegcn-o", "evolvegcn-h", "graphsage")),
+    {**HYBRID, "model": "tmgcn", "blocks": 1},
+    {**HYBRID, **LINK, "model": "cdgcn", "blocks": 2},
+    {**HYBRID, "model": "cdgcn", "blocks": 2, "halo_reuse": True},
+    *({**HYPERGRAPH, "model": model, "blocks": 3} for model in ("cdgcn", "mpnn-lstm", "evolvegcn-o", "evolvegcn-h")),
+    {**HYPERGRAPH, "model": "tmgcn", "blocks": 1},
+    {**HYPERGRAPH, "model": "dcrnn", "blocks": 3},
+    {**HYPERGRAPH, **LINK, "model": "cdgcn", "blocks": 2},
+    {**HYPERGRAPH, "model": "cdgcn", "blocks": 2, "halo_reuse": True},
+]
+ids = [" ".join(str(value) for value in case.values()) for case in CASES]
+LEGS = ("to_vertices", "to_snapshots", "summaries")  # a hybrid has its halo beside them
+each_case = pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+
+
+def _config(case: dict[str, Any], ranks: int) -> RunConfig:
+    return RunConfig(**{**SMALL, **case}, parts=4, ranks=ranks) if "hypergraph" in case["system"] else RunConfig(
+        **{**SMALL, **case}, ranks=ranks
+    )  # fmt: skip
+
+
+def _steps_of(config: RunConfig) -> int:
+    return 2 if config["halo_reuse"] else 1  # the first sends what is kept from then on
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(RunConfig(**SMALL))
+
+
+def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
+    graph = _graph()
+    built = build(config, graph, group)
+    found: dict[str, Any] = {"losses": [], "links": [], "exchanges": [], "bytes": []}
+    for _ in range(_steps_of(config)):
+        built.gradients.zero()
+        sent = group.bytes_sent
+        (work,) = built.layout.epoch(0)
+        computed = built.layout.compute(work, Unmarked())
+        found["bytes"].append(group.bytes_sent - sent)
+        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        built.optimizer.step()
+        tables = built.layout.rows()
+        found["losses"].append(agreed.loss_sum)
+        found["links"].append(tables.get("links", []))
+        found["exchanges"].append(tables.get("exchanges", []))
+    if group.rank == 0:
+        found["told"] = _told(built, graph)
+        found["events"] = dict(told_plans(built, graph, group))
+    return found
+
+
+def _told(built: Built, graph: DynamicGraph) -> dict[str, Any]:
+    """Bytes of one step by way, and legs, as told before."""
+    assert built.snapshot_blocks is not None
+    return told_blocks(built.config, graph, built.snapshot_blocks, built.task, partition=built.partition)
+
+
+def everything(group: Group) -> list[dict[str, Any]]:
+    """All cases on one rank."""
+    return [_steps(_config(case, group.size), group) for case in CASES]
+
+
+def _on_rank(rank: int, ranks: int, address: str) -> list[dict[str, Any]]:
+    group = join_group(rank, ranks, address)
+    found = everything(group)
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[list[dict[str, Any]]]:
+    return run_ranks(_on_rank, request.param, timeout_s=240)
+
+
+def _counted(ranks: list[list[dict[str, Any]]], case: int, step: int, told: dict[str, Any]) -> dict[str, Any]:
+    """Bytes that ranks noted in a step, in the form of what is told."""
+    counted = {way: np.zeros_like(sent) for way, sent in told.items()}
+    for sender, found in enumerate(ranks):
+        for layer, way, to, rows, moved in found[case]["links"][step]:
+            assert rows > 0 and to != sender
+            counted[way][layer, sender, to] += moved
+    return counted
+
+
+@each_case
+def test_bytes_on_the_links_are_those_told(ranks: list[list[dict[str, Any]]], case: int) -> None:
+    told = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
+    assert tuple(told) == WAYS
+    steps = len(ranks[0][case]["links"])
+    for step in range(steps):
+        counted = _counted(ranks, case, step, told)
+        for way in WAYS:
+            if step == steps - 1:
+                assert counted[way].tolist() == told[way].tolist(), (step, way)
+            else:
+                assert (counted[way] >= told[way]).all()
+                kept = CASES[case]["model"] != "gatlstm"  # which learns what it pulls, in the first layer too
+                assert (counted["forward"] > told["forward"]).any() == kept
+
+
+@each_case
+def test_what_is_sent_and_what_is_not(ranks: list[list[dict[str, Any]]], case: int) -> None:
+    settings = CASES[case]
+    told = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
+    quiet = settings["model"] in ("evolvegcn-o", "graphsage")
+    assert told["forward"].any() != (quiet and settings["system"] == "esdg")
+    assert told["rerun"].any() == (settings["blocks"] > 1 and not quiet)
+    for found in ranks:  # rows are counted in the group's bytes, with what goes in front of them
+        for moved, links in zip(found[case]["bytes"], found[case]["links"], strict=True):
+            assert moved >= sum(link[-1] for link in links)
+
+
+@each_case
+def test_legs_are_those_told(ranks: list[list[dict[str, Any]]], case: int) -> None:
+    told = ranks[0][case]["told"]["legs"]
+    if CASES[case]["system"] == "hypergraph-vertex":
+        assert told == []
+        return
+    if CASES[case]["system"] == "esdg-hybrid" and len(ranks) == 2:
+        pytest.skip("a column of one rank exchanges nothing")
+    for found in ranks:
+        noted = {(layer, way, leg) for layer, way, leg, *_ in found[case]["exchanges"][-1] if leg in LEGS}
+        assert noted == {(layer, way, leg) for layer, way, leg, _ in told}
+
+
+@each_case
+def test_events_tell_the_blocks(ranks: list[list[dict[str, Any]]], case: int) -> None:
+    events, settings = ranks[0][case]["events"], CASES[case]
+    if settings["system"] == "hypergraph-vertex":
+        assert "partition" in events and ("blocks" in events) == (settings["blocks"] > 1)
+        assert events.get("blocks", {"own": []})["own"] == []
+        return
+    told = events["blocks"]
+    assert (told["layout"], told["ranks"], told["blocks"]) == ("snapshot", len(ranks), settings["blocks"])
+    assert told["bounds"][-1] - told["bounds"][0] == TRAINED
+    assert told["row_ranks"] == (2 if settings["system"] == "esdg-hybrid" else 1)
+
+
+def test_one_process_sends_nothing() -> None:
+    for case in (CASES[3], CASES[-1]):
+        found = _steps(_config(case, 1), SoloGroup())
+        assert not any(found["links"]) and not any(found["bytes"])
+        assert not np.any(found["told"]["predicted"]["forward"])

@@ -1,0 +1,170 @@
+"""Snapshot plans and blocks of time on one, two and four processes: losses, gradients and work are ``single``'s.
+
+Twelve snapshots and 23 vertices: shares are uneven, and in fine blocks some ranks have no snapshot.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training.build import build
+
+STEPS, NODES, TRAINED = 2, 23, 12
+SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,
+         "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "layers": 2}  # fmt: skip
+LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
+CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
+CUT = ("system", "blocks", "overlap", "difference", "row_ranks", "partitioner", "halo_reuse")
+MODELS = [model for model in catalogue.names("models") if model != "dcrnn"]
+
+
+def _cases() -> list[dict[str, Any]]:
+    """Every model with and without blocks, and what else matters; those of an even number of ranks come last."""
+    esdg, hybrid, halo = ({"system": name} for name in ("esdg", "esdg-hybrid", "hypergraph-vertex"))
+    cases: list[dict[str, Any]] = [{**esdg, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 5)]
+    cases += [{**esdg, "model": model, "overlap": False} for model in ("tgcn", "gatlstm", "tmgcn")]
+    cases += [{**esdg, "model": model, "blocks": 12} for model in ("tgcn", "evolvegcn-h", "evolvegcn-o")]
+    cases += [
+        {**esdg, "model": "tgcn", "gc_layers": 2, "blocks": 3, "difference": False},
+        {**esdg, "model": "cdgcn", "blocks": 2, "halo_reuse": True},
+        {**esdg, "model": "wdgcn", "layers": 1, "blocks": 2},
+        {**esdg, **LINK, "model": "cdgcn", "blocks": 2},
+        {**esdg, **LINK, "model": "evolvegcn-h"},
+        {**esdg, **LINK, "model": "gatlstm", "link_head": "dot", "overlap": False},
+        {**esdg, **CLASSES, "blocks": 2},
+        {**halo, "model": "tmgcn", "blocks": 3},
+        {**halo, "model": "dcrnn", "blocks": 3, "partitioner": "hash"},
+        {**halo, "model": "evolvegcn-h", "blocks": 2, "partitioner": "hash"},
+        {**halo, **LINK, "blocks": 2, "partitioner": "hash"},
+    ]
+    cases += [{**hybrid, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 3)]
+    cases += [{**hybrid, **LINK, "model": "cdgcn", "blocks": 2}, {**hybrid, **LINK, "model": "evolvegcn-h"}]
+    return cases
+
+
+CASES = _cases()
+ids = [" ".join(f"{name}={value}" for name, value in case.items()) for case in CASES]
+
+
+def _fits(case: dict[str, Any], ranks: int) -> bool:
+    return case["system"] != "esdg-hybrid" or ranks % 2 == 0
+
+
+@cache
+def _graph(dataset: str) -> DynamicGraph:
+    case = next(case for case in CASES if case.get("dataset", "growing") == dataset)
+    return load_for(RunConfig(**{**SMALL, **_data_of(case)}))
+
+
+def _data_of(case: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in case.items() if name not in CUT}
+
+
+def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
+    built = build(config, _graph(config.dataset), group)
+    found: dict[str, Any] = {"losses": [], "gradients": [], "work": 0, "rows": []}
+    for _ in range(STEPS):
+        built.gradients.zero()
+        (work,) = built.layout.epoch(0)
+        computed = built.layout.compute(work, Unmarked())
+        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        built.optimizer.step()
+        assert agreed.groups == 1
+        found["losses"].append(agreed.loss_sum)
+        found["gradients"].append(built.gradients.gradients.clone().numpy())
+        found["work"] += computed.vertex_snapshots
+        found["rows"].append(built.layout.rows())
+    return found
+
+
+def everything(group: Group) -> list[dict[str, Any] | None]:
+    """All cases on one rank."""
+    return [
+        _steps(RunConfig(**{**SMALL, **case}, ranks=group.size), group) if _fits(case, group.size) else None
+        for case in CASES
+    ]
+
+
+def _on_rank(rank: int, ranks: int, address: str) -> list[dict[str, Any] | None]:
+    group = join_group(rank, ranks, address)
+    found = everything(group)
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[list[dict[str, Any] | None]]:
+    return run_ranks(_on_rank, request.param, timeout_s=240)
+
+
+@cache
+def _single(case: int) -> dict[str, Any]:
+    return _steps(RunConfig(**{**SMALL, **_data_of(CASES[case])}, system="single"), SoloGroup())
+
+
+def _assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found["losses"] == pytest.approx(wanted["losses"], rel=1e-10)
+    for gradient, other in zip(found["gradients"], wanted["gradients"], strict=True):
+        assert np.abs(other).max() > 0
+        assert np.abs(gradient - other).max() <= 1e-10 * np.abs(other).max()
+
+
+@pytest.mark.parametrize("case", [case for case in range(len(CASES)) if _fits(CASES[case], 1)])
+def test_one_process_gives_what_single_gives(case: int) -> None:
+    found = _steps(RunConfig(**{**SMALL, **CASES[case]}), SoloGroup())
+    _assert_same(found, _single(case))
+    assert found["work"] == STEPS * NODES * TRAINED
+    assert not any(rows["links"] for rows in found["rows"])
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_several_processes_give_what_single_gives(ranks: list[list[dict[str, Any] | None]], case: int) -> None:
+    if not _fits(CASES[case], len(ranks)):
+        assert ranks[0][case] is None
+        return
+    found = [rank[case] for rank in ranks]
+    for rank in found:
+        assert rank is not None
+        _assert_same(rank, _single(case))
+    assert sum(rank["work"] for rank in found if rank) == STEPS * NODES * TRAINED
+
+
+@pytest.mark.parametrize("model", ["tgcn", "gatlstm", "tmgcn"])
+def test_overlap_changes_no_bit(ranks: list[list[dict[str, Any] | None]], model: str) -> None:
+    on, off = (
+        next(place for place, case in enumerate(CASES) if case == {**wanted, "system": "esdg", "model": model})
+        for wanted in ({"blocks": 1}, {"overlap": False})
+    )
+    for rank in ranks:
+        with_overlap, without = rank[on], rank[off]
+        assert with_overlap is not None and without is not None
+        assert with_overlap["losses"] == without["losses"]
+        for one, other in zip(with_overlap["gradients"], without["gradients"], strict=True):
+            assert np.array_equal(one, other)
+        legs = [{row[:3]: row[3] for row in found["rows"][0]["exchanges"]} for found in (with_overlap, without)]
+        assert legs[0].keys() == legs[1].keys()
+        assert all(count == 1 for count in legs[1].values())
+        assert any(count > 1 for count in legs[0].values())
+
+
+def test_weights_alone_move_no_row(ranks: list[list[dict[str, Any] | None]]) -> None:
+    for place, case in enumerate(CASES):
+        if case["system"] == "esdg" and case.get("model") in ("evolvegcn-o", "graphsage"):
+            assert not any(rows["links"] for rank in ranks for rows in rank[place]["rows"])  # type: ignore[index]
+
+
+def test_dcrnn_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match=r"dcrnn.*neighbourhood.*snapshot"):
+        RunConfig(system="esdg", model="dcrnn")

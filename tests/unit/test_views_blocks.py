@@ -1,0 +1,386 @@
+"""Blocks of time in pictures: owners before and after by hand, bytes with reruns, memory, hidden share, transfers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from blocks_synthetic import LAYERS, WIDTH, blocks_data, event, exchange_rows, memory_data, plan, step_lines
+from runs_synthetic import finished_run
+from synthetic_lines import START_NS, knob_row, line, step_row
+
+import dtdg_lab as lab
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.graphs.split import split
+from dtdg_lab.runs.event_list import event_rows
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.training.build import make_task
+from dtdg_lab.training.told_blocks import told_blocks
+from dtdg_lab.views import CHARTS, RunWindow
+from dtdg_lab.views.block_facts import block_facts
+from dtdg_lab.views.block_memory import kept_bytes, memory_facts, memory_figure, memory_words
+from dtdg_lab.views.block_peaks import block_peaks_figure, block_peaks_words
+from dtdg_lab.views.blocks import BlocksView
+from dtdg_lab.views.links import LinkLog
+from dtdg_lab.views.marks import Marks
+from dtdg_lab.views.ownership import moved_share, owners, ownership_panels
+from dtdg_lab.views.step_sums import StepSums
+
+
+def window(data: dict[str, Any] | None = None, *, ranks: int = 2, steps: int = 0, **more: Any) -> RunWindow:
+    shown = RunWindow(RunConfig(system="esdg", dataset="growing", ranks=ranks, epochs=20))
+    if data is not None:
+        shown.add(event(data))
+        shown.add(event(memory_data(data["blocks"]), kind="memory_trace", at=1))
+        tell(shown, data, range(steps), **more)
+    return shown
+
+
+def tell(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> None:
+    for step in steps:
+        for each in step_lines(data, step, **more):
+            shown.add(each)
+
+
+def titled(shown: RunWindow) -> dict[str, tuple[dict[str, Any], str]]:
+    return {figure["layout"]["title"]["text"]: (figure, words) for figure, words in shown.blocks.panels()}
+
+
+def traces(figure: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {trace["name"]: trace for trace in figure["data"]}
+
+
+def check(figure: dict[str, Any]) -> None:
+    go.Figure(figure)  # refuses any attribute plotly does not know
+    json.dumps(figure, allow_nan=False)
+    assert figure["layout"]["title"]["text"]
+    axes = {name for name in figure["layout"] if re.fullmatch(r"[xy]axis\d*", name)}
+    assert axes and all("title" in figure["layout"][name] for name in axes)
+
+
+# who owns what
+
+
+def test_owners_by_hand() -> None:
+    """Five snapshots in two blocks (2 and 3) on two ranks, five vertices: rank 0 has one snapshot of each block."""
+    facts = block_facts(blocks_data(plan(5, 2, 2, 5)))
+    before, after = owners(facts)
+    assert before.tolist() == [[0, 1, 0, 1], [0, 1, 0, 1]], "spans of snapshots 0, 1, 2, 3-4"
+    assert after.tolist() == [[0] * 4, [1] * 4], "vertices 0-1 and 2-4"
+    # rank 0's snapshots 0 and 2 of three vertices leave; rank 1's 1, 3 and 4 of two
+    assert moved_share(facts) == (2 * 3 + 3 * 2) / 25
+
+
+def test_groups_of_ranks_share_a_snapshot_by_rows_and_keep_their_rows() -> None:
+    facts = block_facts(blocks_data(plan(8, 1, 4, 8, 2)))
+    before, after = owners(facts)
+    assert before.tolist() == [[0, 2], [0, 2], [1, 3], [1, 3]], "ranks 0 and 1 have the first half of the snapshots"
+    assert after.tolist() == [[0, 0], [2, 2], [1, 1], [3, 3]], "columns 0, 2 and 1, 3 keep the rows they had"
+
+
+def test_pictures_of_owners_say_what_is_where() -> None:
+    (before, first), (after, second) = ownership_panels(block_facts(blocks_data(plan(13, 3, 2, 10))))
+    for figure in (before, after):
+        check(figure)
+        (trace,) = figure["data"]
+        assert trace["colorbar"]["title"]["text"] == "rank"
+        assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5]
+        assert [note["text"] for note in figure["layout"]["annotations"]] == ["block 0", "block 1", "block 2"]
+    assert before["data"][0]["customdata"][0][0] == "rank 0: vertices 0 to 4, snapshots 0 to 1"
+    assert "In block 0 rank 0 computes snapshots 0 to 1 for all vertices" in first
+    assert "runs vertices 0 to 4 through the block's snapshots" in second and "50 % of them" in second
+
+
+def test_ranks_without_a_snapshot_are_told() -> None:
+    (_, words), _ = ownership_panels(block_facts(blocks_data(plan(3, 3, 2, 10))))
+    assert "3 times a rank has none" in words
+
+
+def test_many_blocks_are_drawn_in_part() -> None:
+    (figure, words), _ = ownership_panels(block_facts(blocks_data(plan(4000, 2000, 2, 10))))
+    assert len(figure["data"][0]["x"]) - 1 == 512 and "the first 256 of 2,000 blocks" in words
+    assert len(json.dumps(figure)) < 300_000
+
+
+# bytes
+
+
+def test_bytes_of_reruns_stand_beside_forward_and_backward() -> None:
+    data = blocks_data(plan(13, 3, 2, 10))
+    shown = window(data, steps=3)
+    found = titled(shown)
+    measured = traces(found["Bytes measured in step 1, layer 0"][0])["Bytes measured in step 1, layer 0"]
+    # snapshots 2+2+2 and 2+2+3 of 5 vertices each, there and back; reruns of the first two blocks: 4 and 4
+    forward = 4 * WIDTH * (6 * 5 + 5 * 7)
+    rerun = 4 * WIDTH * (4 * 5 + 5 * 4)
+    assert (
+        measured["customdata"][0][1]
+        == f"{forward / 1024:.1f} KiB forward, {rerun} B rerun, {forward / 1024:.1f} KiB backward"
+    )
+    assert "equal to the byte" in found["Bytes predicted, layer 1"][1]
+    total = LAYERS * 2 * (2 * forward + rerun)
+    assert f"Step 1 sent {total / 1024:.1f} KiB" in shown.blocks.sentence()
+
+
+def test_a_run_without_reruns_does_not_speak_of_them() -> None:
+    log = LinkLog()
+    for rank in (0, 1):
+        log.link(rank, {"step": 0, "layer": 0, "way": "forward", "to": 1 - rank, "bytes": 8}, 1)
+        log.step(rank, 0)
+    assert set(log.last(2, layers=1, first=0).bytes) == {"forward", "backward"}
+    assert set(block_facts(blocks_data(plan(4, 1))).predicted) == {"forward", "backward"}
+
+
+def test_models_of_weights_send_no_rows() -> None:
+    data = blocks_data(plan(), predicted={"forward": [], "rerun": [], "backward": []}, legs=[])
+    shown = window(data, steps=2)
+    assert "gradients of the model, and no rows" in shown.sentences()["blocks"]
+    assert not [title for title in titled(shown) if "Bytes" in title or "hidden" in title]
+    (title, (_, words)), *rest = titled(shown).items()
+    assert title == "Who computes which snapshot" and "runs no vertex through time" in words
+    assert not [each for each, _ in rest if "part" in each], "there is no picture of an after"
+
+
+# memory
+
+
+def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
+    facts = memory_facts(memory_data(3))
+    figure = memory_figure(facts, budget_bytes=2048.0)
+    check(figure)
+    assert list(traces(figure)) == ["forward", "rerun", "backward", "allowed: 2.0 KiB"]
+    assert len(figure["layout"]["shapes"]) == len(facts.blocks) == 3 + 3 + 2
+    labels = [note["text"] for note in figure["layout"]["annotations"]]
+    assert labels[-1] == "peak 1.2 KiB" and labels[:3] == ["forward 0", "forward 1", "forward 2"]
+    assert kept_bytes(facts) == 200, "two states where the last block begins"
+    drawn = [value for trace in figure["data"][:3] for value in trace["y"] if value is not None]
+    assert max(drawn) == pytest.approx(1250 / 1024, abs=1e-3)
+    words = memory_words(facts, blocks=3)
+    assert "during backward of block 2" in words and "200 B are held where the last block begins" in words
+
+
+def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
+    assert "With one block all activations" in memory_words(memory_facts(memory_data(1)), blocks=1)
+    assert "Probed with 1 blocks; the run has 4 now" in memory_words(memory_facts(memory_data(1)), blocks=4)
+    check(memory_figure(None))
+    assert "probes one" in memory_words(None, blocks=1)
+
+
+def test_memory_that_does_not_fit_is_refused() -> None:
+    data = memory_data()
+    with pytest.raises(DataError, match="another version"):
+        memory_facts({**data, "bytes": data["bytes"][:-1]})
+    with pytest.raises(DataError, match="'seconds'"):
+        memory_facts({"bytes": [], "blocks": []})
+
+
+# hidden share and transfers
+
+
+def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> None:
+    data = blocks_data(plan())
+    shown = window(data, steps=10, exposed_s=0.001)
+    for rank in (0, 1):
+        shown.add(line("events", [knob_row(10, 1, when="epoch", overlap=False)], rank=rank))
+    tell(shown, data, range(10, 15), exposed_s=0.004)
+    found = titled(shown)
+    figure, words = found["Share of the exchanges that is hidden"]
+    check(figure)
+    assert list(traces(figure)) == ["to_vertices", "to_snapshots", "all"]
+    assert traces(figure)["all"]["y"] == [75.0] * 10 + [0.0] * 5
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["overlap False"]
+    assert "In the last 15 steps 50 % of the time in flight was hidden" in words
+    bars, said = found["Time in flight: exposed and hidden"]
+    check(bars)
+    assert traces(bars)["exposed"]["y"][:2] == ["forward to snapshots", "forward to vertices"]
+    assert traces(bars)["exposed"]["x"] == [4.0] * 6, "two layers; 10 steps of 1 ms and 5 of 4 ms"
+    assert traces(bars)["hidden"]["x"] == [4.0] * 6, "of 8 ms in flight"
+    assert "48 ms in flight" in said and "stands still 24 ms" in said
+
+
+def test_transfers_show_what_differences_save() -> None:
+    data = blocks_data(plan())
+    shown = window(data, steps=4, brought=1000, whole=3000)
+    figure, words = titled(shown)["Graphs brought to the ranks"]
+    check(figure)
+    assert traces(figure)["brought"]["y"] == [pytest.approx(2000 / 1024, abs=1e-3)] * 4, "of both ranks"
+    assert "Step 3 brought 14 snapshots in 2.0 KiB; whole they take 5.9 KiB, 3.00 times as much" in words
+    tell(shown, data, [4], brought=3000, whole=3000)
+    assert "each whole" in titled(shown)["Graphs brought to the ranks"][1]
+
+
+def test_a_step_counts_when_every_rank_has_told_it() -> None:
+    data = blocks_data(plan())
+    shown = window(data, steps=2)
+    tell(shown, data, [2], ranks=[0])
+    assert len(shown.blocks.transfers.steps(2)) == 2
+    shown.add(line("steps", [step_row(2, 1.0, per_epoch=1)], rank=1))
+    assert len(shown.blocks.transfers.steps(2)) == 2, "its other rows may still come"
+    tell(shown, data, [2], ranks=[1])
+    assert len(shown.blocks.transfers.steps(2)) == 3
+
+
+def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
+    data = blocks_data(plan())
+    shown = window(data, steps=5)
+    once = shown.figures()["blocks"]
+    tell(shown, data, range(5))
+    shown.add(event(data))
+    assert shown.figures()["blocks"] == once
+    shown.add(event(data, step=3, attempt=2))
+    tell(shown, data, range(3, 6), attempt=2, brought=500)
+    brought = traces(titled(shown)["Graphs brought to the ranks"][0])["brought"]
+    assert brought["x"] == [0, 1, 2, 3, 4, 5] and brought["y"][2:4] == [1.9531, 0.9766]
+
+
+def test_sums_stay_bounded_when_a_rank_is_silent() -> None:
+    sums = StepSums(("leg",), ("exposed_s",), kept=50)
+    for step in range(2_000):
+        sums.row(0, {"step": step, "leg": "to_vertices", "exposed_s": 1.0}, 1)
+        sums.step(0, step)
+    assert sums.steps(2) == [] and len(sums._rows[0]) == len(sums._attempts) == 50
+    sums.step(1, 1_999)
+    assert len(sums.steps(2)) == 50 == len(sums._done)
+
+
+# the run
+
+
+def test_only_a_run_with_blocks_has_their_chart() -> None:
+    shown = window()
+    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
+    shown.add(event(memory_data(1), kind="memory_trace"))
+    assert list(shown.figures()) == list(CHARTS), "every run is probed"
+    data = blocks_data(plan())
+    shown.add(event(data))
+    assert list(shown.figures()) == list(shown.sentences()) == [*CHARTS, "blocks"]
+    shown.add(event({"layout": None}, step=3))
+    assert list(shown.figures()) == list(CHARTS)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 64])
+@pytest.mark.parametrize("blocks", [1, 3, 40])
+@pytest.mark.parametrize("steps", [0, 1, 30])
+def test_every_state_of_a_run_has_a_valid_picture(ranks: int, blocks: int, steps: int) -> None:
+    shown = window(blocks_data(plan(80, blocks, ranks, 100)), ranks=ranks, steps=min(steps, 3 if ranks > 2 else steps))
+    figure = shown.figures()["blocks"]
+    check(figure)
+    assert len(json.dumps(figure)) < 2_000_000
+    assert figure["layout"]["title"]["text"].startswith(f"Blocks: {blocks} block")
+    for one, words in shown.blocks.panels():
+        check(one)
+        assert words
+
+
+def test_vertex_parts_in_blocks_show_memory_and_transfers_alone() -> None:
+    data = blocks_data(plan(), layout="halo_vertex", own=[], rows=[], chunks=[], legs=[])
+    titles = list(titled(window(data, steps=3)))
+    assert titles[:2] == ["Memory over a step · 3 blocks", "Graphs brought to the ranks"]
+    assert all(title.startswith("Bytes") for title in titles[2:])
+
+
+def test_the_budget_is_drawn_where_the_blocks_were_chosen_by_it() -> None:
+    data = blocks_data(plan(), asked=0, note="3 blocks: the fewest that fit")
+    shown = RunWindow(RunConfig(system="esdg", dataset="growing", ranks=2, memory_gib=0.5))
+    shown.add(event(data))
+    shown.add(event(memory_data(3), kind="memory_trace", at=1))
+    assert "allowed: 512.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
+    shown.add(line("events", [knob_row(1, 1, when="epoch", memory_gib=0.25)]))
+    assert "allowed: 256.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
+    assert "the fewest that fit" in shown.blocks.sentence()
+
+
+def test_a_view_without_blocks_has_nothing_to_draw() -> None:
+    view = BlocksView(LinkLog(), Marks())
+    assert view.panels() == [] and view.sentence() == "" and view.sent() is None
+    with pytest.raises(LookupError):
+        view.figure()
+
+
+@pytest.mark.parametrize("lost", ["bounds", "nodes", "layout"])
+def test_a_damaged_event_is_refused(lost: str) -> None:
+    data = blocks_data(plan())
+    del data[lost]
+    with pytest.raises(DataError, match=f"'{lost}'"):
+        block_facts(data)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bounds": [0, 5, 13]}, {"bounds": [0, 5, 5, 13]}, {"chunks": [[0, 5]]}, {"ranks": 3}]
+)
+def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="do not fit"):
+        block_facts(blocks_data(plan(), **wrong))
+
+
+@pytest.mark.parametrize(("model", "task", "by_rows"), [("cdgcn", "link", 2), ("evolvegcn-h", "regression", 1)])
+def test_what_training_tells_is_what_is_drawn(model: str, task: str, by_rows: int) -> None:
+    graph = lab.load_dataset("growing", generated_nodes=20, generated_edges=60, generated_snapshots=20)
+    config = RunConfig(
+        system="esdg", dataset="growing", model=model, task=task, ranks=4, layers=2, row_ranks=by_rows, blocks=2
+    )
+    parts = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[config.protocol])
+    made = SnapshotBlocks(parts.train, 2, 4, 20, by_rows)
+    data = json.loads(json.dumps(told_blocks(config, graph, made, make_task(config, graph, parts))))
+    shown = window(data, ranks=4, steps=2)
+    check(shown.figures()["blocks"])
+    assert "equal to the byte" in shown.sentences()["blocks"]
+    assert ("After: temporal part, by vertex" in titled(shown)) == (model == "cdgcn")
+
+
+def test_events_are_said_in_words() -> None:
+    rows = [
+        {"rank": 0, "attempt": 1, "step": 0, "time_ns": START_NS, "kind": kind, "data": data}
+        for kind, data in (
+            ("blocks", blocks_data(plan())), ("memory_trace", memory_data(3)), ("blocks", {"layout": None}),
+        )
+    ]  # fmt: skip
+    said = [what for *_, what in event_rows(rows)]
+    assert said[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Legs of a step, over its layers: 4 ")
+    assert said[1].startswith("The peak, 1.2 KiB") and said[2] == "no blocks of time from here on"
+
+
+def test_report_and_plot_of_a_run_show_its_blocks(tmp_path: Any) -> None:
+    run, data = finished_run(tmp_path), blocks_data(plan())
+    for rank in (0, 1):
+        with RecordWriter(run.record_file(rank), rank, 1) as writer:
+            if rank == 0:
+                writer.row("events", (0, 0, START_NS, "blocks", data))
+                writer.row("events", (0, 0, START_NS + 1, "memory_trace", memory_data(3)))
+            for row in exchange_rows(14):
+                writer.row("exchanges", tuple(row))
+            writer.row("transfers", (14, 2, 7, 1000, 3000))
+    finish(run, "finished")
+    stored = open_run(run.path)
+    assert "blocks" in stored.sentences()
+    titles = lab.plot(stored).to_json()
+    assert "Before: spatial part" in titles and "Memory over a step" in titles
+    html = stored.report().read_text()
+    assert "Blocks of time" in html and "3 blocks of 4 to 5 snapshots" in html
+
+
+# peaks against blocks
+
+
+def test_peaks_against_blocks() -> None:
+    rows = [
+        {"blocks": nb, "peak_bytes": peak, "step_s": 0.01 * nb, "predicted_bytes": told}
+        for nb, peak, told in ((1, 4096, None), (2, 2048, 2000), (4, 3072, None))
+    ]
+    figure = block_peaks_figure(rows)
+    check(figure)
+    drawn = traces(figure)
+    assert drawn["peak, measured"]["y"] == [4.0, 2.0, 3.0] and drawn["time"]["y"] == [10.0, 20.0, 40.0]
+    assert drawn["peak, predicted"]["x"] == ["2"]
+    words = block_peaks_words(rows)
+    assert "2 blocks hold 2.0 KiB, 1 block 4.0 KiB: 50 % of it, in 2.00 times the time" in words and "outweigh" in words
+    assert np.all([block_peaks_words(rows[:count]) for count in (0, 1)])

@@ -1,0 +1,153 @@
+"""Volumes of snapshot and hypergraph vertex partition compared: exact counts, words and wrong arguments."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dtdg_lab as lab
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.model_pulls import pulls
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.graphs.split import split
+from dtdg_lab.partition import make
+from dtdg_lab.partition.assigned import Assigned
+from dtdg_lab.partition.pulled_rows import pulled_rows
+from dtdg_lab.partition.snapshot_legs import legs
+from dtdg_lab.runs import volume_study
+from dtdg_lab.runs.volume_study import MEANINGS, VolumeRow, compare_volumes, smoothed
+
+NODES = 30
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return lab.load_dataset("growing", generated_nodes=NODES, generated_edges=60, generated_snapshots=40)
+
+
+@pytest.fixture(autouse=True)
+def parts_in_turn(monkeypatch, tmp_path):
+    """Vertex v belongs to part v mod P: what is counted must not depend on a library."""
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
+
+    def made(name, graph, parts, read):
+        assert name == "hypergraph" and read["seed"] == 5
+        owner = (np.arange(graph.num_nodes) % parts).astype(np.int32)
+        return make.Partition(Assigned(owner).owner, parts, None, graph.data_hash, "in turn", 0.25)
+
+    monkeypatch.setattr(make, "_made", made)
+
+
+def _halo_by_hand(graph, window, ranks, widths):
+    """Numbers of forward and rerun in all layers, and of backward where there is one: ``widths`` of each."""
+    train = split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train
+    total = 0
+    for place, t in enumerate(train):
+        alive = graph.snapshots[max(0, t - window + 1) : t + 1]
+        pairs = {(u, v) for each in alive for u, v in zip(each.indices.tolist(), each.rows().tolist(), strict=True)}
+        rows = len({(u, v % ranks) for u, v in pairs if u % ranks != v % ranks})
+        again = place < len(train) - len(train) / 3
+        total += rows * (widths["forward"] + widths["backward"] + again * widths["rerun"])
+    return total
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "rerun"), [("cdgcn", 1, True), ("tmgcn", 4, True), ("evolvegcn-o", 4, False)]
+)
+def test_both_counts_by_hand(graph, model, window, rerun):
+    study = compare_volumes(graph, model, ranks=(2, 3), blocks=3, smoothing=4, seed=5)
+    wide = {"forward": 2 + 6, "rerun": (2 + 6) * rerun, "backward": 6}
+    train = len(split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train)
+    assert train % 3 == 0
+    for row in study.outcomes:
+        assert row.hypergraph == _halo_by_hand(graph, window, row.ranks, wide)
+        if model == "evolvegcn-o":
+            assert (row.snapshot, row.snapshot_as_paper, row.ratio) == (0, 0, None)
+            continue
+        own = np.diff([train // 3 * rank // row.ranks for rank in range(row.ranks + 1)]) * 3
+        chunk = np.diff([NODES * rank // row.ranks for rank in range(row.ranks + 1)])
+        rows = int(np.outer(own, chunk).sum() - (own * chunk).sum())
+        first, again = 2 + 6 + 6, (2 + 6 + 6) * 2 / 3  # the readout of the last block in forward, else in the rerun
+        assert row.snapshot == pytest.approx(rows * (first + again + 2 + 2 + 6 + 6))
+        assert row.snapshot_as_paper == rows * 3 * (24 if model == "tmgcn" else 32)
+        assert row.ratio == row.hypergraph / row.snapshot
+        assert row.partition_s == 0.25
+
+
+def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
+    study = compare_volumes(graph, ranks=(2, 4), seed=5)
+    assert [(row.model, row.ranks) for row in study.outcomes] == [
+        (name, ranks) for name in ("tmgcn", "cdgcn", "evolvegcn-o") for ranks in (2, 4)
+    ]
+    assert {row["paper_ratio"] for row in study.rows} == {None, 3.2 / 5.2, 0.4 / 13.8}
+    assert set(MEANINGS) | {"model", "ranks"} == set(VolumeRow.__slots__)
+    assert study.to_pandas().shape == (6, len(VolumeRow.__slots__))
+    said = repr(study)
+    assert "cdgcn" in said and "0.029" in said and "edges live 5 snapshots for tmgcn, evolvegcn-o" in said
+    assert "sends nothing between ranks but gradients" in said
+    assert "<li><b>hypergraph</b>" in study._repr_html_()
+    json.dumps([study.rows, study.leg_rows(), study.figure])
+    reasons = [leg["why"] for leg in study.leg_rows() if leg["model"] == "cdgcn" and leg["width"] != leg["paper"]]
+    assert len(reasons) == 9 and all(reasons)
+    assert study.legs["tmgcn"] == legs("tmgcn", 2, 6, 2, pairs=2, blocks=4)
+
+
+def test_more_snapshots_smoothed_are_more_rows_pulled(graph):
+    few, many = (compare_volumes(graph, "tmgcn", (3,), smoothing=w, seed=5).outcomes[0] for w in (1, 8))
+    assert many.hypergraph > few.hypergraph and many.edges > few.edges
+    assert many.snapshot == few.snapshot
+
+
+def test_smoothed_graph_holds_the_edges_of_the_last_snapshots(graph):
+    made = smoothed(graph, 3)
+    for t in (0, 1, 5):
+        wanted = {
+            edge
+            for each in graph.snapshots[max(0, t - 2) : t + 1]
+            for edge in zip(each.indices.tolist(), each.rows().tolist(), strict=True)
+        }
+        snapshot = made.snapshots[t]
+        assert set(zip(snapshot.indices.tolist(), snapshot.rows().tolist(), strict=True)) == wanted
+        assert snapshot.num_edges == len(wanted)
+    assert made.data_hash != graph.data_hash
+    assert (made.features == graph.features).all()
+
+
+def test_blocks_are_as_many_as_snapshots_at_most(graph):
+    train = len(split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train)
+    assert f"in {train} blocks" in compare_volumes(graph, "cdgcn", [2], blocks=1000, seed=5).told
+
+
+def test_pulls_that_are_counted_are_the_models(graph):
+    (row,) = compare_volumes(graph, "evolvegcn-h", [3], blocks=1, smoothing=1, hidden=4, layers=1, seed=5).outcomes
+    train = split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train
+    owner = make.Partition((np.arange(NODES) % 3).astype(np.int32), 3)
+    rows = pulled_rows(graph.snapshots[train.start : train.stop], owner).sum()
+    (pull,) = [pull for pull in pulls("evolvegcn-h", 2, 4, 1) if pull.way == "in"]
+    assert row.hypergraph == rows * pull.width * (1 + pull.learned)
+    assert row.snapshot == 2 * len(train) * 2 * (2 * 4)  # Z_t to two other ranks, and its gradient back
+    assert row.snapshot_as_paper == 0
+
+
+def test_what_cannot_be_compared(graph):
+    with pytest.raises(ConfigError, match=r"a graph is needed: lab\.load_dataset"):
+        compare_volumes("growing")
+    with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
+        compare_volumes(graph, "cdgcnn")
+    with pytest.raises(UnknownNameError, match="protocol"):
+        compare_volumes(graph, protocol="warmer")
+    with pytest.raises(UnsupportedError, match="neighbourhood"):
+        compare_volumes(graph, "dcrnn")
+    with pytest.raises(PlanError, match=f"ranks=64 for {NODES} vertices"):
+        compare_volumes(graph, "cdgcn")
+    with pytest.raises(ConfigError, match="at least one of each"):
+        compare_volumes(graph, [])
+    for name, value in (("smoothing", 0), ("blocks", 0), ("pairs", -1)):
+        with pytest.raises(ConfigError, match=f"{name}={value}: at least"):
+            compare_volumes(graph, "cdgcn", [2], **{name: value})
+
+
+def test_the_papers_table_covers_the_models_compared():
+    assert set(volume_study.PAPER) == set(volume_study.MODELS)

@@ -253,7 +253,7 @@ class Dashboard:
             self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready)
         else:
             self._version = run.version
-            self._changes.look(run)
+            self._changes.look(run, state)
             if active:
                 self._follow_knobs(run)
             with run.lock:

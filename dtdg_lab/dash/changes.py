@@ -78,10 +78,15 @@ class Changes:
         else:
             self._now = change
 
-    def look(self, run: Asked) -> None:
-        """See which of the changes that waited for the end of the epoch were made since, or will not be."""
+    def look(self, run: Asked, status: str) -> None:
+        """See which of the changes that waited for the end of the epoch were made since, or will not be.
+
+        Args:
+            run: of which they were asked.
+            status: of the run, as whatever else is shown now was told: it may end in between.
+        """
         for name, change in list(self._waiting.items()):
-            change.state = _state(change, run)
+            change.state = _state(change, run, status)
             if change.state != "waits":
                 del self._waiting[name]
                 self._ended = [*self._ended, change][-TOLD:]
@@ -94,7 +99,7 @@ class Changes:
         return [*lines, _step_words(self._now, window)] if self._now is not None else lines
 
 
-def _state(change: Change, run: Asked) -> str:
+def _state(change: Change, run: Asked, status: str) -> str:
     """``waits``, ``applied``, ``refused``, or ``over`` where the run ended first."""
     config = run.config
     if _holds(config, change.name, change.value):
@@ -103,7 +108,7 @@ def _state(change: Change, run: Asked) -> str:
         run.reason != change.reason or run.window.progress.epoch > change.epoch
     ):
         return "refused"
-    return "waits" if run.status in ACTIVE else "over"
+    return "waits" if status in ACTIVE else "over"
 
 
 def _holds(config: RunConfig, name: str, value: Any) -> bool:

@@ -34,7 +34,9 @@ class GroupScheduling:
     It begins with times proportional to vertices plus edges. With ``group_times="profile"`` every group is timed in the
     first ``profile_epochs`` epochs, the first of them is dropped, and medians are scheduled; with ``"linear"`` a few
     groups are timed in two epochs and the linear model gives all times. A group's time is the wall clock's, or, where
-    ranks share cores, its processor seconds. Rank 0 schedules, and all ranks have its schedule: collective.
+    ranks share cores, its processor seconds. What an exchange of gradients takes, without waiting, is weighed as rank 0
+    has timed it in the same epochs; not where ranks share cores, where it is no time of the network's. Rank 0
+    schedules, and all ranks have its schedule: collective.
 
     Args:
         config: the run's settings.
@@ -73,13 +75,17 @@ class GroupScheduling:
         self._fit: dict[str, float] | None = None
         self._epochs: list[NDArray[np.float64]] = []
         self._seen = np.zeros(len(groups))
+        self._exchanges_s: list[float] = []
+        self._allreduce_s = 0.0
         if state is None or not self._adopt(state):
             self.schedule = self._made()
 
     # times
 
-    def observe(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take in rows of table ``groups``: (group, start_ns, end_ns, cpu_s)."""
+    def observe(self, rows: Sequence[tuple[Any, ...]], exchange_s: float = 0.0) -> None:
+        """Take in a step: rows of table ``groups``, (group, start_ns, end_ns, cpu_s), and its exchange's seconds."""
+        if self._profiling:
+            self._exchanges_s.append(exchange_s)
         for number, start_ns, end_ns, cpu_s in rows:
             self._seen[number] += cpu_s if self._by_processor else (end_ns - start_ns) * 1e-9
 
@@ -96,6 +102,8 @@ class GroupScheduling:
         if len(self._epochs) < self._wanted_epochs:
             return False
         self._know_times()
+        if self._exchanges_s and self._group.size > 1 and not self._by_processor:
+            self._allreduce_s = float(np.median(self._exchanges_s))
         self.schedule = self._made()
         return True
 
@@ -144,8 +152,8 @@ class GroupScheduling:
         config = self._config
         solve = catalogue.entry("scheduling", config["scheduler"]).load()
         made: Schedule = solve(
-            self._times_s, config.parts, per_rank=config["groups_per_rank"], gap=config["schedule_gap"],
-            time_limit_s=config["schedule_limit_s"], seed=config.seed,
+            self._times_s, config.parts, per_rank=config["groups_per_rank"], allreduce_s=self._allreduce_s,
+            gap=config["schedule_gap"], time_limit_s=config["schedule_limit_s"], seed=config.seed,
         )  # fmt: skip
         return made
 
@@ -159,7 +167,7 @@ class GroupScheduling:
             "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank),
             "gap": self.schedule.gap, "notes": self.schedule.notes, "solve_s": self.schedule.seconds,
             "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times),
-            "timed_by": "processor" if self._by_processor else "wall",
+            "timed_by": "processor" if self._by_processor else "wall", "allreduce_s": self._allreduce_s,
             "fit": self._fit,
         }  # fmt: skip
 
@@ -171,6 +179,7 @@ class GroupScheduling:
             "groups": [self.groups.start.tolist(), self.groups.stop.tolist()], "made_for": self._made_for,
             "epochs": [epoch.tolist() for epoch in self._epochs], "assignment": self.schedule.assignment,
             "notes": self.schedule.notes, "gap": self.schedule.gap, "seconds": self.schedule.seconds,
+            "allreduce_s": self._allreduce_s,
         }  # fmt: skip
 
     @property
@@ -183,6 +192,7 @@ class GroupScheduling:
         if state.get("groups") != [self.groups.start.tolist(), self.groups.stop.tolist()]:
             return False
         self._epochs = [np.array(epoch) for epoch in state["epochs"]][: self._wanted_epochs]
+        self._allreduce_s = float(state.get("allreduce_s", 0.0))
         same, enough = state["made_for"] == self._made_for, min(LINEAR_EPOCHS, self._wanted_epochs)
         known = not self._profiling if same else len(self._epochs) >= enough  # else a new schedule forgot what is known
         if self._epochs and known and self._config["group_times"] != "size":

@@ -90,6 +90,7 @@ class Trainer:
             self._set_learning_rate()
         self._last_good = LastGood(checkpoint)
         self._loss = 0.0
+        self._taken_down: dict[str, list[tuple[Any, ...]]] = {}  # by the layout, of the last step
 
     def run(self) -> Outcome:
         """Train until the last epoch or a stop request.
@@ -192,6 +193,8 @@ class Trainer:
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         self._record(work, computed, loss, time.process_time() - cpu_s, moved)
+        if built.scheduling is not None:
+            built.scheduling.observe(self._taken_down.get("groups", ()), agreed.communicate_s)
 
     def _slow_down(self) -> None:
         if self.knobs.config["slow_rank"] == self._group.rank and self.knobs.config["slow_ms"] > 0:
@@ -220,12 +223,10 @@ class Trainer:
         )  # fmt: skip
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (step, epoch, phase, begin_ns, finish_ns))
-        taken_down = self._built.layout.rows()
-        for table, rows in taken_down.items():
+        self._taken_down = self._built.layout.rows()
+        for table, rows in self._taken_down.items():
             for row in rows:
                 self._recorder.row(table, (step, epoch, *row))
-        if self._built.scheduling is not None:
-            self._built.scheduling.observe(taken_down.get("groups", ()))
 
     # control
 

@@ -16,8 +16,15 @@ from pydantic import ValidationError
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 
-EVERY = list(itertools.product(*(catalogue.names(room) for room in ("systems", "models", "datasets"))))
+EVERY = [
+    (system, model, dataset)
+    for system, model, dataset in itertools.product(
+        *(catalogue.names(room) for room in ("systems", "models", "datasets"))
+    )
+    if (catalogue.entry("models", model).memory, catalogue.system(system).parts["parallel"]) in MEMORY_ON_LAYOUT
+]
 
 
 @pytest.mark.parametrize(("system", "model", "dataset"), EVERY)

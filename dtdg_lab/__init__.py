@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.open import compare, open_run
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.progress import progress
+    from dtdg_lab.runs.scaling_study import predict_scaling
     from dtdg_lab.runs.schedule_study import simulate_schedules
     from dtdg_lab.runs.trace import trace
     from dtdg_lab.runs.vertex import follow_vertex
@@ -62,6 +63,7 @@ __all__ = [
     "open_run",
     "partition_graph",
     "plot",
+    "predict_scaling",
     "progress",
     "simulate_schedules",
     "trace",
@@ -94,6 +96,7 @@ _WHERE = {
     "open_run": "dtdg_lab.runs.open",
     "partition_graph": "dtdg_lab.partition.measured",
     "plot": "dtdg_lab.runs.plot",
+    "predict_scaling": "dtdg_lab.runs.scaling_study",
     "progress": "dtdg_lab.runs.progress",
     "simulate_schedules": "dtdg_lab.runs.schedule_study",
     "trace": "dtdg_lab.runs.trace",

@@ -102,7 +102,7 @@ LAYOUTS: tuple[Entry, ...] = (
         name="snapshot", room="parallel", target="dtdg_lab.parallel.snapshot:SnapshotLayout",
         summary="Each part computes whole snapshots, then some vertices through time; rows go all to all in between.",
         source="ESDG section 4.2; row-wise hybrid and overlap: section 6.5, which leaves them open",
-        options=("blocks", "memory_gib", "overlap", "difference", "row_ranks", "halo_reuse"),
+        options=("blocks", "memory_gib", "overlap", "graphs", "difference", "row_ranks", "halo_reuse"),
     ),
     Entry(
         name="cached_vertex", room="parallel", target="dtdg_lab.parallel.cached_vertex:CachedVertexLayout",

@@ -73,6 +73,10 @@ class RunFailedError(LabError):
     """Raised when a run ended without finishing; the message names the rank and the cause."""
 
 
+class StepFailedError(Exception):
+    """Raised when one rank failed in a step that all take together: no error to go on from, the others wait in it."""
+
+
 class NotFiniteError(RunFailedError):
     """Raised when a loss is NaN or infinite; the last good checkpoint is kept."""
 

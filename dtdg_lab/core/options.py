@@ -230,8 +230,13 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Whether rows are sent snapshot by snapshot while the next one is computed, or all at once after it.",
     ),
     Option(
+        name="graphs", owner="parallel", kind=str, default="brought", choices=("brought", "kept"), live="epoch",
+        meaning="With several blocks of time: whether the graphs of each are brought to the device anew, as ESDG does, "
+        "or all are kept there, which takes more memory and less time. Ranks that split snapshots keep them.",
+    ),
+    Option(
         name="difference", owner="parallel", kind=bool, default=True, live="epoch",
-        meaning="Whether the graphs of a block are brought as differences from the snapshot before, or each whole.",
+        meaning="Whether graphs that are brought are so as differences from the snapshot before, or each whole.",
     ),
     Option(
         name="row_ranks", owner="parallel", kind=int, default=1, low=1, high=4096, unit="ranks", live="epoch",

@@ -30,7 +30,7 @@ class BlockPage:
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         self._run: Run | None = None
         self._version = -1
-        self._panels: list[Panel] = []
+        self._panels: dict[str, Panel] = {}
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
         self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=330, **stretch)
         self._opened = OpenedPage(self.charts)
@@ -41,7 +41,7 @@ class BlockPage:
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
-        self._run, self._version, self._panels = run, -1, []
+        self._run, self._version, self._panels = run, -1, {}
         self._say("")
         self.charts.redraw()
 
@@ -57,7 +57,7 @@ class BlockPage:
         with run.lock:
             self._version = run.version
             view = run.window.blocks
-            self._panels, words = view.panels(), view.sentence()
+            self._panels, words = view.named_panels(), view.sentence()
         self._say(words)
         self.charts.redraw()
 
@@ -65,12 +65,12 @@ class BlockPage:
         self.words.value = html.escape(words or _nothing(self._run), quote=False)
 
     def figures(self) -> dict[str, Figure]:
-        """The panels by their place."""
-        return {f"blocks-{place}": figure for place, (figure, _) in enumerate(self._panels)}
+        """The panels by name: a chart that becomes another kind of picture would be drawn wrongly."""
+        return {f"blocks-{name}": figure for name, (figure, _) in self._panels.items()}
 
     def sentences(self) -> dict[str, str]:
         """What to look for in each panel."""
-        return {f"blocks-{place}": words for place, (_, words) in enumerate(self._panels)}
+        return {f"blocks-{name}": words for name, (_, words) in self._panels.items()}
 
 
 def _nothing(run: Run | None) -> str:

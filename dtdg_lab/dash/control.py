@@ -23,6 +23,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "schedule_limit_s": "Search at most (s)", "blocks": "Blocks of time (0: fit)",
         "memory_gib": "Fit into (GiB)", "row_ranks": "Ranks that share a snapshot",
         "overlap": "Send while computing", "difference": "Bring graphs as differences",
+        "graphs": "Graphs of other blocks",
     }
 )  # fmt: skip
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dtdg_lab.kernels import device_rows
 from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.self_edges import with_self
+from dtdg_lab.kernels.self_edges import put_first, with_self
 
 
 class ScaledOperator:
@@ -62,8 +62,8 @@ class ScaledOperator:
             scaled *= weights
         if self._add_self:
             own = left * right[self._first : self._first + height]
-            scaled = np.insert(scaled, indptr[:-1], own)
             indptr, indices = with_self(indptr, indices, self._first)
+            scaled = put_first(indptr, scaled, own)
         return adjacency.like(indptr, indices, scaled, columns=width)
 
     def _bake_on_device(self) -> Adjacency:

@@ -24,4 +24,21 @@ def with_self(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
     """Every row's own vertex before its in-neighbours; a self loop that is there stays beside it."""
     rows = len(indptr) - 1
     own = np.arange(first, first + rows, dtype=indices.dtype)
-    return indptr + np.arange(rows + 1, dtype=indptr.dtype), np.insert(indices, indptr[:-1], own)
+    offsets = indptr + np.arange(rows + 1, dtype=indptr.dtype)
+    return offsets, put_first(offsets, indices, own)
+
+
+def put_first(offsets: NDArray[Any], values: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+    """Values of edges with one more in front of every row's.
+
+    Args:
+        offsets: (n + 1,) where rows begin with the additional value.
+        values: (E,) in the order of rows.
+        own: (n,) the additional ones.
+    """
+    found = np.empty(len(values) + len(own), dtype=values.dtype)
+    others = np.ones(len(found), dtype=bool)
+    others[offsets[:-1]] = False
+    found[offsets[:-1]] = own
+    found[others] = values
+    return found

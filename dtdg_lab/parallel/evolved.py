@@ -40,6 +40,7 @@ def add_gradients(run: Run, timeline: Timeline | None = None) -> Tensor:
         if not states:
             states.update(_evolved(run))
         total += pieces.add(block)
+        del block  # before the next is brought: there may be no room for both
     if pieces.ends:
         torch.autograd.backward(pieces.ends, pieces.seeds)
     return total

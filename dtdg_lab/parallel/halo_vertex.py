@@ -46,7 +46,7 @@ class HaloVertexLayout:
         self._marks: Marks = Unmarked()
         self._plan, self._sequence = plan, sequence
         self._exchanger, self._counts_group = exchanger, counts_group
-        bring(self._run)  # the indices of exchanges are part of what making the layout costs
+        self._bring()  # the indices of exchanges are part of what making the layout costs
 
     def epoch(self, epoch: int) -> Sequence[Work]:
         """The one step, the same every epoch."""
@@ -56,7 +56,7 @@ class HaloVertexLayout:
         """This rank's share of the loss and of the gradients of the whole sequence."""
         run, self._exchanger.marks, self._marks = self._run, marks, marks
         marks("batch")
-        bring(run)
+        self._bring()
         marks("transfer")
         loss = float(self._add_gradients())
         return Computed(loss, len(work.groups), run.own * len(run.snapshots))
@@ -64,6 +64,16 @@ class HaloVertexLayout:
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank since this was last asked."""
         return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.legs.drain()]}
+
+    def _bring(self) -> None:
+        """Spaces as they will be asked for: of all snapshots, or of those of each block."""
+        run, plan = self._run, self._plan
+        if plan.blocks == 1 or run.model.memory != "per_vertex":
+            bring(run)
+            return
+        run.task.prepare(run.at)
+        for number in range(plan.blocks):
+            self._sequence.stacks(plan.block(number), 0)
 
     def _add_gradients(self) -> Tensor:
         run, plan = self._run, self._plan

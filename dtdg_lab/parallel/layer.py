@@ -195,6 +195,7 @@ class Layer:
             ends, seeds = [self._mixed[place]], [self._gradients[place]]
             gradients, (of_input,) = self._learned.gradients(ends, seeds, [self._inputs[place]])
             self._mixed[place] = self._gradients[place] = seeds[0].new_empty(0)  # memory is let go
+            assert of_input is not None or self._number == 0
             return seeds[0] if of_input is None else of_input, gradients
 
         if self._number == 0:

@@ -3,7 +3,8 @@
 Ranks of a column hold the same rows of different snapshots of a block. What a rank's spatial parts give goes to the
 rank that runs the vertex through time; what comes out of that goes to the rank that has the snapshot in the next
 layer. Gradients go the other way. With overlap a piece travels while the next is computed: own snapshots one after
-another on the way to vertices, pieces of own vertices on the way back. Work is cut alike whether or not: results are the same bits.
+another on the way to vertices, pieces of own vertices on the way back. Work is cut alike whether or not: results are
+the same bits.
 
 References: ESDG section 4.2 (redistribution), section 6.5 (overlap, left open there).
 
@@ -14,6 +15,7 @@ what no parameter has touched is not sent; section 5.1 sends [Y0 ; Y0 W] of CD-G
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -30,7 +32,8 @@ from dtdg_lab.parallel.time_block import Leg
 
 T = TypeVar("T")
 
-LEAST_PIECES = 4  # that work is cut into, so that rows of one can travel while the next is computed
+PIECES = 4  # that work is cut into, so that rows of one can travel while the next is computed
+LEAST_ROWS = 4096  # of a piece, over all its snapshots: below, the calls take longer than what they hide
 TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
 
 
@@ -48,6 +51,7 @@ class Redistribution:
         features: F, width of the input.
         overlap: whether rows travel piece by piece while more are computed.
         reuse: whether rows that depend on no parameter are moved once and kept.
+        alone: whether own snapshots must be worked on one after another: where ranks exchange rows while a model pulls.
     """
 
     plan: SnapshotBlocks
@@ -59,6 +63,7 @@ class Redistribution:
     features: int
     overlap: bool
     reuse: bool
+    alone: bool
     _kept: dict[int, list[Tensor]] = field(default_factory=dict)
 
     @property
@@ -71,7 +76,7 @@ class Redistribution:
         largest = max((self.plan.own(block, other) for other in self.ranks), key=len)
         rows = max(len(self.plan.rows(other)) for other in range(self.plan.ranks))
         runs = len(stack_ranges(largest, rows=rows, features=self.features, device=self.device)) if largest else 0
-        runs = max(runs, min(LEAST_PIECES, len(largest)))
+        runs = max(runs, min(PIECES, len(largest), len(largest) * rows // LEAST_ROWS))
         return [share(self.plan.own(block, rank), slot, runs) for slot in range(runs)]
 
     def seam(self, block: int, way: str) -> RankSeam:
@@ -108,19 +113,19 @@ class RankSeam:
         if first and self._number in of._kept:
             return of._kept[self._number], []
         out = of.empty(len(self._block), len(self._chunks[self._me]), leg.width)
-        found = in_turn(work, range(len(mine)), device=of.device)
         rests: list[T] = []
         pieces: list[Tensor] = []
         flying: list[tuple[PendingRows, list[range]]] = []
-        for slot, own in enumerate(self._slots[self._me]):
-            if own:
-                rows, rest = next(found)
-                rests.append(rest)
-                pieces.append(rows.unflatten(0, (len(own), -1)))
-            if of.overlap:
-                there = [slots[slot] for slots in self._slots]
-                flying.append((self._send_snapshots(pieces, there, leg), there))
-                pieces = []
+        with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
+            for slot, own in enumerate(self._slots[self._me]):
+                if own:
+                    rows, rest = next(found)
+                    rests.append(rest)
+                    pieces.append(rows.unflatten(0, (len(own), -1)))
+                if of.overlap:
+                    there = [slots[slot] for slots in self._slots]
+                    flying.append((self._send_snapshots(pieces, there, leg), there))
+                    pieces = []
         if not of.overlap:
             flying.append((self._send_snapshots(pieces, self._own, leg), self._own))
         for pending, there in flying:
@@ -164,7 +169,8 @@ class RankSeam:
     def pieces(self, rows: int, size: int) -> list[slice]:
         """The own chunk, in as many even pieces as the largest chunk needs."""
         longest, shortest = (max(map(len, self._chunks)), min(map(len, self._chunks)))
-        number = max(-(-longest // size), min(LEAST_PIECES, shortest))
+        worth = len(self._block) * longest // LEAST_ROWS
+        number = max(-(-longest // size), min(PIECES, shortest, worth), 1)
         cut = [share(range(rows), piece, number) for piece in range(number)]
         return [slice(piece.start, piece.stop) for piece in cut]
 

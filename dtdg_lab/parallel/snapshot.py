@@ -57,7 +57,7 @@ class SnapshotLayout:
         if plan.groups > 1:
             moves = Redistribution(
                 plan, group.rank, column, self._log, snapshots.dtype, snapshots.device, snapshots.graph.num_features,
-                overlap, reuse and constant,
+                overlap, reuse and constant, snapshots.collective,
             )  # fmt: skip
         of_run = snapshots if moves is None or not through_time else ColumnSequence(snapshots, plan.chunk(group.rank))
         self._run = Run(model, of_run, task, plan.snapshots, "all")
@@ -80,6 +80,7 @@ class SnapshotLayout:
             self._halo.marks = marks
         marks("batch")
         run.task.prepare(run.at)
+        marks("transfer")
         loss = float(self._add_gradients())
         own = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
         return Computed(loss, len(work.groups), own * self._snapshots.own)

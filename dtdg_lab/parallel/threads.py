@@ -6,7 +6,7 @@ nobody waits for the other threads after every operation. Bits do not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: 
     return list(in_turn(work, items, device=device, alone=alone))
 
 
-def in_turn(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> Iterator[R]:
+def in_turn(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> Generator[R]:
     """Results of ``work`` for each item, in order, each as soon as it is there.
 
     With ``alone`` they are done one after another, as work in which ranks exchange rows must be. Else on the CPU

@@ -52,6 +52,7 @@ def measured_step(
         share = compute / np.maximum(compute + transfer, 1e-12)
         return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
     exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
+    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
     return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
 
 

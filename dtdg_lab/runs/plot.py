@@ -17,6 +17,7 @@ from dtdg_lab.runs.echo import Echo
 from dtdg_lab.runs.graphs import GraphComparison
 from dtdg_lab.runs.memory_study import BlockStudy
 from dtdg_lab.runs.open import Comparison, StoredRun
+from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.vertex import FollowedVertex
 from dtdg_lab.runs.volume_study import VolumeStudy
@@ -34,7 +35,7 @@ from dtdg_lab.views.window import CHARTS
 
 # what is made to be compared, and draws itself
 STUDIES = (
-    Comparison, GraphComparison, FollowedVertex, ScheduleStudy, TransferStudy, BlockStudy, VolumeStudy,
+    Comparison, GraphComparison, FollowedVertex, ScheduleStudy, TransferStudy, BlockStudy, VolumeStudy, ScalingStudy,
 )  # fmt: skip
 
 if TYPE_CHECKING:

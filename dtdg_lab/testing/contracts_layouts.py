@@ -77,7 +77,7 @@ def summed_steps(make: MakeLayout, size: int, *, epoch: int = 0) -> list[SummedS
             model.zero_grad(set_to_none=False)
             marks = RecordingMarks()
             computed = layout.compute(work, marks)
-            require(marks.phases == ["batch", "transfer"], f"compute marks {marks.phases}, not 'batch' then 'transfer'")
+            _check_marks(marks.phases)
             require(computed.groups == len(work.groups), f"{computed.groups} groups counted, {len(work.groups)} given")
             loss_sum += computed.loss_sum
             groups += computed.groups
@@ -89,6 +89,12 @@ def summed_steps(make: MakeLayout, size: int, *, epoch: int = 0) -> list[SummedS
         gradients = {name: gradient / total for name, gradient in sums.items()}
         steps.append(SummedStep(loss_sum / total, gradients, groups, vertex_snapshots))
     return steps
+
+
+def _check_marks(phases: list[str]) -> None:
+    """Making the batch comes first, and data are brought; a layout may do so block by block, between computing."""
+    fine = phases[:1] == ["batch"] and "transfer" in phases and set(phases[1:]) <= {"transfer", "compute", "exchange"}
+    require(fine, f"compute marks {phases}, not 'batch' and then 'transfer', with 'compute' between where in blocks")
 
 
 def check_sums(make: MakeLayout, sizes: Sequence[int], *, tolerance: float = 1e-10) -> None:

@@ -23,11 +23,13 @@ class DelayedGroup:
     Args:
         group: the ranks; what is asked of this one is asked of it.
         delay_s: seconds, at least 0.
+        bytes_per_s: that a rank's rows leave at, one exchange after another, before the delay of each.
     """
 
-    def __init__(self, group: Group, delay_s: float) -> None:
+    def __init__(self, group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> None:
         self.rank, self.size, self.store = group.rank, group.size, group.store
-        self._group, self._delay_s = group, delay_s
+        self._group, self._delay_s, self._bytes_per_s = group, delay_s, bytes_per_s
+        self._free_s = 0.0  # when what was sent before has left
         self._splits: dict[int, tuple[Group, Group]] = {}
 
     @property
@@ -60,13 +62,19 @@ class DelayedGroup:
     ) -> PendingRows:
         """An exchange of the group inside that completes ``delay_s`` from now, or later."""
         pending = self._group.start_exchange(rows, send_counts, receive_counts, place=place)
-        return pending if self.size == 1 else _LateRows(pending, self._delay_s)
+        if self.size == 1:
+            return pending
+        now_s, own = time.perf_counter(), send_counts[self.rank]
+        leaving = (len(rows) - own) * rows[:1].nbytes
+        self._free_s = max(now_s, self._free_s) + leaving / self._bytes_per_s
+        return _LateRows(pending, self._free_s - now_s + self._delay_s)
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """The groups of the group inside, as late as this one."""
         if row_ranks not in self._splits:
             row_group, column = self._group.split(row_ranks)
-            self._splits[row_ranks] = DelayedGroup(row_group, self._delay_s), DelayedGroup(column, self._delay_s)
+            of_rows, of_column = (DelayedGroup(each, self._delay_s, self._bytes_per_s) for each in (row_group, column))
+            self._splits[row_ranks] = of_rows, of_column
         return self._splits[row_ranks]
 
     def all_reduce(self, flat: Tensor) -> None:

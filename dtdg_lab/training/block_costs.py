@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.comm.group import SoloGroup, share_cores
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Marks, Unmarked
@@ -49,6 +51,22 @@ def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> Blo
     Raises:
         LabError: the config cannot be built on this graph, as where it has more blocks than snapshots.
     """
+    with threads_of(config):
+        return _cost(config, graph, steps)
+
+
+@contextmanager
+def threads_of(config: RunConfig) -> Iterator[None]:
+    """As many threads of torch as the config gives a rank, for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(share_cores(config.threads, 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
     on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
     device = "cuda:0" if on_gpu else "cpu"
     built = build(config, graph, SoloGroup(), device=device)

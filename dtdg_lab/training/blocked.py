@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import torch
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.layout import Layout, Marks
@@ -84,6 +87,7 @@ def planned_blocks(
     Raises:
         PlanError: there are more blocks than snapshots, more ranks than vertices, or ranks that cannot be grouped.
         DataError: however many blocks there are, the memory that the config allows is too small.
+        StepFailedError: a step failed on this rank; the others wait in it.
     """
     layout = catalogue.system(config.system).parts["parallel"]
     by_rows = group.size if layout == "halo_vertex" else config["row_ranks"]
@@ -123,9 +127,17 @@ def _measured(
 def _peak(layout: Layout, device: str) -> int:
     """Peak of the second step: what is made once is there by then."""
     (work,) = layout.epoch(0)
+    gc.collect()  # layouts measured before hold their graphs in circles
+    there = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
 
     def step(marks: Marks) -> None:
         layout.compute(work, marks)
 
-    trace_memory(step, device=device)
-    return trace_memory(step, device=device).peak_bytes
+    try:
+        trace_memory(step, device=device)
+        return trace_memory(step, device=device).peak_bytes - there
+    except Exception as error:
+        raise StepFailedError(
+            f"a step of few snapshots, in which blocks=0 measures memory, failed: {type(error).__name__}: {error}. "
+            "Set blocks to a number, or take more ranks or a smaller hidden."
+        ) from error

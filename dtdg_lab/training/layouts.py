@@ -109,7 +109,7 @@ def _snapshot(of: Ingredients) -> Layout:
             of.sequence.graph, Partition(owner, plan.row_ranks), halo, row_group, of.sequence.settings,
             ways=ways(config.model), reuse=config["halo_reuse"],
         )  # fmt: skip
-    elif plan.blocks > 1:  # of one block at a time the graphs are here
+    elif plan.blocks > 1 and config["graphs"] == "brought":  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["difference"])
     return SnapshotLayout(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]

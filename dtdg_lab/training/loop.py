@@ -15,15 +15,15 @@ from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, NotFiniteError, PlanError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Computed, Marks, Work
+from dtdg_lab.parallel.layout import Computed, Work
 from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
-from dtdg_lab.training.memory import trace_memory
 from dtdg_lab.training.parts import told_parts
+from dtdg_lab.training.probe import probe_memory
 from dtdg_lab.training.told_plans import Told, told_plans
 from dtdg_lab.training.vitals import Vitals
 
@@ -284,7 +284,9 @@ class Trainer:
             self.knobs.config = config
             self._set_learning_rate()
             self._note_rebuild(changes, told, started_ns)
-        heavy = before.partition is not None or self._device != "cpu"
+            if self._built.snapshot_blocks not in (None, before.snapshot_blocks):
+                self._probe_memory()  # as it is now; the new blocks' memory is not the old ones'
+        heavy = before.partition is not None or before.snapshot_blocks is not None or self._device != "cpu"
         del before, memory
         if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
             gc.collect()
@@ -369,16 +371,8 @@ class Trainer:
         self._recorder.row("phases", (step, self._current_epoch, "evaluate", started_ns, time.time_ns()))
 
     def _probe_memory(self) -> None:
-        works = self._built.layout.epoch(0)
-        largest = max(works, key=lambda work: len(work.groups))
-
-        def probe(marks: Marks) -> None:
-            self._built.layout.compute(largest, marks)
-
-        traced = trace_memory(probe, device=self._device)
-        self._built.gradients.zero()
-        self._built.layout.rows()  # what the probe did belongs to no step
-        self._recorder.row("memory", (0, time.time_ns(), None, None, traced.peak_bytes))
+        traced = probe_memory(self._built, device=self._device)
+        self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
         self._event("memory_trace", traced.told())
 
     def _tell(self, *kinds: str) -> None:

@@ -75,7 +75,7 @@ def legs_of(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task
 def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> Volume:
     """What a step of a run sends: redistributions, and halo rows where groups of ranks split snapshots by rows.
 
-    Where ``halo_reuse`` is on, the first step sends more: what is kept from then on.
+    Where ``halo_reuse`` is on, what is kept is sent once more: in the probe of memory, which no record tells of.
     """
     settings, reuse = config.options.get("models", {}), config["halo_reuse"]
     moved = redistributed(blocks, legs_of(config, graph, blocks, task), config.layers)

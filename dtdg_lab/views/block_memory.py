@@ -96,12 +96,13 @@ def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = Non
     return {"data": data, "layout": layout}
 
 
-def memory_words(facts: MemoryFacts | None, *, blocks: int) -> str:
+def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = False) -> str:
     """Where the peak is, and what the boundaries keep.
 
     Args:
         facts: of the probed step; None before there is one.
         blocks: blocks the run has now.
+        earlier: whether the run has changed since the step was probed.
     """
     if facts is None or not len(facts.seconds):
         return "Before its first step a run probes one and tells its memory here."
@@ -118,7 +119,9 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int) -> str:
             "Hills between lines are a block's activations; more blocks make hills lower and what is held higher."
         )
     if facts.count not in (0, blocks):
-        text += f" Probed with {facts.count} blocks; the run has {blocks} now."
+        text += f" Probed with {facts.count} block{'s' * (facts.count > 1)}; the run has {blocks} now."
+    elif earlier:
+        text += " Probed before the run's last change."
     return text
 
 

@@ -82,6 +82,11 @@ class BlocksView:
         """Memory over the step that was probed last."""
         return self._memory[-1][2] if self._memory else None
 
+    @property
+    def _probed_earlier(self) -> bool:
+        """Whether the run has changed since."""
+        return bool(self._known and self._memory) and self._known[-1][:2] > self._memory[-1][:2]
+
     def sent(self) -> Sent | None:
         """Bytes of the last complete step of these blocks."""
         facts = self.facts
@@ -92,21 +97,29 @@ class BlocksView:
 
     def panels(self) -> list[Panel]:
         """Ownership, memory, hidden share, bytes from rank to rank, transfers; none where the run has no blocks."""
+        return list(self.named_panels().values())
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs where others come and go."""
         facts = self.facts
         if facts is None:
-            return []
+            return {}
         since, memory = self._known[-1][1], self.probed
         budget = None if facts.asked or self.memory_gib is None else GIB * self.memory_gib
-        found = [*ownership_panels(facts)]
+        found = ownership_panels(facts)
         note = f"{memory.count} blocks" if memory is not None and memory.count > 1 else ""
-        found.append((memory_figure(memory, budget_bytes=budget, note=note), memory_words(memory, blocks=facts.blocks)))
+        found["memory"] = (
+            memory_figure(memory, budget_bytes=budget, note=note),
+            memory_words(memory, blocks=facts.blocks, earlier=self._probed_earlier),
+        )
         brought = self.transfers.steps(facts.ranks)
-        found.append((transfers_figure(brought, self._marks), transfers_words(brought)))
+        found["transfers"] = (transfers_figure(brought, self._marks), transfers_words(brought, since=since))
         if facts.ranks > 1 and facts.sends:
             if facts.redistributes:
                 steps = self.exchanges.steps(facts.ranks)
-                found += exchange_panels(steps, facts.ranks, marks=self._marks, since=since)
-            found += link_panels(facts.predicted, self.sent())
+                found |= exchange_panels(steps, facts.ranks, marks=self._marks, since=since)
+            links = link_panels(facts.predicted, self.sent())
+            found |= {f"links-{place}": panel for place, panel in enumerate(links)}
         return found
 
     def figure(self) -> Figure:
@@ -129,7 +142,8 @@ class BlocksView:
             steps = self.exchanges.steps(facts.ranks, first=self._known[-1][1])
             text += f" {share_words(steps)}" if steps else ""
         if self.probed is not None and len(self.probed.bytes):
-            text += f" A step's peak: {format_bytes(float(self.probed.bytes.max()))}."
+            when = ", probed before these blocks" if self._probed_earlier else ""
+            text += f" A step's peak: {format_bytes(float(self.probed.bytes.max()))}{when}."
         return text
 
 

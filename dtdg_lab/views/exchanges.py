@@ -28,8 +28,8 @@ def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:
     return max(0.0, 1 - exposed_s / in_flight_s) if in_flight_s > 0 else None
 
 
-def exchange_panels(steps: Sequence[tuple[int, Sums]], ranks: int, *, marks: Marks, since: int = 0) -> list[Panel]:
-    """The hidden share over steps, and the time exposed and hidden by way and leg.
+def exchange_panels(steps: Sequence[tuple[int, Sums]], ranks: int, *, marks: Marks, since: int = 0) -> dict[str, Panel]:
+    """``hidden``: the hidden share over steps; ``flight``: the time exposed and hidden by way and leg.
 
     Args:
         steps: from :meth:`StepSums.steps`.
@@ -38,7 +38,10 @@ def exchange_panels(steps: Sequence[tuple[int, Sums]], ranks: int, *, marks: Mar
         since: steps before it had other blocks: they are in the first picture only.
     """
     now = [each for each in steps if each[0] >= since]
-    return [(_share_figure(steps, marks), share_words(now)), (_bars_figure(now, ranks), _bars_words(now, ranks))]
+    return {
+        "hidden": (_share_figure(steps, marks), share_words(now)),
+        "flight": (_bars_figure(now, ranks), _bars_words(now, ranks)),
+    }
 
 
 def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
@@ -67,7 +70,7 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
 
 def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
     shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else leg
+    name = "all" if leg is None else leg.replace("_", " ")
     return {
         "type": "scatter", "mode": "lines" if len(steps) > 1 else "markers", "name": name, "line": line,
         "marker": {"color": line["color"]},

@@ -18,31 +18,30 @@ Panel = tuple[Figure, str]
 Owners = NDArray[np.int64]
 BEFORE, AFTER = "Before: spatial part, by snapshot", "After: temporal part, by vertex"
 ALONE = "Who computes which snapshot"
-_STAYS = (
-    "No row of a vertex goes to another rank afterwards: the model runs no vertex through time, or reuses what went."
-)
 MOST_COLUMNS = 512  # of spans of snapshots; a browser draws no more in good time
 _WRITTEN = 16  # spans up to which the owner's number is written into each
 _NAMED = 12  # blocks up to which each has its number
 
 
-def ownership_panels(facts: BlockFacts) -> list[Panel]:
+def ownership_panels(facts: BlockFacts) -> dict[str, Panel]:
     """Two maps, snapshots across and vertices down, in the colours of the ranks; one where no row changes hands.
 
-    None where ranks have all snapshots of their own vertices: the pictures of the partition show who owns these.
+    ``before`` and ``after``, or ``alone``. None where ranks have all snapshots of their own vertices: the pictures of
+    the partition show who owns these.
     """
     if not facts.redistributes:
-        return []
+        return {}
     shown = _shown(facts)
     columns, rows = _edges(facts, shown)
     before, after = owners(facts, shown)
     cut = "" if shown == facts.blocks else f" Shown are the first {shown:,} of {facts.blocks:,} blocks."
-    if not any(leg in ("to_vertices", "to_snapshots") for _, _, leg, _ in facts.legs):
-        return [(_map(facts, ALONE, before, columns, rows), f"{_before_words(facts)} {_STAYS}{cut}")]
-    return [
-        (_map(facts, BEFORE, before, columns, rows), _before_words(facts) + cut),
-        (_map(facts, AFTER, after, columns, rows), _after_words(facts)),
-    ]
+    stays = _stays(facts)
+    if stays:
+        return {"alone": (_map(facts, ALONE, before, columns, rows), f"{_before_words(facts)} {stays}{cut}")}
+    return {
+        "before": (_map(facts, BEFORE, before, columns, rows), _before_words(facts) + cut),
+        "after": (_map(facts, AFTER, after, columns, rows), _after_words(facts)),
+    }
 
 
 def owners(facts: BlockFacts, blocks: int | None = None) -> tuple[Owners, Owners]:
@@ -65,6 +64,15 @@ def moved_share(facts: BlockFacts) -> float:
     before, after = owners(facts)
     area = np.outer(np.diff(rows), np.diff(columns))
     return float(area[before != after].sum() / area.sum())
+
+
+def _stays(facts: BlockFacts) -> str:
+    """Why no row goes to another rank after the spatial part; empty where some do."""
+    if 1 < facts.ranks == facts.row_ranks:
+        return "It then runs the same vertices through time: all ranks share every snapshot, and no row changes hands."
+    if any(leg in ("to_vertices", "to_snapshots") for _, _, leg, _ in facts.legs):
+        return ""
+    return "No row of a vertex goes to another rank then: the model runs no vertex through time, or reuses what went."
 
 
 def _shown(facts: BlockFacts) -> int:
@@ -93,6 +101,7 @@ def _places(edges: NDArray[np.int64], span: Span) -> slice:
 
 def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> Figure:
     ranks = facts.ranks
+    owning, columns, rows = _joined(owning, columns, rows, facts.bounds)
     down, right = ([(int(a), int(b)) for a, b in pairwise(each)] for each in (rows, columns))
     said = [
         [f"rank {rank}: {_span('vertex', *down[y])}, {_span('snapshot', *right[x])}" for x, rank in enumerate(across)]
@@ -119,6 +128,15 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
     if 1 < len(bounds) - 1 <= _NAMED:
         layout["annotations"] = [_name(number, at) for number, at in enumerate(bounds[:-1])]
     return {"data": [trace], "layout": layout}
+
+
+def _joined(
+    owning: Owners, columns: NDArray[np.int64], rows: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> tuple[Owners, NDArray[np.int64], NDArray[np.int64]]:
+    """One span where neighbours have one owner, for all vertices or in all snapshots; blocks stay apart."""
+    across = np.append(True, (owning[:, 1:] != owning[:, :-1]).any(axis=0) | np.isin(columns[1:-1], bounds))
+    down = np.append(True, (owning[1:] != owning[:-1]).any(axis=1))
+    return owning[down][:, across], columns[np.append(across, True)], rows[np.append(down, True)]
 
 
 def _scale(ranks: int) -> list[list[Any]]:

@@ -14,6 +14,7 @@ from dtdg_lab.views.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, 
 Row = Mapping[str, Any]
 Panel = tuple[Figure, str]
 PARTS = ("compute", "communicate", "transfer")
+_LOG = {"type": "log", "dtick": "D2"}
 _HELD, _FITTED = series_colour(1), series_colour(0)
 
 
@@ -41,7 +42,7 @@ def scaling_words(rows: Sequence[Row], errors: Sequence[Row], *, weak: bool) -> 
     grown = "the graph grows with the ranks" if weak else "the graph stays"
     said = (
         f"{most['model']}, where {grown}: {most['speedup']:.3g} times the edges a second on {most['ranks']} ranks, "
-        f"{_largest(most)}. "
+        f"where {_largest(most)}. "
     )
     return said + _off(errors)
 
@@ -72,7 +73,7 @@ def _ranks(row: Row) -> int:
 
 def _largest(row: Row) -> str:
     part = max(PARTS, key=lambda name: row[f"{name}_s"])
-    return f"of whose time {percent(row[f'{part}_s'] / row['step_s'])} is {part}"
+    return f"{percent(row[f'{part}_s'] / row['step_s'])} of the time is {part}"
 
 
 def _predicted(rows: Sequence[Row]) -> list[Row]:
@@ -86,7 +87,7 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     names = [str(row["ranks"]) for row in told]
     data: list[dict[str, Any]] = [
         {
-            "type": "bar", "name": f"{part}, predicted", "x": names, "marker": {"color": PHASE_COLOURS[part]},
+            "type": "bar", "name": part, "x": names, "marker": {"color": PHASE_COLOURS[part]},
             "y": [round(row[f"{part}_s"] * factor, 6) for row in told],
             "customdata": [format_seconds(row[f"{part}_s"]) for row in told],
             "hovertemplate": f"%{{x}} ranks: %{{customdata}}<extra>{part}</extra>",
@@ -96,7 +97,7 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     for source, symbol in (("measured", "diamond"), ("own time", "diamond-open")):
         found = [row for row in rows if row["source"] == source]
         if found:
-            said = f"{source}, without exchanges" if source == "own time" else source
+            said = "measured, no exchanges" if source == "own time" else source
             data.append({
                 "type": "scatter", "mode": "markers", "name": said, "x": [str(row["ranks"]) for row in found],
                 "y": [round(row["step_s"] * factor, 6) for row in found],
@@ -111,12 +112,12 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     if not told:
         return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
     first, last = told[0], told[-1]
-    words = f"On {first['ranks']} rank{'s' * (first['ranks'] > 1)} {_largest(first)}; on {last['ranks']}, "
-    words += f"{_largest(last)}. "
+    many = f"{first['ranks']} rank{'s' * (first['ranks'] > 1)}"
+    words = f"As predicted, on {many} {_largest(first)}; on {last['ranks']}, {_largest(last)}. "
     grow = (
         "bars of equal height, for the work of a rank stays" if weak else "which colour stops shrinking as ranks double"
     )
-    return {"data": data, "layout": layout}, f"{words[0].upper()}{words[1:]}Look for {grow}."
+    return {"data": data, "layout": layout}, f"{words}Look for {grow}."
 
 
 def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
@@ -162,9 +163,7 @@ def _points(name: str, rows: Sequence[Row], symbol: str, colour: str) -> dict[st
 def _against(errors: Sequence[Row]) -> Panel:
     """Predicted over measured seconds; each part has its symbol, held-out steps their colour."""
     known = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
-    layout = frame(
-        "Predicted against measured", "measured (ms)", "predicted (ms)", xaxis={"type": "log"}, yaxis={"type": "log"}
-    )
+    layout = frame("Predicted against measured", "measured (ms)", "predicted (ms)", xaxis=_LOG, yaxis=_LOG)
     if not known:
         return {"data": [{"type": "scatter", "x": [], "y": []}], "layout": with_note(layout, "nothing measured")}, ""
     ends = [1e3 * pick(min(r["measured_s"], r["predicted_s"]) if pick is min else max(r["measured_s"], r["predicted_s"])
@@ -173,19 +172,19 @@ def _against(errors: Sequence[Row]) -> Panel:
         {"type": "scatter", "mode": "lines", "name": "equal", "x": ends, "y": ends, "hoverinfo": "skip",
          "line": {"color": BASELINE_COLOUR, "dash": "dash"}}
     ]  # fmt: skip
+    shown: set[str] = set()
     for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
         for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
             found = [row for row in known if row["fitted"] is fitted and row["part"] == part]
             if found:
                 data.append({
-                    "type": "scatter", "mode": "markers", "name": f"{part}, {kind}",
+                    "type": "scatter", "mode": "markers", "name": kind, "showlegend": kind not in shown,
                     "x": [round(1e3 * row["measured_s"], 6) for row in found],
                     "y": [round(1e3 * row["predicted_s"], 6) for row in found],
                     "marker": {"symbol": symbol, "size": 9, "color": colour},
                     "customdata": [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found],
-                    "hovertemplate": "%{customdata}<extra></extra>",
+                    "hovertemplate": f"{part}: %{{customdata}}<extra>{kind}</extra>",
                 })  # fmt: skip
-    return {
-        "data": data,
-        "layout": layout,
-    }, f"{_off(errors)} Look at how far marks of the second colour are from the line."
+                shown.add(kind)
+    look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
+    return {"data": data, "layout": layout}, f"{_off(errors)} {look}"

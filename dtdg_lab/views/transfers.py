@@ -48,15 +48,22 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     return {"data": data if told else [], "layout": layout if told else with_note(layout, NOTHING_BROUGHT)}
 
 
-def transfers_words(steps: Sequence[tuple[int, Sums]]) -> str:
-    """What the newest step brought, and what differences saved."""
+def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:
+    """What the newest step brought, and what differences saved.
+
+    Args:
+        steps: from :meth:`StepSums.steps`.
+        since: from this step on the run is as it is now.
+    """
     told = _told(steps)
     if not told:
         return (
-            "With one block graphs stay where they are; with several each block's are brought for its forward pass and "
-            "again for its rerun."
+            "Graphs of one block stay where they are, and so do kept ones; of several each block's are brought for its "
+            "forward pass and again for its rerun."
         )
     step, snapshots, brought, whole = told[-1]
+    if step < since:
+        return f"Graphs stay where they are now: no step has brought any since step {step}."
     text = f"Step {step} brought {snapshots:,.0f} snapshots in {format_bytes(brought)}"
     if brought <= 0 or whole / brought <= _ALIKE:
         return f"{text}, each whole: differences (the setting difference) save what neighbouring snapshots share."

@@ -77,7 +77,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     held = [name for name in DATA if name not in REAL or (real / "index.json").is_file()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DTDG_LAB_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return {name: load_dataset(name, **({"root": real} if name in REAL else {}), **DATA[name]) for name in held}
+        return {name: load_dataset(name, root=real if name in REAL else None, **DATA[name]) for name in held}
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +123,7 @@ def test_one_process_follows_single(alone: dict[str, Found], dataset: str, case:
 
 @each_case
 @each_set
-def test_several_processes_follow_one(
-    ranks: list[Found], alone: dict[str, Found], dataset: str, case: int
-) -> None:
+def test_several_processes_follow_one(ranks: list[Found], alone: dict[str, Found], dataset: str, case: int) -> None:
     wanted = _there(alone["systems"], dataset)[case]["losses"]
     for found in ranks:
         _same_curve(found[dataset][case]["losses"], wanted, case)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+
+STAMP_S = 1.0  # most that a callback comes after what it tells of
 
 
 class Completion(Protocol):
@@ -35,16 +38,19 @@ class _HostCompletion:
     def __init__(self, work: dist.Work, started_s: float) -> None:
         self._work, self._started_s = work, started_s
         self._ended_s: list[float] = []
-        stamps = self._ended_s  # what the callback keeps alive is this list alone
+        self._stamped = threading.Event()
+        stamps, stamped = self._ended_s, self._stamped  # what the callback keeps alive is these alone
 
         def stamp(_: Any) -> None:
             stamps.append(time.perf_counter())
+            stamped.set()
 
         work.get_future().add_done_callback(stamp)
 
     def wait(self) -> tuple[float, float]:
         entered_s = time.perf_counter()
         self._work.wait()
+        self._stamped.wait(STAMP_S)  # a callback that came while the interpreter ends would abort the process
         ended_s = self._ended_s[0] if self._ended_s else time.perf_counter()
         return ended_s - self._started_s, max(0.0, ended_s - entered_s)
 

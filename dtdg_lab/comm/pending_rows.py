@@ -17,12 +17,14 @@ class Arrived:
         wait_s: the part of ``exposed_s`` before the last rank started the exchange: nothing could cross yet.
         in_flight_s: from start to completion, whenever it was waited for.
         exposed_s: of this, what the rank stood still in ``wait()``; the rest was hidden behind its own work.
+        started_s: when it was started, by ``time.perf_counter``.
     """
 
     rows: Tensor
     wait_s: float
     in_flight_s: float
     exposed_s: float
+    started_s: float = 0.0
 
 
 class PendingRows(Protocol):

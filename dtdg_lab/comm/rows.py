@@ -69,7 +69,7 @@ class RowsInFlight:
     def _start(self, due: list[int], lengths: list[int]) -> Completion:
         if self._sent.is_cuda:  # what was just packed is on its way when the clock of the device starts
             torch.cuda.current_stream(self._sent.device).synchronize()
-        started_s = time.perf_counter()
+        self._started_s = started_s = time.perf_counter()
         work = dist.all_to_all_single(
             self._came, self._sent, due, lengths, group=self._members.process_group, async_op=True
         )
@@ -99,7 +99,8 @@ class RowsInFlight:
         got = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
         _check_fit([word[1] for word in told], counts, [tuple(word[2:]) for word in told], members)
         last_ns = max(word[0] for word in told)
-        return Arrived(got, min(max(0, last_ns - entered_ns) * 1e-9, exposed_s), in_flight_s, exposed_s)
+        wait_s = min(max(0, last_ns - entered_ns) * 1e-9, exposed_s)
+        return Arrived(got, wait_s, in_flight_s, exposed_s, self._started_s)
 
 
 def start_rows(

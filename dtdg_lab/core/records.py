@@ -60,7 +60,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "received go back to their owner",
         "leg": "to_vertices, to_snapshots: a redistribution; summaries: all-gathered, of EvolveGCN-H",
         "exchanges": "collectives of a layer, way and leg in the step",
-        "in_flight_s": "from their starts to their ends on this rank, summed",
+        "in_flight_s": "seconds in which at least one of them was between its start and its end on this rank",
         "exposed_s": "of this, what the rank stood still for; the rest was hidden behind its own computing",
         "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
         "whole_bytes": "what their arrays take, brought each whole",

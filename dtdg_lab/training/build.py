@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.comm.gradients import FlatGradients
-from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
@@ -30,6 +30,7 @@ from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.group_scheduling import GroupScheduling
 from dtdg_lab.training.layouts import Ingredients, make_layout
 from dtdg_lab.training.partitioned import shared_partition
+from dtdg_lab.training.together import together
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NO_PLAN: Mapping[str, Any] = MappingProxyType({})
@@ -102,10 +103,11 @@ def build(
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
     scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
-    task = make_task(config, graph, parts, device=device)
-    model = _model(config, graph, task).to(device=device, dtype=dtype)
-    optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
-    sequence = _sequence(config, graph, device=device)
+    with together(group if has_blocks(config) else SoloGroup(), device=device):  # what follows is collective there
+        task = make_task(config, graph, parts, device=device)
+        model = _model(config, graph, task).to(device=device, dtype=dtype)
+        optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
+        sequence = _sequence(config, graph, device=device)
     made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None)
     blocks, memory = _blocks(made_of)
     layout = make_layout(replace(made_of, blocks=blocks))

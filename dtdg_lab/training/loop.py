@@ -24,7 +24,7 @@ from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.probe import probe_memory
-from dtdg_lab.training.told_plans import Told, told_plans
+from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.vitals import Vitals
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
@@ -284,7 +284,8 @@ class Trainer:
             self.knobs.config = config
             self._set_learning_rate()
             self._note_rebuild(changes, told, started_ns)
-            if self._built.snapshot_blocks not in (None, before.snapshot_blocks):
+            planned = [(built.config.system, built.snapshot_blocks) for built in (self._built, before)]
+            if tells_blocks(self._built) and planned[0] != planned[1]:
                 self._probe_memory()  # as it is now; the new blocks' memory is not the old ones'
         heavy = before.partition is not None or before.snapshot_blocks is not None or self._device != "cpu"
         del before, memory

@@ -59,7 +59,7 @@ def told_blocks(
         "rows": [_told(blocks.rows(rank)) for rank in ranks],
         "chunks": [_told(blocks.chunk(rank)) for rank in ranks],
         "predicted": {way: moved.tolist() for way, moved in predicted.items()},
-        "legs": [[leg.layer, leg.way, leg.leg, leg.width] for leg in some],
+        "legs": [[leg.layer, leg.way, leg.leg, leg.width] for leg in some if blocks.groups > 1],
         "note": _note(config, blocks, peak_bytes),
     }  # fmt: skip
 

@@ -30,14 +30,14 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         told.append(("partition", facts))
     elif left is not None and left.partition is not None:
         told.append(("partition", {"layout": None}))
-    if _has_blocks(built):
+    if tells_blocks(built):
         assert built.snapshot_blocks is not None
         facts = told_blocks(
             built.config, graph, built.snapshot_blocks, built.task, partition=built.partition,
             peak_bytes=built.block_peak,
         )  # fmt: skip
         told.append(("blocks", facts))
-    elif left is not None and _has_blocks(left):
+    elif left is not None and tells_blocks(left):
         told.append(("blocks", {"layout": None}))
     if built.scheduling is not None:
         told.append(("schedule", built.scheduling.told()))
@@ -46,7 +46,7 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
     return told
 
 
-def _has_blocks(built: Built) -> bool:
+def tells_blocks(built: Built) -> bool:
     """Whether there is anything to tell of blocks: ranks that own vertices have all snapshots of the only one."""
     plan = built.snapshot_blocks
     return plan is not None and (built.partition is None or plan.blocks > 1 or built.config["blocks"] != 1)

@@ -119,7 +119,9 @@ class BlocksView:
                 steps = self.exchanges.steps(facts.ranks)
                 found |= exchange_panels(steps, facts.ranks, marks=self._marks, since=since)
             links = link_panels(facts.predicted, self.sent())
-            found |= {f"links-{place}": panel for place, panel in enumerate(links)}
+            last = {"flight": found.pop("flight")} if len(found) % 2 and "flight" in found else {}
+            found |= {f"links-{place}": panel for place, panel in enumerate(links)}  # two and two beside each other
+            found |= last
         return found
 
     def figure(self) -> Figure:

@@ -39,13 +39,26 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     data: list[dict[str, Any]] = [
         {
             "type": "scatter", "mode": "lines" if len(told) > 1 else "markers", "name": name,
-            "x": [each[0] for each in told], "y": [round(each[place] / factor, 4) for each in told],
+            **_with_gaps([each[0] for each in told], [round(each[place] / factor, 4) for each in told]),
             "line": {"color": colour, "width": 2, "dash": dash}, "marker": {"color": colour},
             "hovertemplate": "step %{x}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
         }
         for name, place, colour, dash in lines
     ]  # fmt: skip
     return {"data": data if told else [], "layout": layout if told else with_note(layout, NOTHING_BROUGHT)}
+
+
+def _with_gaps(steps: list[int], values: list[float]) -> dict[str, list[Any]]:
+    """Points of a line that ends where steps brought nothing and begins anew after them."""
+    x: list[Any] = []
+    y: list[Any] = []
+    for step, value in zip(steps, values, strict=True):
+        if x and step > x[-1] + 1:
+            x.append(x[-1] + 1)
+            y.append(None)
+        x.append(step)
+        y.append(value)
+    return {"x": x, "y": y}
 
 
 def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:

@@ -17,13 +17,14 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.layout import Computed, Layout, Marks, Unmarked, Work
-from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout, check_layout
+from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout, check_layout, check_steps
 from dtdg_lab.testing.requirements import ContractError
 from dtdg_lab.training.build import build
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "dtype": "float64"}  # fmt: skip
 SCHEDULED = ("dygnex-g", "dygnex-l")  # psg's layout by other schedules
+MOVES_NO_ROWS = ("evolvegcn-o", "graphsage")  # ranks of esdg exchange none of these models'
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,7 +80,7 @@ def _maker(config: RunConfig) -> MakeLayout:
 def _configs() -> list[RunConfig]:
     configs = []
     for system in catalogue.names("systems"):
-        if "partition" in catalogue.system(system).parts:
+        if "partition" in catalogue.system(system).parts or system.startswith("esdg"):
             continue  # ranks agree on the partition in build: test_cached_layout.py, distributed/test_vertex_plans.py
         parts = 1 if catalogue.system(system).parts["parallel"] == "single" else 4
         for model in catalogue.names("models") if system not in SCHEDULED else ("tgcn", "evolvegcn-o"):
@@ -87,6 +88,9 @@ def _configs() -> list[RunConfig]:
             configs.append(RunConfig(system=system, model=model, parts=parts, **gap, **SMALL))
     for system, parts, more in (("psg", 4, {"layers": 2}), ("single", 1, {"link_head": "dot"})):  # needs all vertices
         configs.append(RunConfig(system=system, parts=parts, task="link", link_share=0.5, **more, **SMALL))
+    for model in (name for name in catalogue.names("models") if name != "dcrnn"):  # which esdg cannot carry
+        configs += [RunConfig(system="esdg", model=model, parts=4, blocks=blocks, **SMALL) for blocks in (1, 5)]
+    configs.append(RunConfig(system="esdg", parts=4, blocks=2, task="link", link_share=0.5, **SMALL))
     for scheduler in catalogue.names("scheduling"):
         if scheduler in ("dygnex_ilp", "dygnex_auto"):
             continue  # a search takes most of a second
@@ -106,7 +110,15 @@ class TestCatalogue(LayoutContract):
 
     @pytest.fixture
     def sizes(self, config: RunConfig) -> Sequence[int]:
+        if config.system == "esdg" and config.model not in MOVES_NO_ROWS:
+            return [1]  # real exchanges: distributed/test_snapshot_plans.py
         return [size for size in (1, 2, 4) if config.parts % size == 0]
+
+
+@pytest.mark.parametrize("blocks", [1, 5, 12])
+def test_ranks_of_esdg_make_one_step_together(blocks: int) -> None:
+    """What a rank does in an epoch is known before anything is exchanged: one group, which counts on one of them."""
+    check_steps(_maker(RunConfig(system="esdg", parts=4, blocks=blocks, **SMALL)), (1, 2, 4))
 
 
 class _Altered:

@@ -53,6 +53,8 @@ def _cases() -> list[dict[str, Any]]:
     ]
     cases += [{**hybrid, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 3)]
     cases += [{**hybrid, **LINK, "model": "cdgcn", "blocks": 2}, {**hybrid, **LINK, "model": "evolvegcn-h"}]
+    # work on two threads must not exchange rows from both
+    cases += [{"system": name, "model": "cdgcn", "blocks": 2, "threads": 2} for name in ("esdg", "esdg-hybrid")]
     return cases
 
 
@@ -75,6 +77,7 @@ def _data_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
+    torch.set_num_threads(max(config.threads, 1))
     built = build(config, _graph(config.dataset), group)
     found: dict[str, Any] = {"losses": [], "gradients": [], "work": 0, "rows": []}
     for _ in range(STEPS):
@@ -102,7 +105,6 @@ def everything(group: Group) -> list[dict[str, Any] | None]:
 def _on_rank(rank: int, ranks: int, address: str) -> list[dict[str, Any] | None]:
     redistribution.LEAST_ROWS = 1  # in this process, and so that these few rows travel in pieces
     group = join_group(rank, ranks, address)
-    torch.set_num_threads(2 if ranks == 4 else 1)  # work on two threads must not exchange rows from both
     found = everything(group)
     group.close()
     return found

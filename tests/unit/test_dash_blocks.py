@@ -151,12 +151,12 @@ def test_changes_show_on_the_page(dashboard):
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
     assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False, difference False"]
-    assert "each whole" in dashboard.blocks.sentences()["blocks-3"]
+    assert "each whole" in dashboard.blocks.sentences()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)
     look(dashboard)
     assert f"{FITTING} blocks of 8 snapshots" in dashboard.blocks.words.value
-    assert f"Probed with 4 blocks; the run has {FITTING} now." in dashboard.blocks.sentences()["blocks-2"]
+    assert f"Probed with 4 blocks; the run has {FITTING} now." in dashboard.blocks.sentences()["blocks-memory"]
 
 
 def test_one_rank_exchanges_nothing(session):
@@ -165,7 +165,7 @@ def test_one_rank_exchanges_nothing(session):
     started(shown)
     look(shown)
     assert not [title for title in titles(shown) if "Bytes" in title or "hidden" in title]
-    assert "One rank keeps everything" in shown.blocks.sentences()["blocks-1"]
+    assert "One rank keeps everything" in shown.blocks.sentences()["blocks-after"]
     shown.close()
 
 

@@ -88,25 +88,34 @@ def test_groups_of_ranks_share_a_snapshot_by_rows_and_keep_their_rows() -> None:
 
 
 def test_pictures_of_owners_say_what_is_where() -> None:
-    (before, first), (after, second) = ownership_panels(block_facts(blocks_data(plan(13, 3, 2, 10))))
+    (before, first), (after, second) = ownership_panels(block_facts(blocks_data(plan(13, 3, 2, 10)))).values()
     for figure in (before, after):
         check(figure)
         (trace,) = figure["data"]
         assert trace["colorbar"]["title"]["text"] == "rank"
         assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5]
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["block 0", "block 1", "block 2"]
-    assert before["data"][0]["customdata"][0][0] == "rank 0: vertices 0 to 4, snapshots 0 to 1"
+    assert before["data"][0]["customdata"][0][0] == "rank 0: vertices 0 to 9, snapshots 0 to 1"
+    assert before["data"][0]["z"] == [[0, 1] * 3], "one span where neighbours have one owner"
+    assert after["data"][0]["z"] == [[0] * 3, [1] * 3], "blocks stay apart"
     assert "In block 0 rank 0 computes snapshots 0 to 1 for all vertices" in first
     assert "runs vertices 0 to 4 through the block's snapshots" in second and "50 % of them" in second
 
 
 def test_ranks_without_a_snapshot_are_told() -> None:
-    (_, words), _ = ownership_panels(block_facts(blocks_data(plan(3, 3, 2, 10))))
+    (_, words), _ = ownership_panels(block_facts(blocks_data(plan(3, 3, 2, 10)))).values()
     assert "3 times a rank has none" in words
 
 
+def test_where_all_ranks_share_every_snapshot_no_row_changes_hands() -> None:
+    ((figure, words),) = ownership_panels(block_facts(blocks_data(plan(8, 2, 2, 8, 2)))).values()
+    check(figure)
+    assert figure["data"][0]["z"] == [[0, 0], [1, 1]]
+    assert "no row changes hands" in words and "sent" not in words
+
+
 def test_many_blocks_are_drawn_in_part() -> None:
-    (figure, words), _ = ownership_panels(block_facts(blocks_data(plan(4000, 2000, 2, 10))))
+    (figure, words), _ = ownership_panels(block_facts(blocks_data(plan(4000, 2000, 2, 10)))).values()
     assert len(figure["data"][0]["x"]) - 1 == 512 and "the first 256 of 2,000 blocks" in words
     assert len(json.dumps(figure)) < 300_000
 
@@ -170,7 +179,7 @@ def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
 
 def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
     assert "With one block all activations" in memory_words(memory_facts(memory_data(1)), blocks=1)
-    assert "Probed with 1 blocks; the run has 4 now" in memory_words(memory_facts(memory_data(1)), blocks=4)
+    assert "Probed with 1 block; the run has 4 now" in memory_words(memory_facts(memory_data(1)), blocks=4)
     check(memory_figure(None))
     assert "probes one" in memory_words(None, blocks=1)
 
@@ -195,7 +204,7 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
     found = titled(shown)
     figure, words = found["Share of the exchanges that is hidden"]
     check(figure)
-    assert list(traces(figure)) == ["to_vertices", "to_snapshots", "all"]
+    assert list(traces(figure)) == ["to vertices", "to snapshots", "all"]
     assert traces(figure)["all"]["y"] == [75.0] * 10 + [0.0] * 5
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["overlap False"]
     assert "In the last 15 steps 50 % of the time in flight was hidden" in words
@@ -216,6 +225,36 @@ def test_transfers_show_what_differences_save() -> None:
     assert "Step 3 brought 14 snapshots in 2.0 KiB; whole they take 5.9 KiB, 3.00 times as much" in words
     tell(shown, data, [4], brought=3000, whole=3000)
     assert "each whole" in titled(shown)["Graphs brought to the ranks"][1]
+
+
+def test_steps_that_brought_nothing_are_a_gap_in_the_line() -> None:
+    shown = window(blocks_data(plan()), steps=2, brought=1000, whole=3000)
+    tell(shown, blocks_data(plan()), [6, 7], brought=1000, whole=3000)
+    figure, _ = titled(shown)["Graphs brought to the ranks"]
+    check(figure)
+    brought = traces(figure)["brought"]
+    assert brought["x"] == [0, 1, 2, 6, 7]
+    assert [value is None for value in brought["y"]] == [False, False, True, False, False]
+
+
+def test_predicted_and_measured_bytes_stand_beside_each_other() -> None:
+    for row_ranks in (1, 2):
+        data = blocks_data(plan(8, 2, 2, 8, row_ranks)) | {"predicted": blocks_data(plan(8, 2, 2, 8))["predicted"]}
+        titles = list(titled(window(data, steps=3)))
+        places = [place for place, title in enumerate(titles) if title.startswith("Bytes predicted")]
+        assert places and all(place % 2 == 0 for place in places), titles
+
+
+def test_what_was_before_the_last_change_is_called_so() -> None:
+    data = blocks_data(plan())
+    shown = window(data, steps=4, brought=1000, whole=3000)
+    assert "earlier" not in shown.blocks.sentence() and "before" not in shown.blocks.sentence()
+    shown.add(event(blocks_data(plan(blocks=1), blocks=1, asked=1), at=9, step=4))
+    found = shown.blocks.named_panels()
+    assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
+    assert "no step has brought any since step 3" in found["transfers"][1]
+    assert "Probed with 3 blocks; the run has 1 now" in found["memory"][1]
+    assert "probed before these blocks" in shown.blocks.sentence()
 
 
 def test_a_step_counts_when_every_rank_has_told_it() -> None:

@@ -1,0 +1,32 @@
+"""What every rank does by itself before they do something together: if it fails on one, it fails on all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.texts import gather_texts
+from dtdg_lab.core.errors import LabError, RunFailedError
+
+
+@contextmanager
+def together(group: Group, *, device: str) -> Iterator[None]:
+    """Let no rank go on to what is collective where another one cannot; collective itself.
+
+    Raises:
+        RunFailedError: another rank failed; the message has its number and reason. A rank that failed itself raises
+            what it failed with.
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except (LabError, OSError, MemoryError, RuntimeError) as raised:
+        error = raised
+    reason = "" if error is None else f"{type(error).__name__}: {error}"
+    reasons = gather_texts(group, reason, device=device) if group.size > 1 else [reason]
+    if error is not None:
+        raise error
+    failed = next((rank for rank, told in enumerate(reasons) if told), None)
+    if failed is not None:
+        raise RunFailedError(f"rank {failed} could not build it: {reasons[failed]}")

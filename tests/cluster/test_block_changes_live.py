@@ -1,0 +1,151 @@
+"""Blocks, overlap, differences, rows of ranks and the system change while two real engines train."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from following import knob_steps, until, until_step
+
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.runs.open import open_run
+
+REDISTRIBUTED = {"to_vertices", "to_snapshots"}
+# layout, blocks and row_ranks are told with each; halo_vertex tells of its blocks alone, and psg of leaving them
+STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
+    ({"system": "esdg"}, ("snapshot", 1, 1)),
+    ({"blocks": 4}, ("snapshot", 4, 1)),
+    ({"overlap": False}, ("snapshot", 4, 1)),
+    ({"difference": False}, ("snapshot", 4, 1)),
+    ({"row_ranks": 2}, ("snapshot", 4, 2)),
+    ({"row_ranks": 1, "blocks": 0, "memory_gib": 1.0}, ("snapshot", 1, 1)),
+    ({"system": "hypergraph-vertex", "blocks": 3}, ("halo_vertex", 3, 1)),
+    ({"system": "esdg-hybrid", "blocks": 2}, ("snapshot", 2, 2)),
+    ({"system": "psg"}, (None, None, None)),
+]
+
+
+def change(run: Run, **knobs: Any) -> None:
+    """Ask for changes, see them applied, and the run going on."""
+    before = run.reason  # of what was refused earlier
+    run.set(**knobs)
+
+    def applied() -> bool:
+        now = {**run.config.flat, "system": run.config.system}
+        return all(now.get(name) == value for name, value in knobs.items())
+
+    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
+    assert applied(), run.reason
+    goes_on(run)
+
+
+def refused(run: Run, said: str, **knobs: Any) -> None:
+    """Ask for changes that cannot be made; see why, and the run going on as it was."""
+    before = run.config
+    run.set(**knobs)
+    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
+    assert run.status == "running" and run.config == before
+    goes_on(run)
+
+
+def goes_on(run: Run, steps: int = 3) -> None:
+    now = run.window.progress.step
+    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
+    assert run.status != "failed", run.reason
+
+
+def events(run: Run, kind: str) -> list[dict[str, Any]]:
+    """The data of the events of a kind, in order of time, with their step, rank and attempt."""
+    table = open_run(run.path).table("events")
+    rows = table[table.kind == kind].sort_values("time_ns")
+    return [{**row.data, "step": row.step, "rank": row.rank, "attempt": row.attempt} for row in rows.itertuples()]
+
+
+def test_blocks_and_systems_change_in_a_running_job(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(layers=2, epochs=1_000_000))
+    until_step(run, 3)
+    for knobs, _ in STORY:
+        change(run, **knobs)
+    run.stop()
+    run.wait(20)
+    _check_that_ranks_agreed(run)
+    _check_what_was_told(run)
+    _check_what_was_recorded(run)
+
+
+def _check_that_ranks_agreed(run: Run) -> None:
+    for name in {name for knobs, _ in STORY for name in knobs}:
+        for asked, applied in knob_steps(run, name).items():
+            assert {rank for rank, _ in applied} == {0, 1}, f"{name} {asked}"
+            assert len({step for _, step in applied}) == 1, f"{name} {asked} applied at {applied}"
+    knobs = events(run, "knob")
+    assert len(knobs) == 2 * len(STORY) and all(0 < knob["took_s"] < 30 for knob in knobs)
+    assert all(knob["when"] == "epoch" for knob in knobs)
+
+
+def _check_what_was_told(run: Run) -> None:
+    told = events(run, "blocks")
+    assert [(each["layout"], each.get("blocks"), each.get("row_ranks")) for each in told] == [now for _, now in STORY]
+    assert all(each["rank"] == 0 and each["rebuild_s"] > 0 for each in told)
+    assert told[5]["asked"] == 0 and "memory_gib=1" in told[5]["note"]
+    probed = events(run, "memory_trace")
+    other = [told[place]["step"] for place in (0, 1, 4, 5, 6, 7)]  # where the blocks, or who has them, are others
+    assert [each["step"] for each in probed] == [0, *other]
+    assert all(len(each["seconds"]) == len(each["bytes"]) > 10 for each in probed)
+    assert [len({number for _, number, _ in each["blocks"]}) for each in probed[1:]] == [1, 4, 4, 1, 3, 2]
+
+
+def _check_what_was_recorded(run: Run) -> None:
+    """By the step at which a change was applied: what every step sent, hid and brought, until the next one."""
+    opened = open_run(run.path)
+    steps, links, exchanges, transfers = (opened.table(name) for name in ("steps", "links", "exchanges", "transfers"))
+    since = [*sorted({knob["step"] for knob in events(run, "knob")}), steps.step.max() + 1]
+    assert len(since) == len(STORY) + 1
+    told = events(run, "blocks")
+    legs = []
+    for (first, end), now in zip(pairwise(since), told, strict=True):
+        of = {name: table[(table.step >= first) & (table.step < end)]
+              for name, table in (("links", links), ("exchanges", exchanges), ("transfers", transfers))}  # fmt: skip
+        legs.append(set(of["exchanges"].leg))
+        brought = now["layout"] == "snapshot" and now["blocks"] > 1 and now["row_ranks"] == 1
+        assert (len(of["transfers"]) > 0) == brought
+        sent = sum(sum(map(sum, layer)) for way in now.get("predicted", {}).values() for layer in way)
+        for _, moved in of["links"].groupby("step"):
+            assert moved["bytes"].sum() == sent
+        assert bool(sent) == (len(of["links"]) > 0)
+    assert [each >= REDISTRIBUTED for each in legs] == [True] * 4 + [False, True] + [False] * 3
+    assert legs[-1] == set() and len(links[links.step < since[0]]) == 0
+    one, whole = (transfers[transfers.step == since[place]] for place in (1, 3))
+    assert one["bytes"].sum() < one.whole_bytes.sum() and (whole["bytes"] == whole.whole_bytes).all()
+    assert set(links["rank"]) == set(exchanges["rank"]) == set(transfers["rank"]) == {0, 1}
+
+
+def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session: Session, config: RunConfig) -> None:
+    plain = config.replace(system="esdg", layers=2, dtype="float64", optimizer="sgd", epochs=60, seed=3)
+    wanted = losses_of(session.train(plain.replace(system="single", parts=1, ranks=1)).wait(60))
+    run = session.train(plain.replace(blocks=2, slow_rank=0, slow_ms=60.0))
+    until_step(run, 3)
+    refused(run, "blocks=1000", blocks=1000)
+    refused(run, "does not divide ranks=2", row_ranks=3)
+    change(run, blocks=3, overlap=False)
+    change(run, row_ranks=2)
+    refused(run, "memory_gib=1e-06", blocks=0, memory_gib=1e-6)
+    told = [each for each in events(run, "refused") if each["rank"] == 0]
+    assert len(told) == 3 and told[-1]["changes"] == {"blocks": 0, "memory_gib": 1e-6}
+    run.stop()
+    run.wait(20)
+    again = run.resume(system="esdg-hybrid", blocks=4, slow_ms=0.0).wait(60)
+    assert again.config.system == "esdg-hybrid" and again.attempt == 2
+    assert [each["blocks"] for each in events(again, "blocks")] == [2, 3, 3, 4]
+    assert losses_of(again) == pytest.approx(wanted, rel=1e-9)
+
+
+def losses_of(run: Run) -> list[float]:
+    """The loss of every step, in order."""
+    steps = open_run(run.path).table("steps")
+    steps = steps[steps["rank"] == 0].sort_values("step")
+    assert steps.step.tolist() == list(range(60))
+    return list(steps.global_loss)

@@ -1,0 +1,81 @@
+"""Systems that train the same data for the same time leave different records: none is another by a second name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.testing.processes import join_group, run_ranks
+
+SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "generated_snapshots": 40, "hidden": 4,
+         "layers": 2, "device": "cpu", "epochs": 1}  # fmt: skip
+MORE: dict[str, dict[str, Any]] = {
+    **{system: {"parts": 4} for system in ("psg", "blad", "dygnex-g", "dygnex-l")},
+    "dygnex-l": {"parts": 4, "schedule_gap": 1.0},
+}
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(RunConfig(system="single", **SMALL))
+
+
+def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
+    """What the records of an epoch tell but names and seconds."""
+    settings = {**SMALL, **MORE.get(system, {}), "ranks": group.size}
+    done = train_in_memory(RunConfig(system=system, **settings), _graph(), folder / "last.pt", group=group)
+    tables = done.recorder.tables
+    sent: Counter[tuple[int, str]] = Counter()
+    for row in tables["links"]:
+        sent[row["layer"], row["way"]] += row["rows"]
+    schedules = [event["data"] for event in done.recorder.events("schedule")]
+    return {
+        "steps": len(tables["steps"]), "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
+        "sent": dict(sent), "legs": {(row["layer"], row["way"], row["leg"]) for row in tables["exchanges"]},
+        "schedules": [(told["assignment"], told["gap"]) for told in schedules],
+    }  # fmt: skip
+
+
+def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
+    group = join_group(rank, ranks, address)
+    systems = [system for system in catalogue.names("systems") if system != "single"]
+    found = {system: _recorded(system, group, Path(folder)) for system in systems}
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What ranks recorded of every system; ``single`` has one, the others two."""
+    _graph()
+    folder = tmp_path_factory.mktemp("aliases")
+    ranks = run_ranks(_on_rank, 2, str(folder), timeout_s=120)
+    found = {system: [rank[system] for rank in ranks] for system in ranks[0]}
+    return {"single": [_recorded("single", SoloGroup(), folder)], **found}
+
+
+def test_every_pair_of_systems_differs_in_what_is_recorded(recorded: dict[str, list[dict[str, Any]]]) -> None:
+    assert set(recorded) == set(catalogue.names("systems"))
+    alike = [(one, other) for one, other in combinations(recorded, 2) if recorded[one] == recorded[other]]
+    assert alike == []
+
+
+def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str, list[dict[str, Any]]]) -> None:
+    sends = {system: any(rank["sent"] for rank in ranks) for system, ranks in recorded.items()}
+    legs = {system: {leg for rank in ranks for _, _, leg in rank["legs"]} for system, ranks in recorded.items()}
+    assert {system for system, some in sends.items() if some} == {"esdg", "esdg-hybrid", "hypergraph-vertex", "adgnn-t"}
+    assert legs["esdg"] == {"to_vertices", "to_snapshots"}
+    assert "halo" in legs["esdg-hybrid"] and not legs["psg"]
+    cut, metis = (recorded[system][0]["sent"] for system in ("hypergraph-vertex", "adgnn-t"))
+    assert cut.keys() == metis.keys() and cut != metis

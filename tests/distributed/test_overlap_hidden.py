@@ -20,7 +20,7 @@ from dtdg_lab.testing.delayed_group import DelayedGroup
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
-LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.05, 5, 64, 2800, 6
+LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6
 BYTES_PER_S = OWN * NODES // 2 * HIDDEN * 8 / LEG_S
 BUSY = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60 * NODES, "generated_snapshots": 40,
         "hidden": HIDDEN, "layers": 2, "device": "cpu", "epochs": EPOCHS, "dtype": "float64", "threads": 1,

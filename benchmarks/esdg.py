@@ -7,8 +7,8 @@ transfers   (Figure 4) bringing graphs whole and as differences: bytes and time 
             the measured overlap allows and the share of it reached, by model and its smoothing; the share of snapshots
             that benefits, by blocks and ranks; epochs of ESDG with and without.
 blocks      (section 3.1) peak memory and time of a step by the number of blocks of time, on one rank.
-overlap     (section 6.5, left open there) steps with exchanges overlapped and not: as the machine is, and with
-            exchanges that take longer without using it; the share of their time that is hidden.
+overlap     (section 6.5, left open there) steps with exchanges overlapped and not: as the machine is, and over links
+            that are slow without using the processor; the share of the exchanges' time that is hidden.
 volumes     (Table 2) numbers sent in a step by snapshot and by hypergraph vertex partition: computed for all ranks;
             where ranks are run, counted on the links as well, and timed.
 strong      (Figure 5) seconds of a step by ranks, the graph as it is: compute, communicate and transfer apart.

@@ -58,14 +58,15 @@ class Plan:
     Attributes:
         models: of all parts.
         transfers: graphs of part transfers.
-        workload: graph of parts blocks, overlap and volumes.
+        workload: graph of parts blocks and volumes.
+        overlapped: graph of part overlap: with rows enough to be sent piece by piece.
         linked: graphs of part links.
         ranks: measured; those of more than the cores by own time.
         epoch_ranks: of part transfers.
         turns: steps timed.
         repeats: of transfers without training.
         blocks: numbers of blocks.
-        delay_s: of exchanges, of the slow network in part overlap.
+        link_bytes_s: that a rank sends in a second over the slow network of part overlap.
         counted: ranks whose volumes are computed.
         strong: sizes.
         weak: sizes.
@@ -76,13 +77,14 @@ class Plan:
     models: tuple[str, ...]
     transfers: tuple[Workload, ...]
     workload: Workload
+    overlapped: Workload
     linked: tuple[Workload, ...]
     ranks: tuple[int, ...]
     epoch_ranks: tuple[int, ...]
     turns: int
     repeats: int
     blocks: tuple[int, ...]
-    delay_s: float
+    link_bytes_s: float
     counted: tuple[int, ...]
     strong: Scaling
     weak: Scaling
@@ -95,16 +97,18 @@ _DENSE = generated("powerlaw", "powerlaw", 2_000, 100_000, 66)
 FULL_PLAN = Plan(
     MODELS, (_DENSE, Workload("collegemsg", "collegemsg", {"cut": 66}), Workload("bitcoin-otc", "bitcoin-otc")),
     generated("transactions", "transactions", 4_000, 12_000, 66),
+    generated("powerlaw", "powerlaw", 8_000, 80_000, 66),
     (Workload("bitcoin-otc", "bitcoin-otc"), Workload("collegemsg", "collegemsg"),
      generated("transactions", "transactions", 2_000, 6_000, 42)),
-    (1, 2, 4), (1, 2), 7, 5, (1, 2, 4, 8, 16), 0.005, (2, 4, 16, 64),
+    (1, 2, 4), (1, 2), 7, 5, (1, 2, 4, 8, 16), 50e6, (2, 4, 16, 64),
     Scaling("powerlaw", 512, 200), Scaling("uniform", 512, 256), _ALL_RANKS, 20,
 )  # fmt: skip
 QUICK_PLAN = Plan(
     MODELS[-1:], (generated("powerlaw", "powerlaw", 400, 8_000, 24),),
     generated("transactions", "transactions", 400, 1_200, 34),
+    generated("powerlaw", "powerlaw", 3_000, 30_000, 34),
     (generated("transactions", "transactions", 200, 600, 18),),
-    (1, 2), (1,), 3, 2, (1, 2, 4), 0.005, (2, 4, 16),
+    (1, 2), (1,), 3, 2, (1, 2, 4), 50e6, (2, 4, 16),
     Scaling("powerlaw", 128, 32), Scaling("uniform", 128, 32), _ALL_RANKS, 5,
 )  # fmt: skip
 

@@ -59,24 +59,24 @@ def block_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[dict[str,
 
 
 def overlap_rows(plan: Plan, model: str, ranks: int, cores: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Steps with exchanges one after another and overlapped, on the machine as it is and with slow exchanges.
+    """Steps with exchanges one after another and overlapped, on the machine as it is and over a slow link.
 
     Ratios are the time without overlap over that with it: above 1, overlap is the faster.
     """
-    workload, delays = plan.workload, (0.0, plan.delay_s)
+    workload, rates = plan.overlapped, (float("inf"), plan.link_bytes_s)
     contenders = [
-        Contender(f"{delay} {on}", config(workload, model, ranks=ranks, blocks=SEVERAL_BLOCKS, overlap=on), delay)
-        for delay in delays
+        Contender(f"{rate} {on}", config(workload, model, ranks=ranks, blocks=SEVERAL_BLOCKS, overlap=on), rate)
+        for rate in rates
         for on in (False, True)
     ]
     steps, _ = timed(contenders, ranks, plan.turns, cores)
     rows = []
-    for place, delay in enumerate(delays):
+    for place, rate in enumerate(rates):
         off, on = steps[2 * place : 2 * place + 2]
         hidden = {f"hidden_{name}": None if own[0]["hidden"] is None else median(step["hidden"] for step in own)
                   for name, own in (("off", off), ("on", on))}  # fmt: skip
         rows.append({
-            "graph": workload.name, "model": model, "ranks": ranks, "delay_s": delay, "clock": clock_of(ranks, cores),
+            "graph": workload.name, "model": model, "ranks": ranks, "link_bytes_s": None if rate == float("inf") else rate, "clock": clock_of(ranks, cores),
             "off_s": median(step["seconds"] for step in off), "on_s": median(step["seconds"] for step in on),
             "ratio": over(off, on), **hidden,
             "losses_apart": max(abs(a["loss"] - b["loss"]) for a, b in zip(off, on, strict=True)),

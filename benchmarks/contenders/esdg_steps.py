@@ -30,12 +30,12 @@ class Contender:
     Attributes:
         name: what rows call it.
         config: of the run.
-        delay_s: seconds that an exchange of rows takes at least.
+        bytes_per_s: that a rank's rows leave at; as fast as they do where infinite.
     """
 
     name: str
     config: RunConfig
-    delay_s: float = 0.0
+    bytes_per_s: float = float("inf")
 
 
 class BothClocks:
@@ -103,7 +103,8 @@ def in_turn(
     group = pinned(rank, ranks, address, cores)
     runs = []
     for contender in contenders:
-        of: Group = DelayedGroup(group, contender.delay_s) if contender.delay_s else group
+        slow = contender.bytes_per_s < float("inf")
+        of: Group = DelayedGroup(group, 0.0, contender.bytes_per_s) if slow else group
         runs.append(build(contender.config, load_for(contender.config), of))
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
     for turn in range(WARM_UPS + turns):

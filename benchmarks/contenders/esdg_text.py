@@ -55,7 +55,7 @@ def block_text(row: Row) -> str:
 
 
 def overlap_text(row: Row) -> str:
-    network = f"+{1e3 * row['delay_s']:g} ms" if row["delay_s"] else "as it is"
+    network = "as it is" if row["link_bytes_s"] is None else f"{row['link_bytes_s'] / 1e6:g} MB/s"
     hidden = [_number(row[f"hidden_{way}"], ".0%", width) for way, width in (("off", 10), ("on", 6))]
     return (
         f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {network:10} {format_seconds(row['off_s']):>9} "

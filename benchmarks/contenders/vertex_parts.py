@@ -44,6 +44,9 @@ class Phases:
     def __call__(self, phase: str) -> None:
         self._last_s = time.perf_counter()
 
+    def block(self, number: int, way: str) -> None:
+        """Nothing: a step is timed as a whole."""
+
     def exchange(self, wait_s: float) -> None:
         now_s = time.perf_counter()
         wait_s = min(wait_s, now_s - self._last_s)

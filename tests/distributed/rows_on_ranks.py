@@ -41,6 +41,9 @@ class Noted:
         self.phases.append(phase)
         self.arrivals_s.append(time.monotonic())
 
+    def block(self, number: int, way: str) -> None:
+        self.phases.append(way)
+
     def exchange(self, wait_s: float) -> None:
         self.phases.append("exchange")
         self.waits_s.append(wait_s)

@@ -19,22 +19,21 @@ from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, Unsupp
 from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 
 EVERY = [
-    (system, model, dataset)
-    for system, model, dataset in itertools.product(
-        *(catalogue.names(room) for room in ("systems", "models", "datasets"))
-    )
+    (system, model)
+    for system, model in itertools.product(catalogue.names("systems"), catalogue.names("models"))
     if (catalogue.entry("models", model).memory, catalogue.system(system).parts["parallel"]) in MEMORY_ON_LAYOUT
 ]
 
 
-@pytest.mark.parametrize(("system", "model", "dataset"), EVERY)
-def test_json_round_trip_of_every_system_model_and_dataset(system: str, model: str, dataset: str) -> None:
-    config = RunConfig(system=system, model=model, dataset=dataset, epochs=3, edge_life=2)
-    again = RunConfig.from_json(config.to_json())
-    assert again == config
-    assert again.to_json() == config.to_json()
-    assert again.short_hash == config.short_hash
-    assert RunConfig.model_validate_json(config.to_json()) == config
+@pytest.mark.parametrize(("system", "model"), EVERY)
+def test_json_round_trip_of_every_system_model_and_dataset(system: str, model: str) -> None:
+    for dataset in catalogue.names("datasets"):
+        config = RunConfig(system=system, model=model, dataset=dataset, epochs=3, edge_life=2)
+        again = RunConfig.from_json(config.to_json())
+        assert again == config
+        assert again.to_json() == config.to_json()
+        assert again.short_hash == config.short_hash
+        assert RunConfig.model_validate_json(config.to_json()) == config
 
 
 def test_a_stored_graph_round_trips_without_the_options_of_named_data() -> None:

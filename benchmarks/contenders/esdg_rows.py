@@ -76,7 +76,8 @@ def overlap_rows(plan: Plan, model: str, ranks: int, cores: tuple[int, ...]) -> 
         hidden = {f"hidden_{name}": None if own[0]["hidden"] is None else median(step["hidden"] for step in own)
                   for name, own in (("off", off), ("on", on))}  # fmt: skip
         rows.append({
-            "graph": workload.name, "model": model, "ranks": ranks, "link_bytes_s": None if rate == float("inf") else rate, "clock": clock_of(ranks, cores),
+            "graph": workload.name, "model": model, "ranks": ranks, "clock": clock_of(ranks, cores),
+            "link_bytes_s": None if rate == float("inf") else rate,
             "off_s": median(step["seconds"] for step in off), "on_s": median(step["seconds"] for step in on),
             "ratio": over(off, on), **hidden,
             "losses_apart": max(abs(a["loss"] - b["loss"]) for a, b in zip(off, on, strict=True)),

@@ -37,7 +37,8 @@ def plan(esdg: ModuleType) -> Any:
     small = sizes.Scaling("uniform", 32, 8)
     return dataclasses.replace(
         esdg.QUICK_PLAN, models=("cdgcn",), workload=tiny, linked=(tiny,), transfers=(tiny,), ranks=(1, 2), turns=1,
-        overlapped=sizes.generated("rows", "powerlaw", 3_000, 6_000, 24), repeats=1, blocks=(1, 2), counted=(2, 4), strong=small, weak=small, predicted=(1, 2, 16), epochs=2,
+        overlapped=sizes.generated("rows", "powerlaw", 3_000, 6_000, 24), repeats=1, blocks=(1, 2), counted=(2, 4),
+        strong=small, weak=small, predicted=(1, 2, 16), epochs=2,
     )  # fmt: skip
 
 

@@ -288,6 +288,10 @@ class SnapshotBlocks:
         """K, the groups of ranks; each has a share of the snapshots of every block."""
         return self.ranks // self.row_ranks
 
+    def column(self, rank: int) -> list[int]:
+        """The K ranks that hold the same rows as this one, in the order of their snapshots."""
+        return list(range(rank % self.row_ranks, self.ranks, self.row_ranks))
+
     def block(self, number: int) -> range:
         """The snapshots of a block."""
         return share(self.snapshots, number, self.blocks)

@@ -52,6 +52,7 @@ class Redistribution:
         overlap: whether rows travel piece by piece while more are computed.
         reuse: whether rows that depend on no parameter are moved once and kept.
         alone: whether own snapshots must be worked on one after another: where ranks exchange rows while a model pulls.
+        kept: block -> what was moved once.
     """
 
     plan: SnapshotBlocks
@@ -64,12 +65,12 @@ class Redistribution:
     overlap: bool
     reuse: bool
     alone: bool
-    _kept: dict[int, list[Tensor]] = field(default_factory=dict)
+    kept: dict[int, list[Tensor]] = field(default_factory=dict)
 
     @property
     def ranks(self) -> list[int]:
         """The run's ranks in the column, by their place in it."""
-        return [place * self.plan.row_ranks + self.rank % self.plan.row_ranks for place in range(self.column.size)]
+        return self.plan.column(self.rank)
 
     def slots(self, block: int, rank: int) -> list[range]:
         """A rank's own snapshots of a block in runs that are computed together; as many for every rank, some empty."""
@@ -110,8 +111,8 @@ class RankSeam:
         """Own snapshots' rows go to the ranks that have their vertices, run by run."""
         of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
         first = of.reuse and leg.layer == 0 and not leg.backward
-        if first and self._number in of._kept:
-            return of._kept[self._number], []
+        if first and self._number in of.kept:
+            return of.kept[self._number], []
         out = of.empty(len(self._block), len(self._chunks[self._me]), leg.width)
         rests: list[T] = []
         pieces: list[Tensor] = []
@@ -136,7 +137,7 @@ class RankSeam:
                 out[start : start + len(snapshots)] = part.view(len(snapshots), *out.shape[1:])
         arrived = list(out.unbind())
         if first:
-            of._kept[self._number] = arrived
+            of.kept[self._number] = arrived
         return arrived, rests
 
     def to_snapshots(

@@ -49,7 +49,7 @@ class SnapshotLayout:
     ) -> None:  # fmt: skip
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
-        ranks = [place * plan.row_ranks + group.rank % plan.row_ranks for place in range(plan.groups)]
+        ranks = plan.column(group.rank)
         self._log, self._summaries = ExchangeLog(ranks), Exchanger(column, leg="summaries")
         through_time = model.memory == "per_vertex"
         constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
@@ -93,7 +93,7 @@ class SnapshotLayout:
             first = self._rank - self._rank % self._plan.row_ranks  # of the ranks that share this one's snapshots
             links += [(layer, way, first + to, rows, moved) for layer, way, to, rows, moved in self._halo.drain()]
             legs += self._halo.legs.drain()
-        feed = getattr(self._snapshots, "feed", None)
+        feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
         return {"links": links, "exchanges": legs, "transfers": [] if feed is None else [*feed.drain()]}
 
     def _add_gradients(self) -> Tensor:
@@ -114,5 +114,5 @@ class SnapshotLayout:
 
     def _in_column(self, exchanger: Exchanger) -> list[tuple[int, str, int, int, int]]:
         """Links by the run's ranks."""
-        first, step = self._rank % self._plan.row_ranks, self._plan.row_ranks
-        return [(layer, way, first + to * step, rows, moved) for layer, way, to, rows, moved in exchanger.drain()]
+        ranks = self._plan.column(self._rank)
+        return [(layer, way, ranks[to], rows, moved) for layer, way, to, rows, moved in exchanger.drain()]

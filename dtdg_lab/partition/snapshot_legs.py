@@ -65,7 +65,7 @@ def legs(
         pairs: numbers of a vertex that pairs are scored from, where the task is of pairs (link prediction); 0 where the
             loss is a sum over vertices.
         blocks: nb; where there is one, nothing is computed again.
-        reuse: whether Ã x of the data is kept from an earlier step (option ``halo_reuse``); the first step sends it.
+        reuse: whether Ã x of the data is kept from an earlier step (option ``halo_reuse``): it is not sent again.
         options: of the model.
 
     Raises:

@@ -53,7 +53,7 @@ def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
         return "What is hidden was paid for by computing that had to be done anyway; no exchange has been told yet."
     over = f"the last {len(recent)} steps" if len(recent) > 1 else f"step {recent[0][0]}"
     text = f"In {over} {percent(hidden)} of the time in flight was hidden behind computing: high is good, 0 is as if "
-    return text + "every rank stood still for all of it, as with overlap off."
+    return text + "every rank stood still for all of it. What has ended when a rank looks counts as hidden."
 
 
 def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
+    from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.dash.app import Dashboard
@@ -66,6 +67,7 @@ __all__ = [
     "predict_scaling",
     "progress",
     "simulate_schedules",
+    "study_decay",
     "trace",
     "train",
 ]
@@ -99,6 +101,7 @@ _WHERE = {
     "predict_scaling": "dtdg_lab.runs.scaling_study",
     "progress": "dtdg_lab.runs.progress",
     "simulate_schedules": "dtdg_lab.runs.schedule_study",
+    "study_decay": "dtdg_lab.cluster.study_decay",
     "trace": "dtdg_lab.runs.trace",
     "train": "dtdg_lab.cluster.local",
 }

@@ -109,4 +109,15 @@ LAYOUTS: tuple[Entry, ...] = (
         summary="Each part owns vertices and keeps copies of their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist", options=("cache_gib",),
     ),
+    Entry(
+        name="halo_window", room="parallel", target="dtdg_lab.parallel.halo_window:HaloWindowLayout",
+        summary="Each part owns vertices; a step is a window of snapshots. Full ones exchange rows of remote "
+        "neighbours, decayed ones need none.",
+        source="FlareDTDG sections 3.2 to 3.4", options=("overlap", "halo_reuse"),
+    ),
+    Entry(
+        name="sampled_window", room="parallel", target="dtdg_lab.parallel.sampled_window:SampledWindowLayout",
+        summary="Each part owns vertices anew in every epoch and has copies of what it samples; a step is a window.",
+        source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it", options=("cache_gib",),
+    ),
 )  # fmt: skip

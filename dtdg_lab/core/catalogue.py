@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dtdg_lab.core.algorithm_entries import LAYOUTS, MODELS, TASKS
+from dtdg_lab.core.batching_entries import BATCHINGS
 from dtdg_lab.core.dataset_entries import DATASETS
 from dtdg_lab.core.entry import Entry, System
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
@@ -16,7 +17,7 @@ from dtdg_lab.core.partition_entries import PARTITIONERS
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.core.scheduler_entries import SCHEDULERS
 
-ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS)
+ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS, *BATCHINGS)
 
 SYSTEMS: tuple[System, ...] = (
     System(
@@ -79,6 +80,33 @@ SYSTEMS: tuple[System, ...] = (
         summary="Full batch over vertex parts with copies of their L-hop neighbours; gradients alone are exchanged.",
         source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; METIS is ours)",
         differs_by="no rows in links, bytes sent (gradients) and replicated rows",
+    ),
+    System(
+        name="flaredtdg",
+        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "trapezoid"}),
+        summary="Hybrid batches: full recent snapshots, decaying older ones; nothing re-indexed, exchanges overlapped.",
+        source="FlareDTDG section 3",
+        differs_by="rows in batches (a trapezoid) and steps per epoch (one for each snapshot)",
+    ),
+    System(
+        name="full-history",
+        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "full_window"}),
+        summary="As flaredtdg, with every snapshot of the window whole.", source="FlareDTDG section 4.3",
+        differs_by="rows in batches (all of every snapshot) and peak bytes",
+    ),
+    System(
+        name="recent-only",
+        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "recent"}),
+        summary="As flaredtdg, with the newest two snapshots and nothing before them.", source="FlareDTDG section 4.3",
+        differs_by="rows in batches (two snapshots) and peak bytes",
+    ),
+    System(
+        name="dynagraph",
+        parts=MappingProxyType({"parallel": "sampled_window", "partition": "hash", "batching": "sampled_window"}),
+        summary="Sliding windows with sampled neighbours, aggregations kept between windows, parts dealt anew each "
+        "epoch.",
+        source="FlareDTDG section 4.1, baseline DynaGraph (Guan et al. 2022)",
+        differs_by="edges in batches (sampled) and no rows in links",
     ),
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -230,6 +231,12 @@ def _check_together(common: dict[str, Any]) -> None:
         )
     catalogue.check_memory(common["model"], layout)
     catalogue.check_task(common["dataset"], common["options"]["tasks"]["task"])
+    batching = common["options"].get("batching", {})
+    if "full_snapshots" in batching and batching["full_snapshots"] > batching.get("window", math.inf):
+        raise ConfigError(
+            f"full_snapshots={batching['full_snapshots']} of window={batching['window']}: from 1 to the whole window "
+            "are allowed. Set fewer full snapshots, or a longer window."
+        )
     energy = common["options"]["energy"]
     if energy["power_idle_w"] > energy["power_max_w"]:
         raise ConfigError(

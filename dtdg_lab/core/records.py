@@ -37,6 +37,9 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "groups": ("step", "epoch", "group", "start_ns", "end_ns", "cpu_s"),
         "exchanges": ("step", "epoch", "layer", "way", "leg", "exchanges", "in_flight_s", "exposed_s"),
         "transfers": ("step", "epoch", "snapshots", "bytes", "whole_bytes"),
+        "batches": ("step", "epoch", "target", "first", "full", "chunks", "rows", "edges", "shrink_s"),
+        "tasks": ("step", "epoch", "layer", "snapshot", "kind", "predicted_s", "took_s"),
+        "decisions": ("step", "epoch", "policy", "state", "values", "action", "reward"),
     }
 )  # fmt: skip
 
@@ -65,8 +68,24 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
         "whole_bytes": "what their arrays take, brought each whole",
         "to": "rank the rows were sent to; the rank of the line sent them",
-        "rows": "rows of vertices sent in the step, of this layer and way",
+        "rows": "rows of vertices sent in the step, of this layer and way; in `batches`, the rank's rows of all "
+        "snapshots of the batch",
         "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
+        "target": "snapshot whose loss the step took, the newest of the batch",
+        "first": "oldest snapshot of the batch",
+        "full": "how many of the newest snapshots were whole",
+        "chunks": "chunks of each part that each snapshot kept, oldest first; empty where it was whole",
+        "edges": "edges along which the rank pulled in the batch's decayed snapshots",
+        "shrink_s": "seconds of taking the decayed snapshots' edges, within the step",
+        "kind": "in `tasks`: compute, a stretch of a snapshot's spatial part between pulls; communicate, the exchange "
+        "of a pull; in `events`, what happened",
+        "predicted_s": "what a task was predicted to take, by a predictor that had not seen it",
+        "took_s": "what it took",
+        "policy": "what decided: greedy, for full_snapshots and alpha",
+        "state": "settings before the decision",
+        "values": "what each choice was thought to be worth: for greedy, validation losses",
+        "action": "the choice made",
+        "reward": "what it gained by these values; 0 where nothing was changed",
         "group": "number of the snapshot group, from 0 in order of time; a row is one group that the rank computed",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }

@@ -23,9 +23,11 @@ from dtdg_lab.dash.resources import load_resources
 from dtdg_lab.dash.schedule_page import SchedulePage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.dash.status import status_html
+from dtdg_lab.dash.trapezoid_page import TrapezoidPage
 from dtdg_lab.dash.watch import SessionWatch
 from dtdg_lab.datasets import default_dataset
 from dtdg_lab.views import RunWindow
+from dtdg_lab.views.layout import join_words
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -35,7 +37,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS = 1, 2, 3, 4, 5  # places of the tabs
+COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID = 1, 2, 3, 4, 5, 6  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -80,6 +82,7 @@ class Dashboard:
         self.partition = PartitionPage(self.settings, self.actions.later)
         self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
         self.blocks = BlockPage(self.actions.later)
+        self.trapezoid = TrapezoidPage(self.actions.later, self._knobs)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -113,7 +116,7 @@ class Dashboard:
         self.tabs = pn.Tabs(
             ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
             ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel),
-            ("As code", self.code.panel),
+            ("Trapezoid", self.trapezoid.panel), ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -141,24 +144,33 @@ class Dashboard:
 
     def _knob(self, name: str, value: Any) -> None:
         """Change a live setting of the run under way."""
+        self._knobs({name: value})
+
+    def _knobs(self, changes: dict[str, Any]) -> None:
+        """Change live settings of the run under way, all by one request."""
         run = self._run
-        if run is None:
+        if run is None or not changes:
             return
         self._clear_problem()
         self.actions.do(
-            f"Set {name}",
-            partial(run.set, **{name: value}),
-            then=lambda version: self._was_asked(run, name, value, version),
-            otherwise=lambda: self.settings.refused(name, run.config),
+            f"Set {join_words([*changes])}",
+            partial(run.set, **changes),
+            then=lambda version: self._was_asked(run, changes, version),
+            otherwise=lambda: self._was_refused(run, changes),
         )
 
-    def _was_asked(self, run: Run, name: str, value: Any, version: int) -> None:
+    def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
         if run is not self._run:
             return
         with run.lock:
-            at_epoch_end = self.settings.controls[name].option.live == "epoch"
-            self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
+            for name, value in changes.items():
+                at_epoch_end = self.settings.controls[name].option.live == "epoch"
+                self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
         self._refresh_state()
+
+    def _was_refused(self, run: Run, changes: dict[str, Any]) -> None:
+        for name in changes:
+            self.settings.refused(name, run.config)
 
     def _change_ended(self, change: Change) -> None:
         """A change that waited for the end of the epoch was made, or will not be."""
@@ -230,6 +242,9 @@ class Dashboard:
             self.blocks.open()
             if slow:
                 self.blocks.update()
+        if self.tabs.active == TRAPEZOID:
+            self.trapezoid.open()
+            self.trapezoid.update(slow=slow)
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
@@ -238,6 +253,7 @@ class Dashboard:
         self.partition.follow(run)
         self.schedule.follow(run)
         self.blocks.follow(run)
+        self.trapezoid.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)

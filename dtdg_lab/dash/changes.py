@@ -62,13 +62,13 @@ class Changes:
 
     def __init__(self, on_end: Callable[[Change], None]) -> None:
         self._on_end = on_end
-        self._now: Change | None = None  # the last one that takes effect at the next step
+        self._now: list[Change] = []  # the last that take effect at a next step: those of one request
         self._waiting: dict[str, Change] = {}
         self._ended: list[Change] = []
 
     def forget(self) -> None:
         """Another run is shown."""
-        self._now, self._waiting, self._ended = None, {}, []
+        self._now, self._waiting, self._ended = [], {}, []
 
     def add(self, name: str, value: Any, version: int, run: Asked, *, at_epoch_end: bool) -> None:
         """Note what the run has accepted; the same setting asked for before is no longer waited for."""
@@ -76,7 +76,7 @@ class Changes:
         if at_epoch_end:
             self._waiting[name] = change
         else:
-            self._now = change
+            self._now = [*(each for each in self._now if each.version == version), change]
 
     def look(self, run: Asked, status: str) -> None:
         """See which of the changes that waited for the end of the epoch were made since, or will not be.
@@ -96,7 +96,7 @@ class Changes:
         """What became of the changes, in words; the caller holds the run's lock."""
         shown = [*self._ended, *self._waiting.values()]
         lines = [_epoch_words(change, window) for change in shown]
-        return [*lines, _step_words(self._now, window)] if self._now is not None else lines
+        return [*lines, *(_step_words(change, window) for change in self._now)]
 
 
 def _state(change: Change, run: Asked, status: str) -> str:

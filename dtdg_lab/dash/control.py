@@ -23,10 +23,13 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "schedule_limit_s": "Search at most (s)", "blocks": "Blocks of time (0: fit)",
         "memory_gib": "Fit into (GiB)", "row_ranks": "Ranks that share a snapshot",
         "overlap": "Send while computing", "difference": "Bring graphs as differences",
-        "graphs": "Graphs of other blocks",
+        "graphs": "Graphs of other blocks", "full_snapshots": "Full snapshots (K)",
+        "decay": "Decay of older ones", "chunks": "Chunks a part (0: fit)", "chunker": "Chunks by",
+        "tune": "Tune K and alpha by the validation part", "tune_every": "Look every (epochs)",
+        "tune_memory_gib": "Tune within (GiB)", "fanout": "Neighbours sampled",
     }
 )  # fmt: skip
-LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0)})
+LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0), "alpha": (1e-3, 1.0)})
 SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
 
 _STYLE = (

@@ -2,13 +2,16 @@
 // starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py.
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
+const DRAG_MS = 80 // between two messages of a handle that is dragged
 const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws nothing
 
 // Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
 const STYLE = `
 .dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(min(100%, 300px), 34%), 1fr)); gap: 10px; width: 100%; }
-.dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; }
+.dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; position: relative; }
 .dl-chart { width: 100%; }
+.dl-handle { position: absolute; width: 18px; height: 18px; margin: -9px 0 0 -9px; box-sizing: border-box; border: 3px solid #7a4e9e; border-radius: 50%; background: white; touch-action: none; z-index: 2; }
+.dl-handle:hover, .dl-handle.dl-held { background: #7a4e9e; }
 .dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: #24292f; padding: 2px 6px 0; min-height: 2.7em; }
 .dl-problem { font: 14px sans-serif; color: #b3261e; padding: 12px; }
 .js-plotly-plot .plotly, .js-plotly-plot .plotly div { direction: ltr; font-family: Helvetica, Arial, sans-serif; margin: 0; padding: 0; }
@@ -28,7 +31,7 @@ export function render({model, el}) {
   grid.className = "dl-grid"
   el.append(style, grid)
   let names = []
-  const cards = {}, charts = {}, captions = {}
+  const cards = {}, charts = {}, captions = {}, handles = {}
 
   function addCard(name) {
     cards[name] = document.createElement("figure")
@@ -47,7 +50,73 @@ export function render({model, el}) {
   function removeCard(name) {
     if (charts[name].data && window.Plotly) Plotly.purge(charts[name])
     cards[name].remove()
-    for (const kept of [cards, charts, captions]) delete kept[name]
+    for (const kept of [cards, charts, captions, handles]) delete kept[name]
+  }
+
+  // Points of a figure that can be dragged along an axis (layout.meta.handles); where they are is told the kernel, which
+  // draws what it means
+  function placeHandles(name) {
+    const div = charts[name], wanted = div.layout?.meta?.handles ?? [], dots = handles[name] ?? {}
+    handles[name] = dots
+    for (const [which, dot] of Object.entries(dots)) {
+      if (!wanted.some((spec) => spec.name === which) && !dot.held) { dot.remove(); delete dots[which] }
+    }
+    for (const spec of wanted) {
+      const dot = dots[spec.name] ?? (dots[spec.name] = addHandle(name))
+      dot.spec = spec
+      if (dot.held) continue // it stays under the pointer
+      dot.title = spec.title
+      dot.style.cursor = spec.along === "x" ? "ew-resize" : "ns-resize"
+      dot.dataset.handle = spec.name
+      for (const along of ["x", "y"]) moveHandle(div, dot, along, spec[along])
+    }
+  }
+
+  const axisOf = (div, along) => div._fullLayout[`${along}axis`]
+
+  function moveHandle(div, dot, along, value) {
+    const axis = axisOf(div, along)
+    if (along === "x") dot.style.left = `${div.offsetLeft + axis._offset + axis.l2p(value)}px`
+    else dot.style.top = `${div.offsetTop + axis._offset + axis.l2p(value)}px`
+  }
+
+  function addHandle(name) {
+    const div = charts[name], dot = document.createElement("div")
+    let sent = 0, at = null
+    // measured now, from the figure's own origin: it may have moved on under a pointer that rests
+    const measured = () => {
+      const {along, low, high} = dot.spec, axis = axisOf(div, along)
+      return Math.min(high, Math.max(low, axis.p2l(at[along] - div.getBoundingClientRect()[along] - axis._offset)))
+    }
+    const tell = () => {
+      sent = Date.now()
+      model.send_msg(JSON.stringify({kind: "dragged", handle: dot.spec.name, value: measured() - dot.spec.origin}))
+    }
+    dot.className = "dl-handle"
+    dot.addEventListener("pointerdown", (event) => {
+      dot.held = true
+      dot.classList.add("dl-held")
+      dot.setPointerCapture(event.pointerId)
+      event.preventDefault()
+    })
+    dot.addEventListener("pointermove", (event) => {
+      if (!dot.held) return
+      at = {x: event.clientX, y: event.clientY}
+      moveHandle(div, dot, dot.spec.along, measured())
+      if (Date.now() - sent > DRAG_MS) tell()
+    })
+    const drop = () => {
+      if (!dot.held) return
+      dot.held = false
+      dot.classList.remove("dl-held")
+      if (at) tell()
+      at = null
+      if (charts[name] === div) placeHandles(name) // where the last figure has it, until the next comes
+    }
+    dot.addEventListener("pointerup", drop)
+    dot.addEventListener("pointercancel", drop)
+    cards[name].append(dot)
+    return dot
   }
 
   // Cards for these charts, in order; what is drawn in those that stay is kept
@@ -107,7 +176,7 @@ export function render({model, el}) {
       take(todo, message)
     }
     if (number < 0) { if (messages.length && Date.now() - asked > 2000) ask(); return }
-    for (const name of names) draw(charts[name], todo[name], points)
+    for (const name of names) { draw(charts[name], todo[name], points); if (todo[name].figure) placeHandles(name) }
   }
 
   function draw(div, {figure, traces, relayout}, points) {
@@ -130,7 +199,8 @@ export function render({model, el}) {
 
   const onVisible = () => { if (!document.hidden) { if (number < 0) ask(); else schedule() } }
   const resized = new ResizeObserver(() => requestAnimationFrame(() => {
-    if (!closed && window.Plotly) for (const div of Object.values(charts)) if (div.data && div.offsetWidth) Plotly.Plots.resize(div)
+    if (closed || !window.Plotly) return
+    for (const [name, div] of Object.entries(charts)) if (div.data && div.offsetWidth) Promise.resolve(Plotly.Plots.resize(div)).then(() => placeHandles(name))
   }))
 
   model.on("msg:custom", onMessage)

@@ -70,10 +70,18 @@ class Charts(JSComponent):
         self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
 
     def _handle_msg(self, data: Any) -> None:
-        if json.loads(data).get("kind") != "ready":
-            raise LabError(f"live.js sent {data!r}; only 'ready' is understood. Reload the page.")
-        self._awaited = False
-        self._defer(self._greet)
+        message = json.loads(data)
+        if message.get("kind") == "dragged":
+            self._defer(lambda: self._drag(message["handle"], float(message["value"])))
+        elif message.get("kind") == "ready":
+            self._awaited = False
+            self._defer(self._greet)
+        else:
+            known = "only 'ready' and 'dragged' are understood"
+            raise LabError(f"live.js sent {data!r}; {known}. Reload the page.")
+
+    def _drag(self, handle: str, value: float) -> None:
+        """A handle of a figure was dragged to a value of its axis."""
 
     def expect(self) -> None:
         """A page is about to load a display."""
@@ -95,7 +103,12 @@ class Charts(JSComponent):
 
 
 class WholeCharts(Charts):
-    """Charts that are sent as whole figures, for what changes rarely; there may be others after a change."""
+    """Charts that are sent as whole figures, for what changes rarely; there may be others after a change.
+
+    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name, the
+    axis ``along``, a place ``x``, ``y``, bounds ``low`` and ``high``, an ``origin`` from which its value is told to the
+    listener of ``on_drag``, and a title.
+    """
 
     def __init__(
         self,
@@ -105,6 +118,7 @@ class WholeCharts(Charts):
     ) -> None:
         super().__init__(charts=list(figures()), **params)
         self._figures, self._captions = figures, captions
+        self._dragged: Callable[[str, float], None] | None = None
         self._number = 0
         self._drawn: dict[str, tuple[Figure, str | None]] = {}
 
@@ -139,6 +153,14 @@ class WholeCharts(Charts):
 
     def _on_ready(self) -> None:
         self._send_all(self._look())
+
+    def on_drag(self, listener: Callable[[str, float], None]) -> None:
+        """Call ``listener(handle, value)`` while a person drags one, and when it is let go."""
+        self._dragged = listener
+
+    def _drag(self, handle: str, value: float) -> None:
+        if self._dragged is not None:
+            self._dragged(handle, value)
 
 
 class LiveCharts(Charts):

@@ -95,6 +95,7 @@ class _Products:
         self.wide = x if self.inputs >= _WIDE else None
         # pieces by themselves, since products are slower on parts of wider rows
         self._top = matrix if self.wide is None else matrix[:, : self.width + 1].contiguous()
+        self._rest = self._top[:, self.width :].contiguous()
         self._back_h, self._feed = matrix[:, : self.width].contiguous(), matrix[:, self.width + 1 :].contiguous()
         like = (self._back_h, self._top[:, self.width :], self._feed[:, : 0 if self.wide is None else None])
         self._gradients = tuple(torch.zeros_like(part, memory_format=torch.contiguous_format) for part in like)
@@ -113,12 +114,13 @@ class _Products:
             z[:-1, self.width + 1 :] = x.transpose(1, 2)
         return z
 
-    def put(self, t: int, rows: slice, z: Tensor, out: Tensor) -> Tensor:
-        """Some rows of the matrix times [h ; 1 ; x] at snapshot t, into ``out``."""
+    def put(self, t: int, rows: slice, z: Tensor, out: Tensor, *, resting: bool = False) -> Tensor:
+        """Some rows of the matrix times [h ; 1 ; x] at snapshot t, into ``out``; h is not looked at where it is 0."""
+        matrix, z = (self._rest, z[self.width :]) if resting else (self._top, z)
         if self.wide is None:
-            return torch.mm(self._top[rows], z, out=out)
+            return torch.mm(matrix[rows], z, out=out)
         torch.mm(self._feed[rows], self.wide[t].t(), out=out)
-        return out.addmm_(self._top[rows], z)
+        return out.addmm_(matrix[rows], z)
 
     def take(self, rows: slice, h: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
         """Add what some gates' gradient gives that of h's matrix, and write that of h."""
@@ -137,6 +139,16 @@ class _Products:
             torch.mm(self._feed.t(), gates, out=dx[t])
 
 
+def _is_rest(*states: Tensor) -> bool:
+    """Whether the states are rows of zeros that share their memory, as :func:`at_rest` gives them."""
+    return all(x.device.type == "cpu" and x.stride(0) == 0 and len(x) > 1 and not bool(x[0].any()) for x in states)
+
+
+def at_rest(state: Tensor, rows: int) -> Tensor:
+    """A row (1, H) of zeros as the state of many, (rows, H), in the memory of one; its products are left out."""
+    return state.expand(rows, -1)
+
+
 class _GRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor) -> Tensor:
@@ -146,18 +158,21 @@ class _GRU(torch.autograd.Function):
         both, last = slice(0, 2 * width), slice(2 * width, None)
         reset_z = torch.empty_like(z[0])  # [r * h ; 1 ; x]
         hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
+        ctx.rests = not ctx.needs_input_grad[1] and _is_rest(h)
         for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
-            update, reset = products.put(t, both, z[t], gate).sigmoid_().chunk(2)
-            torch.mul(reset, hs[t], out=reset_z[:width])
-            reset_z[width:] = rests[t]
-            products.put(t, last, reset_z, candidate).tanh_()
+            resting = ctx.rests and t == 0
+            update, reset = products.put(t, both, z[t], gate, resting=resting).sigmoid_().chunk(2)
+            if not resting:
+                torch.mul(reset, hs[t], out=reset_z[:width])
+                reset_z[width:] = rests[t]
+            products.put(t, last, z[t] if resting else reset_z, candidate, resting=resting).tanh_()
             torch.lerp(candidate, hs[t], update, out=hs[t + 1])
         ctx.save_for_backward(x, matrix, z, candidates, *gates)
         return z[1:, :width].transpose(1, 2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+    def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix, z, candidates, *gates = ctx.saved_tensors
         products = _Products(matrix, x)
         steps, width, rows = candidates.shape
@@ -174,6 +189,11 @@ class _GRU(torch.autograd.Function):
             torch.sub(h, candidate, out=d_update).mul_(dh)
             torch.mul(dh, update, out=before)
             _tanh_backward(dh.sub_(before), candidate, grad_input=d_candidate)
+            if ctx.rests and t == 0:  # nothing hears h, and r is not heard
+                d_reset.zero_()
+                _sigmoid_backward(d_both, gates[t], grad_input=d_both)
+                products.take_inputs(t, rests[t], dgates, dx)
+                break
             # c hears h through r * h
             products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
@@ -182,7 +202,8 @@ class _GRU(torch.autograd.Function):
             before.add_(products.take(both, h, d_both, dh=part))
             products.take_inputs(t, rests[t], dgates, dx)
             dh, before = before, dh
-        return None if dx is None else dx.transpose(1, 2), dh.t(), products.gradient
+        dh = None if ctx.rests else dh.t()
+        return None if dx is None else dx.transpose(1, 2), dh, products.gradient
 
 
 class _LSTM(torch.autograd.Function):
@@ -196,8 +217,10 @@ class _LSTM(torch.autograd.Function):
         cells[0] = c.t()
         tanhs = torch.empty_like(cells[1:])
         hs = z[:, :width].unbind()
+        ctx.rests = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c)
         for t, gate in enumerate(gates):
-            take, forget, give, candidate = products.put(t, slice(None), z[t], gate).chunk(4)
+            resting = ctx.rests and t == 0
+            take, forget, give, candidate = products.put(t, slice(None), z[t], gate, resting=resting).chunk(4)
             gate[: 3 * width].sigmoid_()
             cell = torch.mul(forget, cells[t], out=cells[t + 1]).addcmul_(take, candidate.tanh_())
             torch.mul(give, torch.tanh(cell, out=tanhs[t]), out=hs[t + 1])
@@ -228,6 +251,8 @@ class _LSTM(torch.autograd.Function):
             _tanh_backward(torch.mul(dc, take, out=part), candidate, grad_input=d_candidate)
             _sigmoid_backward(d_sigmoids, gates[t][: 3 * width], grad_input=d_sigmoids)
             dc.mul_(forget)
-            products.take(slice(None), hs[t], dgates, dh=dh)
+            if not (ctx.rests and t == 0):
+                products.take(slice(None), hs[t], dgates, dh=dh)
             products.take_inputs(t, rests[t], dgates, dx)
-        return None if dx is None else dx.transpose(1, 2), dh.t(), dc.t(), products.gradient
+        of_states = (None, None) if ctx.rests else (dh.t(), dc.t())
+        return None if dx is None else dx.transpose(1, 2), *of_states, products.gradient

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.pending_rows import Arrived, PendingRows
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan
 from dtdg_lab.parallel.layout import Marks, Unmarked
@@ -48,6 +49,23 @@ class Route:
             tuple(plan.receive_counts.tolist()),
             int(plan.send.max(initial=-1)) + 1,
         )
+
+    def added_up(self, rows: Tensor, shape: Sequence[int]) -> Tensor:
+        """What came back of the rows sent, added up where each was sent from: (s, F) -> ``shape``."""
+        total = rows.new_zeros(shape)
+        # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
+        for index, part in zip(self.send.split(self.send_counts), rows.split(self.send_counts), strict=True):
+            total.index_add_(0, index, part)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An exchange that was started: its rows on their way, and what it is noted as."""
+
+    pending: PendingRows
+    layer: int
+    way: str
 
 
 class Exchanger:
@@ -91,6 +109,14 @@ class Exchanger:
             PlanError: the plan is not for this number of ranks or rows.
             RunFailedError: another rank is in another exchange.
         """
+        return self._between_ranks(x, self.checked(x, plan), layer)
+
+    def checked(self, x: Tensor, plan: HaloPlan | Route) -> Route:
+        """The route of a plan that fits the ranks and the rows.
+
+        Raises:
+            PlanError: it does not.
+        """
         route = plan if isinstance(plan, Route) else Route.of(plan, x.device)
         if len(route.send_counts) != self._group.size or route.least_rows > len(x):
             raise PlanError(
@@ -98,7 +124,7 @@ class Exchanger:
                 f"fit {self._group.size} rank(s) and {len(x)} own rows. Make it of a partition merged by "
                 "Partition.on_ranks, for the snapshots that are stacked."
             )
-        return self._between_ranks(x, route, layer)
+        return route
 
     def gather(self, x: Tensor, counts: Sequence[int], layer: int = NO_LAYER) -> Tensor:
         """All ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
@@ -145,17 +171,25 @@ class Exchanger:
 
     def swap(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Tensor:
         """One exchange of rows as they are, without a gradient: what forward and backward do."""
-        self.marks("compute")
+        return self.finish(self.start(rows, send, receive, layer, way)).rows
+
+    def start(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Started:
+        """Let rows leave; every rank must start the same exchanges in the same order, and finish each once."""
         place = (self._exchanges, layer, _WAYS.index(way))
         self._exchanges += 1
-        found = self._group.start_exchange(rows, send, receive, place=place).wait()
-        self.marks.exchange(found.wait_s)
-        self.legs.add(layer, way, self._leg, found)
         if layer != NO_LAYER:
             link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             link += np.outer([1, row_bytes], send)
-        return found.rows
+        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, way)
+
+    def finish(self, started: Started) -> Arrived:
+        """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
+        self.marks("compute")
+        found = started.pending.wait()
+        self.marks.exchange(found.wait_s)
+        self.legs.add(started.layer, started.way, self._leg, found)
+        return found
 
 
 class _Rows(torch.autograd.Function):
@@ -169,15 +203,20 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        if torch.is_grad_enabled():
-            raise UnsupportedError(
-                "a gradient of a gradient was asked for (create_graph=True), and rows that cross ranks have only a "
-                "first one. Leave create_graph out, or run on one rank."
-            )
+        refuse_second_gradients()
         route: Route = ctx.route
         rows = ctx.exchanger.swap(gradients[0], route.receive_counts, route.send_counts, ctx.layer, "backward")
-        total = rows.new_zeros(ctx.shape)
-        # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
-        for index, part in zip(route.send.split(route.send_counts), rows.split(route.send_counts), strict=True):
-            total.index_add_(0, index, part)
-        return total, None, None, None
+        return route.added_up(rows, ctx.shape), None, None, None
+
+
+def refuse_second_gradients() -> None:
+    """Called in backward of what crosses ranks.
+
+    Raises:
+        UnsupportedError: the gradient is to have a gradient.
+    """
+    if torch.is_grad_enabled():
+        raise UnsupportedError(
+            "a gradient of a gradient was asked for (create_graph=True), and rows that cross ranks have only a "
+            "first one. Leave create_graph out, or run on one rank."
+        )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.parallel.exchange import Exchanger, Route
+from dtdg_lab.parallel.flights import awaited_rows
 from dtdg_lab.parallel.neighbours import best_filled
 
 
@@ -21,16 +22,20 @@ class HaloRows:
         route: gives the exchange of these snapshots along a way, ``in`` or ``out``.
         vertices: (n,) the own vertices' numbers in the graph, ascending.
         number: the layer of the model that exchanges are counted for.
+        awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
     """
 
     def __init__(
-        self, exchanger: Exchanger, group: Group, route: Callable[[str], Route], vertices: Tensor, number: int = 0
-    ) -> None:
+        self, exchanger: Exchanger, group: Group, route: Callable[[str], Route], vertices: Tensor, number: int = 0,
+        *, awaited: bool = False,
+    ) -> None:  # fmt: skip
         self._exchanger, self._group, self._route = exchanger, group, route
-        self._vertices, self._number = vertices, number
+        self._vertices, self._number, self._awaited = vertices, number, awaited
 
-    def joined(self, x: Tensor, way: str) -> Tensor:
+    async def joined(self, x: Tensor, way: str) -> Tensor:
         """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
+        if self._awaited:
+            return torch.cat([x, await awaited_rows(x, self._exchanger, self._route(way), self._number)])
         return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -46,4 +51,4 @@ class HaloRows:
 
     def layer(self, number: int) -> HaloRows:
         """The same rows, counted for another layer."""
-        return HaloRows(self._exchanger, self._group, self._route, self._vertices, number)
+        return HaloRows(self._exchanger, self._group, self._route, self._vertices, number, awaited=self._awaited)

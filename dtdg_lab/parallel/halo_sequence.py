@@ -32,6 +32,7 @@ class HaloSequence:
         settings: how operators are made.
         ways: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
+        awaited: whether pulls suspend while rows are on their way; whoever uses the spaces drives the model then.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
 
@@ -39,14 +40,14 @@ class HaloSequence:
 
     def __init__(
         self, graph: DynamicGraph, partition: Partition, exchanger: Exchanger, group: Group,
-        settings: OperatorSettings, *, ways: tuple[str, ...] = ("in",), reuse: bool = False,
+        settings: OperatorSettings, *, ways: tuple[str, ...] = ("in",), reuse: bool = False, awaited: bool = False,
         spaces_bytes: int = SPACES_BYTES,
     ) -> None:  # fmt: skip
         keep_freed_memory()
         self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
         self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
         self._counts = partition.counts.tolist()
-        self._reuse, self._ways = reuse, ways
+        self._reuse, self._ways, self._awaited = reuse, ways, awaited
         own = partition.vertices(self._rank)
         self.own = len(own)
         self._own_vertices = own
@@ -55,6 +56,7 @@ class HaloSequence:
         self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
         self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
         self._static: Tensor | None = None
+        self._halos: dict[int, int] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
 
     def space(self, t: int) -> SnapshotSpace:
@@ -70,6 +72,12 @@ class HaloSequence:
     def stack(self, snapshots: range) -> SnapshotSpace:
         """Some consecutive snapshots as one space."""
         return self._store.get(snapshots)
+
+    def halo_rows(self, t: int) -> int:
+        """Rows that a pull of a snapshot brings here, along all ways that the model pulls."""
+        if t not in self._halos:
+            self.space(t)
+        return self._halos[t]
 
     def any_rank(self, flag: bool) -> bool:
         """Whether any rank says so."""
@@ -93,12 +101,14 @@ class HaloSequence:
         found = {way: part_edges(some, self._partition, self._rank, way) for way in self._ways}
         routes = {way: Route.of(plan, self.device) for way, (_, plan) in found.items()}
         edges = {way: of_part for way, (of_part, _) in found.items()}
+        if len(snapshots) == 1:
+            self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
 
         def edges_of(way: str) -> PartEdges:  # what operators have taken need not be held here as well
             return edges.pop(way) if way in edges else part_edges(some, self._partition, self._rank, way)[0]
 
         assert self.vertices is not None
-        rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices)
+        rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices, awaited=self._awaited)
         operators = Operators(LocalSource(edges_of, self.settings), self.settings)
         return SnapshotSpace(
             operators, snapshots, self._features(snapshots), rows, num_nodes=self.graph.num_nodes,

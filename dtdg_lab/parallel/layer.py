@@ -41,7 +41,7 @@ class Crossing:
         begin: before the block, without history.
         carries: whether backward is to find the gradient of ``begin``.
         after: the gradients of the tensors after the block; none where nothing follows, None where nothing depends.
-        end: the tensors after the block, once every vertex has been through it.
+        end: the tensors after the block, once every vertex has been through it, where it ``keeps`` them.
         before: the gradients of ``begin``'s tensors, once backward has been.
     """
 
@@ -50,6 +50,11 @@ class Crossing:
     after: Gradients = ()
     end: Tensors = ()
     before: Tensors = ()
+    keeps: bool = True
+
+    def slice(self, rows: slice) -> State:
+        """The state of a piece before the block."""
+        return self.begin.slice(rows)
 
 
 class Layer:
@@ -76,16 +81,21 @@ class Layer:
         self._inputs = inputs if number == 0 else [x.detach().requires_grad_(learning) for x in inputs]
         self._mixed = [run.model.zeros(0)] * len(self._spaces)
         self._gradients: list[Tensor] = []
+        self._parts = self._mix(learning=learning)
+
+    def _mix(self, *, learning: bool) -> list[Tensor]:
+        """The spatial part of own snapshots, where vertices run through time."""
+        run, number = self._run, self._number
 
         def mix(place: int) -> tuple[Tensor, None]:
             with torch.set_grad_enabled(learning):
-                given = run.model.spatial(number, self._spaces[place], self._inputs[place], crossing.begin)
+                given = run.model.spatial(number, self._spaces[place], self._inputs[place], self._crossing.begin)
                 mixed = run_straight(given)
             if self._learns:
                 self._mixed[place] = mixed
             return mixed.detach(), None
 
-        self._parts, _ = block.seam.to_vertices(mix, Leg(number, False, seam.width))
+        return self._block.seam.to_vertices(mix, Leg(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
@@ -93,8 +103,8 @@ class Layer:
 
         @torch.no_grad()
         def through(rows: slice) -> tuple[Tensor, None]:
-            h, after = self._through_time(self._piece(rows), self._crossing.begin.slice(rows))
-            self._write(end, after.layers[self._number], rows)
+            h, after = self._through_time(self._piece(rows), self._crossing.slice(rows))
+            self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
         leg = Leg(self._number, False, self._run.model.hidden)
@@ -104,13 +114,23 @@ class Layer:
         self._crossing.end = end
         return found
 
+    @torch.no_grad()
+    def after_first(self) -> Tensors:
+        """The state after the block's first snapshot, of the vertices that it has; without history."""
+        first = self._parts[0]
+        found: list[Tensors] = []
+        for rows in self._block.seam.pieces(len(first), self._piece_rows()):
+            _, after = self._through_time(first[rows].unsqueeze(0), self._crossing.slice(rows))
+            found.append(after.layers[self._number])
+        return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
+
     def run_through(self) -> None:
         """The end of the crossing alone."""
         end = self._room()
 
         @torch.no_grad()
         def through(rows: slice) -> None:
-            _, after = self._through_time(self._piece(rows), self._crossing.begin.slice(rows))
+            _, after = self._through_time(self._piece(rows), self._crossing.slice(rows))
             self._write(end, after.layers[self._number], rows)
 
         in_order(through, self._pieces(), device=self._device)
@@ -138,7 +158,7 @@ class Layer:
 
         @torch.no_grad()
         def read(rows: slice) -> tuple[Tensor, None]:
-            h, _ = self._through_time(self._piece(rows), self._crossing.begin.slice(rows))
+            h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows))
             return run.model.readout(h), None
 
         like = self._parts[0]
@@ -155,8 +175,7 @@ class Layer:
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
-            seed = torch.stack([part[rows] for part in parts])
-            return self._back(piece, [run.model.readout(piece.h)], [seed], rows)
+            return self._back(piece, [run.model.readout(piece.h)], [self._stacked(parts, rows)], rows)
 
         for gradients in self._send_gradients(work):
             self._learned.add(gradients)
@@ -169,19 +188,21 @@ class Layer:
         loss = run.model.zeros(1).sum()
         at = self._at(range(stacks[0].start, stacks[-1].stop)) if stacks else range(0)
         if at:
-            every = torch.cat([rows.unflatten(0, (len(of), -1)) for of, rows in zip(stacks, z, strict=True)])
-            start = at.start - stacks[0].start
+            read = [(of, rows) for of, rows in zip(stacks, z, strict=True) if of.stop > at.start and of.start < at.stop]
+            every = torch.cat([rows.unflatten(0, (len(of), -1)) for of, rows in read])
+            start = at.start - read[0][0].start
             loss = run.loss(every[start : start + len(at)], at, slice(0, run.own))
         if not loss.requires_grad:
             return loss, [torch.zeros_like(rows) for rows in z]
-        return loss.detach(), list(torch.autograd.grad(loss, z))
+        found = torch.autograd.grad(loss, z, allow_unused=True)
+        return loss.detach(), [torch.zeros_like(rows) if of is None else of for rows, of in zip(z, found, strict=True)]
 
     def pull_back(self, parts: list[Tensor]) -> None:
         """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are computed again."""
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
-            return self._back(piece, [piece.h], [torch.stack([part[rows] for part in parts])], rows)
+            return self._back(piece, [piece.h], [self._stacked(parts, rows)], rows)
 
         for gradients in self._send_gradients(work):
             self._learned.add(gradients)
@@ -214,7 +235,7 @@ class Layer:
     def _started(self, rows: slice) -> _Piece:
         """A piece run through time, with its history."""
         x = self._piece(rows)
-        begin = self._crossing.begin.slice(rows)
+        begin = self._crossing.slice(rows)
         if self._crossing.carries:
             leaves = tuple(tensor.detach().requires_grad_() for tensor in begin.layers[self._number])
             begin = begin.with_layer(self._number, leaves)
@@ -256,19 +277,28 @@ class Layer:
         return found
 
     def _through_time(self, x: Tensor, begin: State) -> tuple[Tensor, State]:
+        """A piece run through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
         return self._run.model.temporal_sequence(self._number, x, begin)
 
     def _pieces(self) -> list[slice]:
-        run, place = self._run, self._device.partition(":")[0]
-        step = STEP_NUMBERS[place] // run.model.hidden
-        whole = PIECE_NUMBERS[place] // (run.model.hidden * len(self._block.snapshots))
-        return self._block.seam.pieces(self._rows, max(1, min(step, whole)))
+        return self._block.seam.pieces(self._rows, self._piece_rows())
+
+    def _piece_rows(self) -> int:
+        hidden, place = self._run.model.hidden, self._device.partition(":")[0]
+        whole = PIECE_NUMBERS[place] // (hidden * len(self._block.snapshots))
+        return max(1, min(STEP_NUMBERS[place] // hidden, whole))
 
     def _piece(self, rows: slice) -> Tensor:
         """The piece's rows of the spatial part, (S, piece, C)."""
-        return torch.stack([part[rows] for part in self._parts]).requires_grad_(self._learns)
+        return self._stacked(self._parts, rows).requires_grad_(self._learns)
+
+    def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
+        """A piece's rows in all snapshots, (S, piece, C)."""
+        return torch.stack([part[rows] for part in parts])
 
     def _room(self) -> Tensors:
+        if not self._crossing.keeps:
+            return ()
         return tuple(torch.empty_like(x) for x in self._crossing.begin.layers[self._number])
 
     @staticmethod
@@ -284,7 +314,7 @@ class Layer:
 
     def _where(self, h: Tensor, at: range) -> Tensor:
         """Of all snapshots of the block, (S, ...), those where loss is taken."""
-        start = at.start - self._block.snapshots.start
+        start = len(h) - (self._block.snapshots.stop - at.start)  # a piece may have entered late
         return h if len(at) == len(h) else h[start : start + len(at)]
 
 

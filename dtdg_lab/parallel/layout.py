@@ -38,11 +38,15 @@ class Unmarked:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One step of this rank: the groups of its parts, and how many groups all ranks have together."""
+    """One step of this rank: the groups of its parts, and how many groups all ranks have together.
+
+    ``snapshots`` is how many it computes, where steps differ in that and the largest may be looked for.
+    """
 
     iteration: int
     groups: tuple[int, ...]
     total_groups: int
+    snapshots: int = 0
 
 
 @dataclass(frozen=True, slots=True)

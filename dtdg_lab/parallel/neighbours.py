@@ -19,8 +19,11 @@ class Gather(Protocol):
 class Neighbours(Protocol):
     """Gives the rows that a pull of n own rows needs."""
 
-    def joined(self, x: Tensor, way: str) -> Tensor:
-        """The columns of the operators along a way (``in`` or ``out``): (n, F) -> (M, F), differentiable."""
+    async def joined(self, x: Tensor, way: str) -> Tensor:
+        """The columns of the operators along a way (``in`` or ``out``): (n, F) -> (M, F), differentiable.
+
+        It may suspend until rows are here (:mod:`dtdg_lab.parallel.flights`); then somebody must drive the model.
+        """
         ...
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -35,7 +38,7 @@ class Neighbours(Protocol):
 class AllHere:
     """All vertices are own rows."""
 
-    def joined(self, x: Tensor, way: str) -> Tensor:
+    async def joined(self, x: Tensor, way: str) -> Tensor:
         """The rows given."""
         return x
 
@@ -58,7 +61,7 @@ class Gathered:
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
 
-    def joined(self, x: Tensor, way: str) -> Tensor:
+    async def joined(self, x: Tensor, way: str) -> Tensor:
         """The rows of all vertices, in order."""
         return self._gather(x)
 

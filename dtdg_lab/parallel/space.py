@@ -74,13 +74,13 @@ class SnapshotSpace:
             UnsupportedError: there is no such kind.
         """
         if kind == "attention":
-            return self._attend(x, scores)
+            return await self._attend(x, scores)
         path = self._path(x) if self._may_keep is not None else None
         if path is not None:
-            return self._constant(x, (*path, kind))
+            return await self._constant(x, (*path, kind))
         operator = self._operators.scaled(kind)
         self._is_busy = True
-        return operator.apply(self._neighbours.joined(x, WAY[kind]))
+        return operator.apply(await self._neighbours.joined(x, WAY[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
         """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
@@ -88,12 +88,12 @@ class SnapshotSpace:
             return ()
         return next((path for path, result in self._pulled.items() if result is x), None)
 
-    def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
+    async def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
         if path in self._pulled:
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
         known = x is self.inputs and self._all_inputs is not None and WAY[path[-1]] == "in"
-        everything = self._all_inputs if known else self._neighbours.joined(x, WAY[path[-1]])
+        everything = self._all_inputs if known else await self._neighbours.joined(x, WAY[path[-1]])
         assert everything is not None and self._may_keep is not None
         with torch.no_grad():
             result = operator.apply_once(everything)
@@ -103,13 +103,13 @@ class SnapshotSpace:
             self._operators.release()
         return result
 
-    def _attend(self, x: Tensor, scores: tuple[Tensor, Tensor] | None) -> Tensor:
+    async def _attend(self, x: Tensor, scores: tuple[Tensor, Tensor] | None) -> Tensor:
         if scores is None:
             raise UnsupportedError("a pull of kind 'attention' needs scores=(from, to). Change the model.")
         self._is_busy = True
         scores_from, scores_to = scores
         if not isinstance(self._neighbours, AllHere):  # one exchange brings both
-            joined = self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
+            joined = await self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
             x, scores_from = joined.split([x.shape[1], scores_to.shape[1]], dim=1)
         return self._operators.attention().apply(x, scores_from, scores_to)
 

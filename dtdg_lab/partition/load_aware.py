@@ -52,13 +52,29 @@ def assign(
     if dealing not in ("boustrophedon", "plain"):
         raise ConfigError(f"dealing={shortened(dealing)}: boustrophedon and plain are allowed.")
     loads = vertex_loads(graph, hops)
-    order = np.argsort(-loads, kind="stable")
+    owner = dealt(loads, parts, dealing)
+    return Assigned(owner, _groups(owner, _heaviest_first(loads), parts))
+
+
+def dealt(loads: NDArray[np.float64], parts: int, dealing: str = "boustrophedon") -> NDArray[np.int32]:
+    """The part of each of K vertices, (K,), that are dealt as :func:`assign` deals all of a graph.
+
+    Args:
+        loads: (K,) of them.
+        parts: P; where K is at least P, every part gets a vertex.
+        dealing: ``plain`` or ``boustrophedon``.
+    """
+    order = _heaviest_first(loads)
     turn, seat = np.divmod(np.arange(len(order)), parts)
     if dealing == "boustrophedon":
         seat = np.where(turn % 2, parts - 1 - seat, seat)
     owner = np.empty(len(order), np.int32)
     owner[order] = seat
-    return Assigned(owner, _groups(owner, order, parts))
+    return owner
+
+
+def _heaviest_first(loads: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.argsort(-loads, kind="stable")
 
 
 def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArray[np.int32]:

@@ -46,6 +46,26 @@ def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     return UnionGraph(indptr, columns.astype(np.int32), np.concatenate([held, held])[order])
 
 
+def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
+    """The union graph among some of its vertices, numbered anew in their order; costs O(their pairs).
+
+    Args:
+        union: N vertices.
+        vertices: (n,) ascending, distinct.
+    """
+    number = np.full(len(union.indptr) - 1, -1, np.int32)
+    number[vertices] = np.arange(len(vertices), dtype=np.int32)
+    lengths = np.diff(union.indptr)[vertices]
+    rows = np.repeat(np.arange(len(vertices)), lengths)
+    ends = np.cumsum(lengths)
+    at = np.arange(len(rows)) + np.repeat(union.indptr[vertices] - (ends - lengths), lengths)
+    columns = number[union.indices[at]]
+    inside = columns >= 0
+    indptr = np.zeros(len(vertices) + 1, np.int64)
+    np.cumsum(np.bincount(rows[inside], minlength=len(vertices)), out=indptr[1:])
+    return UnionGraph(indptr, columns[inside], union.snapshots[at[inside]])
+
+
 def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
     """Each pair of different vertices that an edge joins, once, as lower N + higher; sorted."""
     rows, sources = snapshot.rows(), snapshot.indices.astype(np.int64)

@@ -11,9 +11,11 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.parts import parts_line
 from dtdg_lab.views.block_facts import block_facts, blocks_left, blocks_words
 from dtdg_lab.views.block_memory import memory_facts, memory_words
+from dtdg_lab.views.chunk_words import chunks_words
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import head_words
 from dtdg_lab.views.schedule_facts import is_end, schedule_facts, schedule_words
+from dtdg_lab.views.trapezoid_facts import trapezoid_facts, trapezoid_left, trapezoid_words
 
 # Told elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint")
@@ -96,6 +98,14 @@ def _blocks(data: dict[str, Any]) -> str:
     return "no blocks of time from here on" if blocks_left(data) else blocks_words(block_facts(data))
 
 
+def _trapezoid(data: dict[str, Any]) -> str:
+    return "no windows from here on" if trapezoid_left(data) else trapezoid_words(trapezoid_facts(data))
+
+
+def _chunks(data: dict[str, Any]) -> str:
+    return "no chunks from here on" if trapezoid_left(data) else chunks_words(data)
+
+
 def _memory(data: dict[str, Any]) -> str:
     facts = memory_facts(data)
     return memory_words(facts, blocks=facts.count)
@@ -103,5 +113,8 @@ def _memory(data: dict[str, Any]) -> str:
 
 # of plans and traces what matters, since all of it is drawn
 _SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
-    {"parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks, "memory_trace": _memory}
-)
+    {
+        "parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks,
+        "chunks": _chunks, "trapezoid": _trapezoid, "memory_trace": _memory,
+    }
+)  # fmt: skip

@@ -12,6 +12,7 @@ from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.measured import MeasuredPartition
+from dtdg_lab.runs.decay_study import DecayStudy
 from dtdg_lab.runs.difference_study import TransferStudy
 from dtdg_lab.runs.echo import Echo
 from dtdg_lab.runs.graphs import GraphComparison
@@ -36,6 +37,7 @@ from dtdg_lab.views.window import CHARTS
 # what is made to be compared, and draws itself
 STUDIES = (
     Comparison, GraphComparison, FollowedVertex, ScheduleStudy, TransferStudy, BlockStudy, VolumeStudy, ScalingStudy,
+    DecayStudy,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``compare`` and its likes (``compare_graphs``, ``compare_blocks``, ...), ``follow_vertex``, ``echo``,
+            ``compare`` and its likes (``compare_graphs``, ``study_decay``, ...), ``follow_vertex``, ``echo``,
             ``partition_graph`` or ``simulate_schedules`` give (of echoes and partitions also several); or a plain
             figure dict, as views make them.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
@@ -72,7 +74,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         view = GraphView(shown, protocol)
         return _panels(view.figures(), view.sentences(), f"{view.statistics.name} · protocol {protocol}")
     if isinstance(shown, STUDIES):
-        return shown.figure
+        return shown.figure() if isinstance(shown, DecayStudy) else shown.figure
     if isinstance(shown, Partition | MeasuredPartition):
         return _partition(shown)
     several = _several(shown)
@@ -112,7 +114,7 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them the partition's, the schedule's and the blocks' where the run has them."""
+    """The four charts, and under them the partition's, the schedule's, the blocks' and the windows' where there are."""
     if isinstance(run, StoredRun):
         replay_run(run)
     figures, sentences = run.window.figures(x), run.window.sentences()
@@ -120,7 +122,8 @@ def _run(run: Any, x: XAxis) -> Figure:
     panels = [*charts, *run.window.partition.panels()]
     scheduled = run.window.schedule.panels()
     wide = {len(panels)} if scheduled else set()
-    return grid([*panels, *scheduled, *run.window.blocks.panels()], title=f"Run {run.id}", wide=wide)
+    more = [*run.window.blocks.panels(), *run.window.trapezoid.panels()]
+    return grid([*panels, *scheduled, *more], title=f"Run {run.id}", wide=wide)
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

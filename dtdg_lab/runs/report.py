@@ -19,7 +19,8 @@ from dtdg_lab.views.blocks import BlocksView
 from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
-from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE
+from dtdg_lab.views.trapezoid import TrapezoidView
+from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE, TRAPEZOID
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -56,6 +57,7 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
             _partition(run, drawn=library is not None),
             _schedule(run, drawn=library is not None),
             _blocks(run, drawn=library is not None),
+            _trapezoid(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -177,7 +179,15 @@ def _blocks(run: StoredRun, *, drawn: bool) -> str:
     return "" if view.facts is None else _tall("Blocks of time", BLOCKS, view, drawn=drawn)
 
 
-def _tall(title: str, name: str, view: PartitionView | ScheduleView | BlocksView, *, drawn: bool) -> str:
+def _trapezoid(run: StoredRun, *, drawn: bool) -> str:
+    """The section of windows of full and decayed snapshots; empty where the run has none."""
+    view = run.window.trapezoid
+    return "" if view.facts is None else _tall("Windows that decay", TRAPEZOID, view, drawn=drawn)
+
+
+def _tall(
+    title: str, name: str, view: PartitionView | ScheduleView | BlocksView | TrapezoidView, *, drawn: bool
+) -> str:  # fmt: skip
     """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])
     chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")

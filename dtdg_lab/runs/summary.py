@@ -211,9 +211,9 @@ def _schedule(events: pd.DataFrame) -> dict[str, Any]:
 def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
     """Epochs that ended: those with an event ``epoch``; without such events, those that a later epoch followed."""
     events = tables["events"]
-    told = events.loc[events["kind"] == "epoch", "epoch"].dropna()
-    if len(told):
-        return sorted({int(epoch) for epoch in told})
+    told = events.loc[events["kind"] == "epoch", "data"]
+    if len(told):  # the event's own column is where the run stands: at the next epoch
+        return sorted({int(data["epoch"]) for data in told})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]

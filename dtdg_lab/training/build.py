@@ -13,6 +13,7 @@ from torch import Tensor
 from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.batch_plans import Chunking
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
@@ -26,6 +27,7 @@ from dtdg_lab.parallel.neighbours import Gather
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
+from dtdg_lab.training.chunked import shared_chunks
 from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.group_scheduling import GroupScheduling
 from dtdg_lab.training.layouts import Ingredients, make_layout
@@ -54,6 +56,7 @@ class Built:
     scheduling: GroupScheduling | None
     snapshot_blocks: SnapshotBlocks | None
     block_memory: BlockMemory | None
+    chunking: Chunking | None = None
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -100,6 +103,9 @@ def build(
     # first what ranks agree on: whatever fails on one of them later, none waits here for the others
     partitioned = "partition" in catalogue.system(config.system).parts
     partition = shared_partition(config, graph, group) if partitioned else None
+    chunking = None
+    if partition is not None and catalogue.system(config.system).parts["parallel"] == "halo_window":
+        chunking = shared_chunks(config, graph, partition, group)
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
     scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
@@ -108,7 +114,8 @@ def build(
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
         sequence = _sequence(config, graph, device=device)
-    made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None)
+    made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None, chunking,
+                          parts.validation)  # fmt: skip
     blocks, memory = _blocks(made_of)
     layout = make_layout(replace(made_of, blocks=blocks))
     gather = _gather(graph.num_nodes, group)
@@ -120,7 +127,7 @@ def build(
     gradients = FlatGradients(model.parameters(), group)
     return Built(
         config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling, blocks,
-        memory,
+        memory, chunking,
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.core.errors import NotFiniteError
+from dtdg_lab.training.checkpoint import Checkpoint, Position
 
 USUAL_AFTER = 20  # losses before a usual one is known
 UNUSUAL = 10.0  # times the usual loss
@@ -69,3 +70,17 @@ class LastGood:
             self._usual += (loss - self._usual) / self._losses
         else:  # what is unusual counts a little, so that a lasting change becomes usual within some steps
             self._usual += (min(loss, UNUSUAL * self._usual) - self._usual) / (2 * USUAL_AFTER)
+
+
+def not_finite(loss: float, position: Position, rate: float) -> NotFiniteError:
+    """What a loss that is NaN or infinite ends a run with.
+
+    Args:
+        loss: of the step at ``position``.
+        position: where the run is.
+        rate: its learning rate.
+    """
+    return NotFiniteError(
+        f"the loss is {loss} at step {position.step} (epoch {position.epoch}): training stopped before the update. "
+        f"The last good checkpoint is kept; resume from it with a smaller learning_rate (now {rate:g})."
+    )

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dtdg_lab.batching.trapezoid import Trapezoid
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.batch_plans import Chunking
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.model_pulls import ways
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
@@ -18,7 +21,10 @@ from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.exchange import Exchanger
 from dtdg_lab.parallel.halo_sequence import HaloSequence
 from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
+from dtdg_lab.parallel.halo_window import Cuts, HaloWindowLayout
 from dtdg_lab.parallel.layout import Layout
+from dtdg_lab.parallel.pace import Pace
+from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
 from dtdg_lab.parallel.single import SingleLayout
 from dtdg_lab.parallel.snapshot import SnapshotLayout
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
@@ -40,6 +46,8 @@ class Ingredients:
         partition: of the vertices into P parts, where the system has one.
         scheduling: of snapshot groups, where the system has one.
         blocks: of time, where the layout has them.
+        chunking: of the parts, where the layout takes windows of snapshots.
+        validation: the snapshots of the validation part.
     """
 
     config: RunConfig
@@ -51,6 +59,8 @@ class Ingredients:
     partition: Partition | None
     scheduling: GroupScheduling | None
     blocks: SnapshotBlocks | None
+    chunking: Chunking | None = None
+    validation: range = range(0)
 
     @property
     def parts(self) -> range:
@@ -83,14 +93,7 @@ def _snapshot_group(of: Ingredients) -> Layout:
 def _halo_vertex(of: Ingredients) -> Layout:
     assert of.partition is not None
     exchanger = Exchanger(of.group)
-    sequence: DeviceSequence | HaloSequence = (
-        of.sequence
-    )  # one rank has nobody to exchange with: all vertices are its own
-    if of.group.size > 1:
-        sequence = HaloSequence(
-            of.sequence.graph, of.partition.on_ranks(of.group.size), exchanger, of.group, of.sequence.settings,
-            ways=ways(of.config.model), reuse=of.config["halo_reuse"],
-        )  # fmt: skip
+    sequence = _own_vertices(of, exchanger)
     return HaloVertexLayout(
         of.model, sequence, of.task, of.train, exchanger, plan=_planned(of), counts_group=of.group.rank == 0
     )
@@ -121,6 +124,41 @@ def _planned(of: Ingredients) -> SnapshotBlocks:
     return of.blocks
 
 
+def _halo_window(of: Ingredients) -> Layout:
+    assert of.partition is not None and of.chunking is not None
+    config, shape = of.config, Trapezoid.of(of.config, chunks=of.chunking.chunks)
+    if shape.window > len(of.train):
+        raise DataError(
+            f"window={shape.window} is beyond the training part's {len(of.train)} snapshots. Set a window of "
+            f"{len(of.train)} or fewer, or cut the data finer (cut=...)."
+        )
+    if config["tune"] and not of.validation:
+        raise DataError(
+            f"tune=True asks the validation part, and protocol={config.protocol!r} leaves none. Choose another "
+            "protocol (such as warm), cut the data finer (cut=...), or leave tune out."
+        )
+    exchanger, asked = Exchanger(of.group), ways(config.model)
+    pace = Pace(
+        of.model, of.group, overlap=config["overlap"], seed=config.seed, itemsize=np.dtype(config["dtype"]).itemsize
+    )
+    cuts = Cuts(of.partition.owner, of.chunking, of.parts, config.seed, asked)
+    return HaloWindowLayout(
+        of.model, _own_vertices(of, exchanger, awaited=True), of.task, of.train, exchanger, group=of.group,
+        shape=shape, cuts=cuts, pace=pace, validation=of.validation,
+    )  # fmt: skip
+
+
+def _own_vertices(of: Ingredients, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+    """Snapshots of this rank's vertices: all where it is alone, and has nobody to exchange with."""
+    assert of.partition is not None
+    if of.group.size == 1:
+        return of.sequence
+    return HaloSequence(
+        of.sequence.graph, of.partition.on_ranks(of.group.size), exchanger, of.group, of.sequence.settings,
+        ways=ways(of.config.model), reuse=of.config["halo_reuse"], awaited=awaited,
+    )  # fmt: skip
+
+
 def _cached_vertex(of: Ingredients) -> Layout:
     assert of.partition is not None
     sequences = cached_sequences(
@@ -130,10 +168,21 @@ def _cached_vertex(of: Ingredients) -> Layout:
     return CachedVertexLayout(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
 
 
+def _sampled_window(of: Ingredients) -> Layout:
+    assert of.partition is not None
+    config = of.config
+    windows = Windows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
+    return SampledWindowLayout(
+        of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0
+    )
+
+
 _MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
     "single": _single,
     "snapshot_group": _snapshot_group,
     "snapshot": _snapshot,
     "halo_vertex": _halo_vertex,
+    "halo_window": _halo_window,
     "cached_vertex": _cached_vertex,
+    "sampled_window": _sampled_window,
 }

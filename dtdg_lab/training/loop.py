@@ -11,20 +11,21 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.comm.group import Group
-from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError, NotFiniteError, PlanError
+from dtdg_lab.core.errors import LabError, PlanError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Computed, Work
+from dtdg_lab.training import windowed
 from dtdg_lab.training.build import Built, build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.knobs import Knobs, check_changes, live_names
-from dtdg_lab.training.last_good import LastGood
+from dtdg_lab.training.last_good import LastGood, not_finite
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.probe import probe_memory
-from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
+from dtdg_lab.training.together import shared_reason
+from dtdg_lab.training.told_plans import KINDS, Told, tells_blocks, told_plans
 from dtdg_lab.training.vitals import Vitals
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
@@ -85,11 +86,13 @@ class Trainer:
         self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
         plan = {} if stored is None else stored.plan
         self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
+        self._row_memory = windowed.measure(self._built, group, device=device)
         if stored is not None:
             self._restore(stored)
-            self._set_learning_rate()
+            self._take_settings()
+            windowed.put_back(self._built, plan, device=device)
         self._last_good = LastGood(checkpoint)
-        self._loss = 0.0
+        self._loss, self._carried = 0.0, dict[str, Any]()
         self._taken_down: dict[str, list[tuple[Any, ...]]] = {}  # by the layout, of the last step
 
     def run(self) -> Outcome:
@@ -107,7 +110,7 @@ class Trainer:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
             self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
-        self._tell("partition", "schedule", "blocks")
+        self._tell(*KINDS)
         from tqdm.auto import tqdm
 
         with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -144,6 +147,7 @@ class Trainer:
             self._position = Position(epoch + 1, 0, self._position.step)
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
             self._end_profiled_epoch()
+            self._tune(epoch)
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
 
@@ -155,6 +159,16 @@ class Trainer:
         except PlanError as error:
             changes = {"group_times": self.knobs.config["group_times"]}
             self._event("refused", {"changes": changes, "reason": str(error)})
+
+    def _tune(self, epoch: int) -> None:
+        decision = windowed.tuned(self._built, self.knobs.config, epoch, self._row_memory)
+        if decision is None:
+            return
+        if self._group.rank == 0:
+            self._recorder.row("decisions", (self._position.step, epoch, *decision.row))
+        if changed := self.knobs.apply({"set": decision.changes}):
+            self._take_settings()
+            self._knob_event(changed, "step", self._position.step, by=decision.policy)
 
     def _is_over(self) -> bool:
         """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""
@@ -184,7 +198,7 @@ class Trainer:
         clock.exchange(agreed.wait_s)
         loss = agreed.loss_sum / max(agreed.groups, 1)
         if not abs(loss) < float("inf"):
-            self._refuse_to_go_on(loss)
+            raise not_finite(loss, self._position, self.knobs.config.learning_rate)
         self._loss = loss
         built.optimizer.step()
         clock("update")
@@ -199,13 +213,6 @@ class Trainer:
     def _slow_down(self) -> None:
         if self.knobs.config["slow_rank"] == self._group.rank and self.knobs.config["slow_ms"] > 0:
             time.sleep(self.knobs.config["slow_ms"] * 1e-3)
-
-    def _refuse_to_go_on(self, loss: float) -> None:
-        position, rate = self._position, self.knobs.config.learning_rate
-        raise NotFiniteError(
-            f"the loss is {loss} at step {position.step} (epoch {position.epoch}): training stopped before the update. "
-            f"The last good checkpoint is kept; resume from it with a smaller learning_rate (now {rate:g})."
-        )
 
     def _record(self, work: Work, computed: Computed, loss: float, cpu_s: float, moved: tuple[int, int]) -> None:
         intervals = self._clock.intervals
@@ -236,16 +243,16 @@ class Trainer:
             payload = self._control.payload(self.knobs.version)
             was_paused = self.knobs.paused
             changed = self.knobs.apply(payload)
-            if "learning_rate" in changed:
-                self._set_learning_rate()
             if changed:
+                self._take_settings()
                 self._knob_event(changed, "step", next_step)
             if self.knobs.paused != was_paused:
                 self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version}, next_step)
             if payload.get("stop"):
                 self._event("stopping", {"version": self.knobs.version}, next_step)
 
-    def _set_learning_rate(self) -> None:
+    def _take_settings(self) -> None:
+        windowed.steer(self._built, self.knobs.config)
         for options in self._built.optimizer.param_groups:
             options["lr"] = self.knobs.config.learning_rate
 
@@ -273,19 +280,20 @@ class Trainer:
             config = self.knobs.config.replace(**changes)
             self._built = build(config, self._graph, self._group, device=self._device, plan=memory.plan)
             self._restore(memory)
-            told = told_plans(self._built, self._graph, self._group, left=before)
+            measured = windowed.measure(self._built, self._group, device=self._device)
+            told = told_plans(self._built, self._graph, self._group, left=before, memory=measured)
         except (LabError, OSError, MemoryError, RuntimeError) as error:
             failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-        reason = self._reason(failure)
+        reason = shared_reason(failure, self._group, device=self._device)
         if reason:
             self._built = before
             self._event("refused", {"changes": changes, "reason": reason})
         else:
-            self.knobs.config = config
-            self._set_learning_rate()
+            self.knobs.config, self._row_memory = config, measured
+            self._take_settings()
             self._note_rebuild(changes, told, started_ns)
             planned = [(built.config.system, built.snapshot_blocks) for built in (self._built, before)]
-            if tells_blocks(self._built) and planned[0] != planned[1]:
+            if measured is not None or (tells_blocks(self._built) and planned[0] != planned[1]):
                 self._probe_memory()  # as it is now; the new blocks' memory is not the old ones'
         heavy = before.partition is not None or before.snapshot_blocks is not None or self._device != "cpu"
         del before, memory
@@ -300,14 +308,6 @@ class Trainer:
         for kind, data in told:
             self._event(kind, {**data, "rebuild_s": took_s})
 
-    def _reason(self, failure: str) -> str:
-        """Why a change cannot be made, the same on all ranks; empty where all of them can make it."""
-        reasons = gather_texts(self._group, failure, device=self._device)
-        failed = {rank: reason for rank, reason in enumerate(reasons) if reason}
-        if len(failed) == len(reasons) or 0 in failed:
-            return failed.get(0, "")
-        return " ".join(f"rank {rank} could not build it: {reason}" for rank, reason in failed.items())
-
     # state
 
     def _snapshot(self) -> Checkpoint:
@@ -318,7 +318,7 @@ class Trainer:
             self.knobs.config.to_json(),
             self.knobs.waiting,
             self._graph.data_hash,
-            self._built.plan,
+            {**self._built.plan, **self._carried},
         )
 
     def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
@@ -337,7 +337,11 @@ class Trainer:
         stored.restore(self._built.model, self._built.optimizer)
 
     def _save(self, *, force: bool) -> None:
-        """Rank 0 writes a checkpoint: now where forced, else when due and good (see :class:`LastGood`)."""
+        """Rank 0 writes a checkpoint: now where forced, else when due and good (see :class:`LastGood`).
+
+        What is carried between steps is on all ranks, so a checkpoint that is not forced waits until there is nothing.
+        """
+        self._carried = windowed.gathered_state(self._built, self._group) if force else {}
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
@@ -346,7 +350,7 @@ class Trainer:
             forced = written = self._snapshot()
             self._last_good.write(forced)
         else:
-            every_s = self.knobs.config["checkpoint_every_s"]
+            every_s = self.knobs.config["checkpoint_every_s"] if windowed.at_rest(self._built) else float("inf")
             written = self._last_good.after_step(self._loss, every_s, self._snapshot)
         if written is not None:
             at = written.position
@@ -377,7 +381,7 @@ class Trainer:
         self._event("memory_trace", traced.told())
 
     def _tell(self, *kinds: str) -> None:
-        for kind, data in told_plans(self._built, self._graph, self._group):
+        for kind, data in told_plans(self._built, self._graph, self._group, memory=self._row_memory):
             if kind in kinds:
                 self._event(kind, data)
 

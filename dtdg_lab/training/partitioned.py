@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dtdg_lab.batching.trapezoid import Trapezoid
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -78,7 +79,10 @@ def told_partition(
     asked = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
     itemsize = np.dtype(config["dtype"]).itemsize
     predicted = predicted_bytes(between, asked, itemsize=itemsize, reuse=config["halo_reuse"])
-    if layout != "halo_vertex":
+    if layout == "halo_window":  # a snapshot is full in K of an epoch's steps: the mean step
+        share = Trapezoid.of(config).full / max(len(train), 1)
+        predicted = {way: np.rint(moved * share).astype(moved.dtype) for way, moved in predicted.items()}
+    elif layout != "halo_vertex":
         predicted = {way: np.zeros_like(moved) for way, moved in predicted.items()}
     return {
         "partitioner": config["partitioner"], "made_by": partition.made_by, "parts": partition.parts, "ranks": ranks,

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dtdg_lab.parallel.layout import Marks
+from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.parallel.layout import Marks, Work
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
 
 def probe_memory(built: Built, *, device: str) -> MemoryTrace:
-    """Memory over the largest step of the first epoch; gradients are zero afterwards. Collective as a step is.
+    """Memory over the largest step of the first epoch, or over a whole window; collective as a step is.
+
+    Gradients are zero afterwards.
 
     What the layout takes down of it (rows sent, groups timed) is dropped: with ``halo_reuse`` the rows that are moved
     once and kept are moved here.
     """
-    largest = max(built.layout.epoch(0), key=lambda work: len(work.groups))
+    layout = built.layout
+    if isinstance(layout, HaloWindowLayout):  # no epoch need have a whole window
+        largest: Work = layout.most()
+    else:
+        largest = max(layout.epoch(0), key=lambda work: (len(work.groups), work.snapshots))
 
     def step(marks: Marks) -> None:
-        built.layout.compute(largest, marks)
+        layout.compute(largest, marks)
 
     traced = trace_memory(step, device=device)
     built.gradients.zero()
-    built.layout.rows()
+    layout.rows()
+    if isinstance(layout, HaloWindowLayout):
+        layout.forget()
     return traced

@@ -30,3 +30,18 @@ def together(group: Group, *, device: str) -> Iterator[None]:
     failed = next((rank for rank, told in enumerate(reasons) if told), None)
     if failed is not None:
         raise RunFailedError(f"rank {failed} could not build it: {reasons[failed]}")
+
+
+def shared_reason(failure: str, group: Group, *, device: str) -> str:
+    """Why a change cannot be made, the same on all ranks; empty where all of them can make it. Collective.
+
+    Args:
+        failure: why this rank cannot; empty where it can.
+        group: the ranks.
+        device: where this rank computes.
+    """
+    reasons = gather_texts(group, failure, device=device)
+    failed = {rank: reason for rank, reason in enumerate(reasons) if reason}
+    if len(failed) == len(reasons) or 0 in failed:
+        return failed.get(0, "")
+    return " ".join(f"rank {rank} could not build it: {reason}" for rank, reason in failed.items())

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtdg_lab.batching.row_memory import RowMemory
 from dtdg_lab.comm.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.halo_window import HaloWindowLayout
 from dtdg_lab.training.build import Built
+from dtdg_lab.training.chunked import told_chunking
 from dtdg_lab.training.partitioned import told_partition
 from dtdg_lab.training.told_blocks import told_blocks
+from dtdg_lab.training.told_windows import told_windows
 
+KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid")
 Told = list[tuple[str, dict[str, Any]]]  # events by kind
 
 
-def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | None = None) -> Told:
+def told_plans(
+    built: Built, graph: DynamicGraph, group: Group, left: Built | None = None, memory: RowMemory | None = None
+) -> Told:
     """Events on rank 0; none on the others.
 
     Args:
@@ -21,6 +28,7 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         graph: the data.
         group: the ranks.
         left: what trained before; where it had a plan of a kind that this has none of, that is said.
+        memory: of a step over a window, as measured, where there are windows.
     """
     told = Told()
     if group.rank != 0:
@@ -43,6 +51,13 @@ def told_plans(built: Built, graph: DynamicGraph, group: Group, left: Built | No
         told.append(("schedule", built.scheduling.told()))
     elif left is not None and left.scheduling is not None:
         told.append(("schedule", {"layout": None}))
+    if isinstance(built.layout, HaloWindowLayout):
+        assert built.partition is not None and built.chunking is not None and memory is not None
+        told.append(("chunks", told_chunking(built.config, graph, built.partition, built.chunking)))
+        shape = built.layout.shape
+        told.append(("trapezoid", told_windows(shape, built.partition, built.chunking, memory, group.size)))
+    elif left is not None and isinstance(left.layout, HaloWindowLayout):
+        told += [("chunks", {"layout": None}), ("trapezoid", {"layout": None})]
     return told
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dtdg_lab.views.compare import compare_figure
-from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE, Progress, RunWindow
+from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE, TRAPEZOID, Progress, RunWindow
 
-__all__ = ["BLOCKS", "CHARTS", "PARTITION", "SCHEDULE", "Progress", "RunWindow", "compare_figure"]
+__all__ = ["BLOCKS", "CHARTS", "PARTITION", "SCHEDULE", "TRAPEZOID", "Progress", "RunWindow", "compare_figure"]

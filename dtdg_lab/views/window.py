@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,15 @@ from dtdg_lab.views.phases import PhasesView
 from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.series import Line, XAxis
 from dtdg_lab.views.timeline import TimelineView
+from dtdg_lab.views.trapezoid import TrapezoidView
 
 CHARTS = ("loss", "phases", "energy", "timeline")
 PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
 SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
 BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
+TRAPEZOID = "trapezoid"  # the chart of runs whose steps take a window of full and decayed snapshots
 
-View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView
+View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView | TrapezoidView
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,16 @@ class RunWindow:
         self.partition = PartitionView()
         self.schedule = ScheduleView(config.ranks)
         self.blocks = BlocksView(self.partition.links, self.marks, config.flat.get("memory_gib"))
+        self.trapezoid = TrapezoidView(config.ranks, self.marks, config.flat.get("overlap", True))
+        self._of_step: Mapping[str, tuple[Callable[[int, Mapping[str, Any], int], None], ...]] = {
+            "phases": (self.timeline.interval, self.schedule.gantt.phase),
+            "links": (self.partition.links.link,),
+            "groups": (self.schedule.group,),
+            "exchanges": (self.blocks.exchanges.row, self.trapezoid.exchange),
+            "transfers": (self.blocks.transfers.row,),
+            "batches": (self.trapezoid.batch,),
+            "tasks": (self.trapezoid.tasks.row,),
+        }
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
@@ -74,21 +86,15 @@ class RunWindow:
             row = dict(zip(columns, values, strict=True))
             if table == "steps":
                 self._add_step(rank, attempt, row)
-            elif table == "phases" and self._current(attempt, row["step"]):
-                self.timeline.interval(rank, row, attempt)
-                self.schedule.gantt.phase(rank, row, attempt)
             elif table == "evaluations" and self._current(attempt, row["step"] - 1):  # made of the steps before it
                 self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
-            elif table == "links" and self._current(attempt, row["step"]):
-                self.partition.links.link(rank, row, attempt)
-            elif table == "groups" and self._current(attempt, row["step"]):
-                self.schedule.group(rank, row, attempt)
-            elif table == "exchanges" and self._current(attempt, row["step"]):
-                self.blocks.exchanges.row(rank, row, attempt)
-            elif table == "transfers" and self._current(attempt, row["step"]):
-                self.blocks.transfers.row(rank, row, attempt)
+            elif table == "decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
+                self.trapezoid.decisions.row(row, attempt)
             elif table == "events":
                 self._add_event(rank, attempt, row)
+            elif table in self._of_step and self._current(attempt, row["step"]):
+                for take in self._of_step[table]:
+                    take(rank, row, attempt)
             elif table == "energy":
                 self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
 
@@ -105,6 +111,7 @@ class RunWindow:
         self.partition.links.step(rank, step)
         self.schedule.balance.step(rank, row, attempt)
         self.blocks.step(rank, step)
+        self.trapezoid.step(rank, row, attempt)
         if step >= self._step:
             self._step = step + 1
             self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
@@ -124,7 +131,7 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule, self.blocks):
+        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule, self.blocks, self.trapezoid):
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step = step
@@ -141,6 +148,7 @@ class RunWindow:
             changes = row["data"]["changes"]
             self._epochs = changes.get("epochs", self._epochs)
             self.blocks.memory_gib = changes.get("memory_gib", self.blocks.memory_gib)
+            self.trapezoid.knob(row, attempt)
         elif row["kind"] == "resumed":
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
         elif row["kind"] == PARTITION and self._current(attempt, row["step"] - 1):  # made before that step
@@ -149,6 +157,10 @@ class RunWindow:
             self.schedule.event(row, attempt)
         elif row["kind"] == BLOCKS and self._current(attempt, row["step"] - 1):
             self.blocks.event(row, attempt)
+        elif row["kind"] == TRAPEZOID and self._current(attempt, row["step"] - 1):
+            self.trapezoid.event(row, attempt)
+        elif row["kind"] == "chunks" and self._current(attempt, row["step"] - 1):
+            self.trapezoid.chunks(row, attempt)
         elif row["kind"] == "memory_trace" and self._current(attempt, row["step"] - 1):
             self.blocks.memory(row, attempt)
 
@@ -181,7 +193,8 @@ class RunWindow:
         """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
 
         A run whose vertices are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
-        ``schedule``, and one in blocks of time has ``blocks``: tall ones of several panels.
+        ``schedule``, one in blocks of time has ``blocks``, and one whose steps take windows of full and decayed
+        snapshots has ``trapezoid``: tall ones of several panels.
         """
         return {
             "loss": self.loss.figure(x),
@@ -191,6 +204,7 @@ class RunWindow:
             **({} if self.partition.facts is None else {PARTITION: self.partition.figure()}),
             **({} if self.schedule.facts is None else {SCHEDULE: self.schedule.figure()}),
             **({} if self.blocks.facts is None else {BLOCKS: self.blocks.figure()}),
+            **({} if self.trapezoid.facts is None else {TRAPEZOID: self.trapezoid.figure()}),
         }
 
     def sentences(self) -> dict[str, str]:
@@ -205,6 +219,8 @@ class RunWindow:
             yield SCHEDULE, self.schedule
         if self.blocks.facts is not None:
             yield BLOCKS, self.blocks
+        if self.trapezoid.facts is not None:
+            yield TRAPEZOID, self.trapezoid
 
 
 class _Clock:

@@ -43,6 +43,7 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
     return {
         "steps": len(tables["steps"]), "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
         "sent": dict(sent), "legs": {(row["layer"], row["way"], row["leg"]) for row in tables["exchanges"]},
+        "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(told["assignment"], told["gap"]) for told in schedules],
     }  # fmt: skip
 
@@ -74,7 +75,15 @@ def test_every_pair_of_systems_differs_in_what_is_recorded(recorded: dict[str, l
 def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str, list[dict[str, Any]]]) -> None:
     sends = {system: any(rank["sent"] for rank in ranks) for system, ranks in recorded.items()}
     legs = {system: {leg for rank in ranks for _, _, leg in rank["legs"]} for system, ranks in recorded.items()}
-    assert {system for system, some in sends.items() if some} == {"esdg", "esdg-hybrid", "hypergraph-vertex", "adgnn-t"}
+    windows = {"flaredtdg", "full-history", "recent-only"}
+    assert {system for system, some in sends.items() if some} == windows | {
+        "esdg", "esdg-hybrid", "hypergraph-vertex", "adgnn-t",
+    }  # fmt: skip
+    kept = {system: recorded[system][0]["batches"] for system in (*windows, "dynagraph")}
+    assert any(isinstance(count, int) for counts, _ in kept["flaredtdg"] for count in counts), "decayed snapshots"
+    assert {len(counts) for counts, _ in kept["recent-only"]} == {1, 2}
+    assert all(count is None for counts, _ in kept["full-history"] for count in counts)
+    assert all(edges > 0 for _, edges in kept["dynagraph"]), "neighbours were drawn"
     assert legs["esdg"] == {"to_vertices", "to_snapshots"}
     assert "halo" in legs["esdg-hybrid"] and not legs["psg"]
     cut, metis = (recorded[system][0]["sent"] for system in ("hypergraph-vertex", "adgnn-t"))

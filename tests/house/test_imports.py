@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
-NO_TORCH = ("core", "graphs", "datasets", "partition", "views", "runs", "cluster", "dash", "scheduling", "energy")
+NO_TORCH = (
+    "core", "graphs", "datasets", "partition", "batching", "views", "runs", "cluster", "dash", "scheduling", "energy",
+)  # fmt: skip
 HEAVY = ("torch", "dgl", "panel", "plotly", "pandas", "pyarrow", "ipyparallel", "zmq")
 
 # An import hook rather than sys.modules[name] = None, so that importlib.util.find_spec refuses too.

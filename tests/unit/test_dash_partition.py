@@ -68,8 +68,9 @@ def test_a_partitioner_can_be_chosen_where_vertices_are_owned(system, session):
     parts = catalogue.system(system).parts
     assert widget(shown, "partitioner").visible == ("partition" in parts)
     assert widget(shown, "scheduler").visible == ("scheduling" in parts)
-    assert widget(shown, "halo_reuse").visible == (parts["parallel"] in ("halo_vertex", "snapshot"))
-    assert widget(shown, "cache_gib").visible == (parts["parallel"] == "cached_vertex")
+    read = catalogue.entry("parallel", parts["parallel"]).options
+    for name in ("halo_reuse", "cache_gib"):
+        assert widget(shown, name).visible == (name in read)
     assert widget(shown, "parts").visible == (system != "single")
     assert shown.settings.config() == RunConfig(system=system, dataset="growing")
     shown.close()

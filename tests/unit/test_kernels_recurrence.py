@@ -165,3 +165,22 @@ def test_a_sequence_in_two_parts_is_the_whole() -> None:
 
 def test_both_ways_of_feeding_are_tested() -> None:
     assert 15 < recurrence._WIDE <= 16
+
+
+@pytest.mark.parametrize("inputs", [2, 20], ids=["narrow", "wide"])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_a_state_at_rest_is_a_state_of_zeros(gates: int, inputs: int) -> None:
+    """The products that are left out change nothing but the last bits; a row that is not zero is no rest."""
+    from dtdg_lab.kernels.recurrence import at_rest
+
+    def run(state: Tensor) -> list[Tensor]:
+        given = _given(gates, inputs)
+        given[1 : gates - 1] = [state] * (gates - 2)
+        learned = [x.requires_grad_() for place, x in enumerate(given) if not 1 <= place < gates - 1]
+        found = _fast(gates, given)
+        return [*found, *torch.autograd.grad(sum(x.pow(2).sum() for x in found), learned)]
+
+    zero = torch.zeros(1, HIDDEN, dtype=torch.float64)
+    for row in (zero, zero + 0.5):
+        for ours, theirs in zip(run(at_rest(row, ROWS)), run(row.repeat(ROWS, 1)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)

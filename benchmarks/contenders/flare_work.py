@@ -1,0 +1,185 @@
+"""Rows of the parts shrinking, breakdown and peer of benchmarks/flaredtdg.py: what a run's time goes to."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contenders import flare_paper as paper
+from contenders import pyg_temporal, workload
+from contenders.esdg_plan import Workload
+from contenders.flare_plan import Plan, config
+from contenders.flare_rows import TIMEOUT_S, attempted, over, spread
+from contenders.flare_steps import Contender, Row, epoch_of, in_turn, joined, peaks, placed
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.split import split
+from dtdg_lab.testing.processes import run_ranks
+
+RULES = ("ladder", "text")
+PEER_TURNS, PEER_WARM_UPS = {"W0": 2, "W1": 5, "W2": 2}, 1
+
+
+# shrinking
+
+
+def shrinking_rows(plan: Plan, graph: Workload, model: str, cores: tuple[int, ...]) -> list[Row]:
+    """Tables 9 and 10: an epoch with prefixes of one numbering and with the naive remap, by rule, on one rank."""
+    return [
+        {"graph": graph.name, "model": model, "rule": rule,
+         **attempted("flaredtdg", lambda rule=rule: _shrinking(plan, graph, model, rule, cores))}
+        for rule in RULES
+    ]  # fmt: skip
+
+
+def _shrinking(plan: Plan, graph: Workload, model: str, rule: str, cores: tuple[int, ...]) -> Row:
+    chosen = config(graph, "flaredtdg", model, ranks=1, decay=rule)
+    ((turns, alone, memory),) = run_ranks(shrinking, 1, chosen, plan.turns, plan.steps, cores, timeout_s=TIMEOUT_S)
+    naive, prefixes = (joined([own], clock="wall") for own in turns)
+    with_arrays = {way: memory["peak_bytes"] + alone[way]["peak_bytes"] for way in ("naive", "prefixes")}
+    step_s = {way: statistics.median(epoch["seconds"] / epoch["steps"] for epoch in epochs)
+              for way, epochs in (("naive", naive), ("prefixes", prefixes))}  # fmt: skip
+    shrink_s = {way: statistics.fmean(alone[way]["seconds"]) for way in ("naive", "prefixes")}
+    return {
+        "steps": prefixes[0]["steps"], "step_s": step_s, "shrink_s": shrink_s,
+        "in_step_s": statistics.median(epoch["shrink_s"] / epoch["steps"] for epoch in prefixes),
+        "renumber_s": alone["prefixes"]["renumber_s"], "share": shrink_s["prefixes"] / step_s["prefixes"],
+        "naive_share": shrink_s["naive"] / step_s["naive"], "ratio": over(prefixes, naive),
+        "losses_apart": max(abs(a - b) for one, other in zip(naive, prefixes, strict=True)
+                            for a, b in zip(one["losses"], other["losses"], strict=True)),
+        "edges": alone["prefixes"]["edges"], "tensor_bytes": memory["peak_bytes"],
+        "array_bytes": {way: alone[way]["peak_bytes"] for way in ("naive", "prefixes")},
+        "memory_less": 1 - with_arrays["prefixes"] / with_arrays["naive"],
+    }  # fmt: skip
+
+
+def shrinking(
+    rank: int, ranks: int, address: str, chosen: RunConfig, turns: int, steps: int, cores: tuple[int, ...]
+) -> tuple[list[list[Row]], dict[str, Row], Row]:
+    """Epochs by both ways in turn, what cutting out takes by itself, and the memory of steps; on one rank."""
+    ways = [Contender("naive", chosen, naive=True), Contender("prefixes", chosen)]
+    timed = in_turn(rank, ranks, address, ways, turns, steps, cores)
+    return timed, cutting(rank, ranks, address, chosen, cores), peaks(rank, ranks, address, chosen, cores)
+
+
+def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple[int, ...]) -> dict[str, Row]:
+    """What cutting out an epoch's decayed snapshots takes by both ways, without training; one part."""
+    import numpy as np
+
+    from contenders.flare_naive import cut_out
+    from dtdg_lab.batching.decay import decayed_counts
+    from dtdg_lab.batching.segments import epoch_batches
+    from dtdg_lab.batching.survival import survival_order
+    from dtdg_lab.training.chunked import shared_chunks
+    from dtdg_lab.training.partitioned import shared_partition
+
+    group = placed(rank, ranks, address, cores)
+    graph = load_for(chosen)
+    chunking = shared_chunks(chosen, graph, shared_partition(chosen, graph, group), group)
+    order = survival_order(np.zeros(graph.num_nodes, np.int32), chunking, range(1), seed=chosen.seed, epoch=0)
+    decayed = chosen["window"] - chosen["full_snapshots"]
+    counts = decayed_counts(chosen["decay"], chunks=chunking.chunks, alpha=chosen["alpha"], decayed=decayed)
+    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[chosen.protocol]).train
+    batches = epoch_batches(
+        train, seed=chosen.seed, epoch=0, window=chosen["window"], full_snapshots=chosen["full_snapshots"],
+        counts_newest_first=counts,
+    )  # fmt: skip
+    group.close()
+    return {way: cut_out(graph.snapshots, order, batches, naive=way == "naive") for way in ("naive", "prefixes")}
+
+
+# where a run's time goes
+
+
+def breakdown_rows(plan: Plan, graph: Workload, model: str, ranks: int, cores: tuple[int, ...]) -> list[Row]:
+    """Table 12: seconds of a run's parts, on the rank that took longest, from a fresh cache."""
+    row = attempted("flaredtdg", lambda: _breakdown(plan, graph, model, ranks, cores))
+    return [{"graph": graph.name, "model": model, "ranks": ranks, **row}]
+
+
+def _breakdown(plan: Plan, graph: Workload, model: str, ranks: int, cores: tuple[int, ...]) -> Row:
+    chosen = config(graph, "flaredtdg", model, ranks=ranks)
+    by_rank = run_ranks(broken_down, ranks, chosen, plan.breakdown_epochs, cores, timeout_s=TIMEOUT_S)
+    seconds = max(by_rank, key=lambda rank: sum(rank.values()))
+    total = sum(seconds.values())
+    return {"epochs": plan.breakdown_epochs, "seconds": seconds, "total_s": total,
+            "shares": {name: spent / total for name, spent in seconds.items()}}  # fmt: skip
+
+
+def broken_down(
+    rank: int, ranks: int, address: str, chosen: RunConfig, epochs: int, cores: tuple[int, ...]
+) -> dict[str, float]:
+    """Seconds of chunking once, and of some epochs' shuffling, remapping, forward, backward and the rest."""
+    from dtdg_lab.batching.survival import survival_order
+    from dtdg_lab.training.build import build
+
+    group = placed(rank, ranks, address, cores)
+    graph = load_for(chosen)
+    built = build(chosen, graph, group)
+    assert built.partition is not None and built.chunking is not None
+    told = [epoch_of(built, number) for number in range(epochs)]
+    own, began_s = range(rank * chosen.parts // ranks, (rank + 1) * chosen.parts // ranks), time.perf_counter()
+    for number in range(epochs):  # once more by itself: in an epoch it is part of the first batch
+        survival_order(built.partition.owner, built.chunking, own, seed=chosen.seed, epoch=number)
+    shuffle_s = time.perf_counter() - began_s
+    group.barrier()
+    group.close()
+    return parts_of(told, chunking_s=built.chunking.seconds, shuffle_s=shuffle_s)
+
+
+def parts_of(epochs: Sequence[Mapping[str, Any]], *, chunking_s: float, shuffle_s: float) -> dict[str, float]:
+    """Seconds by the paper's names: ``remap`` is the rest of making batches, ``forward`` what no other name has."""
+    sums = {name: sum(epoch[name] for epoch in epochs)
+            for name in ("seconds", "batch_s", "backward_s", "communicate_s", "update_s")}  # fmt: skip
+    transfer_s = sum(epoch["transfer"]["wall"] for epoch in epochs)
+    others = sum(sums[name] for name in sums if name != "seconds") + transfer_s
+    return {
+        "chunking": chunking_s, "shuffle": shuffle_s, "remap": sums["batch_s"] - shuffle_s,
+        "forward": sums["seconds"] - others, "backward": sums["backward_s"], "communicate": sums["communicate_s"],
+        "transfer": transfer_s, "update": sums["update_s"],
+    }  # fmt: skip
+
+
+# peer
+
+
+def peer_rows(plan: Plan, contender: Callable[..., Any]) -> list[Row]:
+    """An epoch of hybrid steps beside PyG-Temporal's full-batch epoch, in turn, each in a process of its own.
+
+    Args:
+        plan: names the graph.
+        contender: makes such a process (``models.Contender``).
+    """
+    name = plan.peer
+    row = {"graph": name, "model": "tgcn", "steps": workload.SIZES[name][1] - 1, "threads": plan.threads,
+           "target": paper.PEER_TARGET}  # fmt: skip
+    if not pyg_temporal.is_installed():
+        return [{**row, "failed": "PyG-Temporal is not installed (contenders/pyg_temporal.py says how)"}]
+    return [{**row, **attempted("flaredtdg", lambda: _peer(name, plan.threads, contender))}]
+
+
+def _peer(name: str, threads: int, contender: Callable[..., Any]) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        workload.make(name).save(Path(folder))
+        pair = [contender(each, "tgcn", name, Path(folder), threads) for each in ("hybrid-steps", "pyg-temporal")]
+        try:
+            for _ in range(PEER_WARM_UPS + PEER_TURNS[name]):
+                for each in pair:
+                    if not each.run():
+                        return {"failed": "a process died (out of memory?)"}
+        finally:
+            for each in pair:
+                each.close()
+    ours, theirs = (each.epochs[PEER_WARM_UPS:] for each in pair)
+    share = spread(a["seconds"] / b["seconds"] for a, b in zip(ours, theirs, strict=True))
+    return {
+        "lab_s": statistics.median(epoch["seconds"] for epoch in ours),
+        "peer_s": statistics.median(epoch["seconds"] for epoch in theirs), "share": share,
+        "within": share[1] <= paper.PEER_TARGET, "lab_bytes": ours[-1]["peak_bytes"],
+        "peer_bytes": theirs[-1]["peak_bytes"], "turns": len(ours),
+    }  # fmt: skip

@@ -1,0 +1,188 @@
+"""``lab.study_decay``: losses, memory and time over K and alpha, a run for every cell, kept as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.cluster.local import train
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.runs.decay_cells import Cell, DecayCells
+from dtdg_lab.runs.decay_study import DecayStudy, cell_row, failed_row
+from dtdg_lab.runs.directory import ENDED
+from dtdg_lab.runs.open import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+FULL_SNAPSHOTS, ALPHAS, SEEDS = (1, 2, 3, 4), (0.05, 0.1, 0.3, 0.6, 1.0), (0, 1, 2)
+
+
+def study_decay(
+    config: RunConfig,
+    full_snapshots: Sequence[int] = FULL_SNAPSHOTS,
+    alphas: Sequence[float] = ALPHAS,
+    seeds: Sequence[int] = SEEDS,
+    *,
+    session: Session | None = None,
+    runs_dir: str | Path = "runs",
+    again: bool = False,
+    on_cell: Callable[[DecayStudy], None] | None = None,
+    progress: bool = True,
+) -> DecayStudy:
+    """Train once for every K, alpha and seed, one run after another; the first seed's whole map comes first.
+
+    Cells that are done are kept in a file of ``runs_dir``: the same call, or one with more cells, goes on where a
+    study broke off. Where K is the window, alpha says nothing, and one run serves all alphas. A cell whose run fails,
+    as by a loss that is not finite, says why, has no numbers, and is tried again by the next call.
+
+    Args:
+        config: of a system whose batches decay; its own K, alpha and seed are replaced.
+        full_snapshots: K of the map; at most the window.
+        alphas: of the map.
+        seeds: runs of every K and alpha.
+        session: whose engines train; this process where not given, with ``ranks=1``.
+        runs_dir: folder that holds what is done and, without a session, the runs.
+        again: train all cells anew, also those that are done.
+        on_cell: called with the study as far as it is: with what an earlier call had done, then after every cell; to
+            draw its figure, for instance.
+        progress: show a bar of cells.
+
+    Raises:
+        ConfigError: the system has no decay, the config tunes by itself, a number is out of its bounds, or there are
+            several ranks and no session.
+        RunFailedError: a run was stopped, and the study with it; what is done is kept.
+        LabError: a run cannot be started.
+
+    References: FlareDTDG section 4.6 and Figure 8.
+    """
+    configs = _configs(config, full_snapshots, alphas, seeds)
+    _check(config, session)
+    from tqdm.auto import tqdm
+
+    kept = DecayCells(Path(runs_dir), config, again=again)
+    rows = _done(kept, configs)
+    frame = _frame(config, configs)
+
+    def study() -> DecayStudy:
+        return replace(frame, rows=tuple(rows[cell] for cell in configs if cell in rows))
+
+    if rows and on_cell is not None:
+        on_cell(study())
+    with tqdm(total=len(configs), initial=len(rows), unit="cell", disable=not progress) as bar:
+        for cell, of_cell in configs.items():
+            if cell in rows:
+                continue
+            rows[cell] = _row(cell, of_cell, rows, kept, session=session, runs_dir=runs_dir)
+            bar.update()
+            if on_cell is not None:
+                on_cell(study())
+    return study()
+
+
+def _frame(config: RunConfig, cells: Iterable[Cell]) -> DecayStudy:
+    """A study of these cells, none of which is done."""
+    full, alphas, seeds = (tuple(dict.fromkeys(values)) for values in zip(*cells, strict=True))
+    shape = f"{config['window']} snapshots, {config['decay']} decay"
+    told = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
+    return DecayStudy((), full, alphas, seeds, config["task"], told)
+
+
+def _configs(
+    config: RunConfig, full_snapshots: Sequence[int], alphas: Sequence[float], seeds: Sequence[int]
+) -> dict[Cell, RunConfig]:
+    """Every cell with its config, so that nothing is trained before all of them are known to be allowed."""
+    if "alpha" not in config.flat:
+        named = [name for name in catalogue.names("systems") if _decays(name)]
+        raise ConfigError(
+            f"system={config.system!r} has no decay; {', '.join(named)} {'has' if len(named) == 1 else 'have'} one. "
+            f"Choose it: config.replace(system={named[0]!r})."
+        )
+    if not (len(full_snapshots) and len(alphas) and len(seeds)):
+        raise ConfigError(
+            f"full_snapshots={tuple(full_snapshots)}, alphas={tuple(alphas)}, seeds={tuple(seeds)}: at least one of "
+            "each is needed."
+        )
+    if max(full_snapshots) > config["window"]:
+        raise ConfigError(
+            f"full_snapshots={max(full_snapshots)} exceeds window={config['window']}, which holds the full and the "
+            "decayed ones: leave it out, or study config.replace(window=...)."
+        )
+    found = {}
+    for seed in seeds:
+        for full in full_snapshots:
+            for alpha in alphas:
+                of_cell = config.replace(full_snapshots=full, alpha=alpha, seed=seed)
+                found[of_cell["full_snapshots"], of_cell["alpha"], of_cell.seed] = of_cell
+    return found
+
+
+def _decays(system: str) -> bool:
+    batching = catalogue.system(system).parts.get("batching")
+    return batching is not None and "alpha" in catalogue.entry("batching", batching).options
+
+
+def _check(config: RunConfig, session: Session | None) -> None:
+    if config["tune"]:
+        raise ConfigError("tune=True moves K and alpha while a cell trains: study config.replace(tune=False).")
+    if session is None and config.ranks != 1:
+        raise ConfigError(
+            f"ranks={config.ranks} need engines: study_decay(config, session=lab.Session(ranks={config.ranks})), or "
+            "config.replace(ranks=1), which keeps the same plan."
+        )
+
+
+def _done(kept: DecayCells, configs: dict[Cell, RunConfig]) -> dict[Cell, dict[str, Any]]:
+    """What earlier calls did on the data as it is now."""
+    if not len(kept):
+        return {}
+    hashes = {of_cell.seed: of_cell for of_cell in configs.values()}
+    data = {seed: load_for(of_cell).data_hash for seed, of_cell in hashes.items()}
+    found = {cell: kept.find(cell, data[cell[2]]) for cell in configs}
+    return {cell: row for cell, row in found.items() if row is not None}
+
+
+def _row(
+    cell: Cell,
+    config: RunConfig,
+    rows: dict[Cell, dict[str, Any]],
+    kept: DecayCells,
+    *,
+    session: Session | None,
+    runs_dir: str | Path,
+) -> dict[str, Any]:
+    """The row of a cell: of a run of its own, or of the run of another alpha where alpha says nothing."""
+    if config["full_snapshots"] == config["window"]:
+        like = (other for other in rows if (other[0], other[2]) == (cell[0], cell[2]) and not rows[other]["reason"])
+        other = next(like, None)
+        if other is not None:
+            kept.put(row := {**rows[other], "alpha": cell[1]}, kept.data_hash(other))
+            return row
+    try:
+        run = train(config, runs_dir=runs_dir, progress=False) if session is None else _on_engines(config, session)
+    except RunFailedError as error:
+        return failed_row(cell, str(error))
+    if run.status != "finished":
+        raise RunFailedError(
+            f"run {run.id} was {run.status}, and the study with it: {len(kept)} cells are kept in {kept.path}. Call "
+            "study_decay again to go on."
+        )
+    row = cell_row(cell, run)
+    kept.put(row, run.environment["data"]["sha256"])
+    return row
+
+
+def _on_engines(config: RunConfig, session: Session) -> StoredRun:
+    run = session.train(config)
+    try:
+        run.wait()
+    except KeyboardInterrupt:  # whoever interrupts the study does not want its run to go on
+        if run.status not in ENDED:
+            run.stop()
+        raise
+    return open_run(run.path)

@@ -1,0 +1,33 @@
+"""The batches of the catalogue: rules that say which snapshots, and how much of each, a step takes."""
+
+from __future__ import annotations
+
+from dtdg_lab.core.entry import Entry
+
+# all that serve one layout name the same options: a system is changed in the middle of a run
+_TRAPEZOID = (
+    "window", "full_snapshots", "alpha", "decay", "chunks", "chunker", "tune", "tune_every", "tune_memory_gib",
+)  # fmt: skip
+
+BATCHINGS: tuple[Entry, ...] = (
+    Entry(
+        name="trapezoid", room="batching", target="dtdg_lab.batching.segments:hybrid_batch",
+        summary="The newest snapshots of a window whole, the older ones in ever fewer chunks of their vertices.",
+        source="FlareDTDG section 3.2", options=_TRAPEZOID,
+    ),
+    Entry(
+        name="full_window", room="batching", target="dtdg_lab.batching.segments:hybrid_batch",
+        summary="All snapshots of a window whole.", source="FlareDTDG section 4.3 (Full-History)",
+        options=("window",),
+    ),
+    Entry(
+        name="recent", room="batching", target="dtdg_lab.batching.segments:hybrid_batch",
+        summary="The newest snapshots alone, whole.", source="FlareDTDG section 4.3 (Recent-Only)",
+        options=("full_snapshots",),
+    ),
+    Entry(
+        name="sampled_window", room="batching", target="dtdg_lab.batching.sampling:sampled_edges",
+        summary="All snapshots of a window, with a few sampled in-neighbours of each vertex.",
+        source="DynaGraph (Guan et al. 2022), as FlareDTDG section 4 describes it", options=("window", "fanout"),
+    ),
+)  # fmt: skip

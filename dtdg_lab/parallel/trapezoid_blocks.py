@@ -1,0 +1,54 @@
+"""A window of snapshots for models that remember something of each vertex: layer by layer, piece by piece.
+
+Vertices that leave the window at the same snapshot run through the rest of it together: a trapezoid is a pile of
+rectangles, and each is computed as :mod:`dtdg_lab.parallel.layer` computes a block of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from dtdg_lab.models.state import State
+from dtdg_lab.parallel.layer import Layer
+from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.seam_width import SeamWidth
+from dtdg_lab.parallel.space import SnapshotSpace
+from dtdg_lab.parallel.time_block import Seam, TimeBlock
+from dtdg_lab.parallel.window_layer import Entering, WindowLayer
+
+MakeLayer = Callable[..., Layer]
+
+
+def add_gradients(
+    run: Run, spaces: Sequence[SnapshotSpace], seam: Seam, begin: State, *, widths: Sequence[SeamWidth],
+    make: MakeLayer = WindowLayer,
+) -> tuple[Tensor, State]:  # fmt: skip
+    """Add the gradients of a window's loss to the parameters'; returns the loss and the state after its first snapshot.
+
+    Args:
+        run: the window; its sequence names own vertices in the order in which they run through time.
+        spaces: (S,) the snapshots, oldest first.
+        seam: between them and this order.
+        begin: the state before the window, of the oldest snapshot's rows.
+        widths: of the seam, by layer.
+        make: makes a layer, given what :class:`dtdg_lab.parallel.window_layer.WindowLayer` is.
+    """
+    model = run.model
+    stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
+    block = TimeBlock(run.snapshots, stacks, [run.own] * model.layers, seam)
+    layers: list[Layer] = []
+    inputs, after = [space.inputs for space in spaces], []
+    for number, width in enumerate(widths):
+        if number:
+            inputs = layers[-1].hidden()
+        crossing = Entering(begin, keeps=False, model=model)
+        layers.append(make(run, number, block, inputs, crossing, learning=True, seam=width))
+        after.append(layers[-1].after_first())
+    loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
+    while layers:
+        parts = layers.pop().backward()
+        if layers:
+            layers[-1].pull_back(parts)
+    return loss, State(tuple(after))

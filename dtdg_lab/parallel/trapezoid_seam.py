@@ -1,0 +1,70 @@
+"""Nothing moves but into another order: older snapshots of a window have a prefix of the vertices of newer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from torch import Tensor
+
+from dtdg_lab.parallel.survival_rows import SurvivalRows
+from dtdg_lab.parallel.threads import in_order
+from dtdg_lab.parallel.time_block import Leg
+
+T = TypeVar("T")
+WIDER = 2  # windows are short: what a piece keeps is little, and calls cost more
+
+
+class TrapezoidSeam:
+    """The seam (see :class:`dtdg_lab.parallel.time_block.Seam`) of a window, one snapshot a space.
+
+    Through time vertices run in the order in which they survive. Decayed snapshots have this order already; rows of
+    full ones are put into it, and back.
+
+    Args:
+        heights: (S,) rows of each snapshot, oldest first, never fewer in a newer one.
+        full: how many of the newest ones are full.
+        rows: the order.
+        device: where work is done.
+        alone: whether pieces over spaces must be worked on one after another.
+    """
+
+    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, alone: bool) -> None:
+        self._heights, self._decayed = list(heights), len(heights) - full
+        self._rows, self._device, self._alone = rows, device, alone
+
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+        """What the work gives, full snapshots' rows in the order of survival."""
+
+        def ordered(place: int) -> tuple[Tensor, T]:
+            rows, rest = work(place)
+            return rows if place < self._decayed else rows.index_select(0, self._rows.own), rest
+
+        found = in_order(ordered, range(len(self._heights)), device=self._device, alone=self._alone)
+        return [rows for rows, _ in found], [rest for _, rest in found]
+
+    def to_snapshots(
+        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+    ) -> tuple[list[Tensor], list[T]]:
+        """Each piece's rows are written into the snapshots that have them; full ones are put back into their order."""
+        out = [like.new_empty(rows, leg.width) for rows in self._heights]
+
+        def write(rows: slice) -> T:
+            found, rest = work(rows)
+            for part, here in zip(out[len(out) - len(found) :], found, strict=True):
+                part[rows] = here
+            return rest
+
+        found = in_order(write, pieces, device=self._device)
+        whole = [rows.index_select(0, self._rows.place) for rows in out[self._decayed :]]
+        return [*out[: self._decayed], *whole], found
+
+    def pieces(self, rows: int, size: int) -> list[slice]:
+        """Runs of at most ``WIDER`` times ``size`` vertices that are in the same snapshots."""
+        edges = sorted({0, rows, *(height for height in self._heights if height < rows)})
+        return [
+            slice(start, min(start + WIDER * size, stop))
+            for first, stop in pairwise(edges)
+            for start in range(first, stop, WIDER * size)
+        ]

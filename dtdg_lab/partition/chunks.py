@@ -1,0 +1,155 @@
+"""Chunks of each part's vertices, in which older snapshots are taken: made by name, timed, kept in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.batch_plans import Chunking
+from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, UnknownNameError
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.streams import key
+from dtdg_lab.datasets.one_at_a_time import one_at_a_time
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.store import cache_folder
+from dtdg_lab.partition.chunk_store import load_chunks, save_chunks
+from dtdg_lab.partition.empty_parts import without_empty_parts
+from dtdg_lab.partition.in_child import needs_library
+from dtdg_lab.partition.load_aware import dealt
+from dtdg_lab.partition.loads import vertex_loads
+from dtdg_lab.partition.metis import vertex_weights
+from dtdg_lab.partition.mixing import mixed
+from dtdg_lab.partition.union import UnionGraph, restricted, union_graph
+from dtdg_lab.partition.union_cut import cut_union
+
+# raise it when a chunker gives other chunks, so that older ones are not taken from a cache
+CHUNKS_VERSION = 1
+IMBALANCE = 0.03  # of METIS: how far the heaviest chunk of a part may be above the mean
+
+
+def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: int, *, seed: int) -> Chunking:
+    """Divide the vertices of every part into chunks; a vertex keeps its chunk in all snapshots.
+
+    ``metis`` cuts each part's own share of the union graph where fewest snapshots hold the edges, into chunks of alike
+    weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` deals vertices by a mixed
+    number, ``load_aware`` by their in-degrees over all snapshots, heaviest first, turning round at each end. Where
+    METIS is missing or fails, chunks are those of ``hash``, and ``note`` says why.
+
+    Chunks are kept in the cache folder under the graph, the partition and what was asked for; several processes may ask
+    at once: the first makes them, the others wait and read. Chunks that stand in for others are not kept.
+
+    Args:
+        name: ``metis``, ``hash`` or ``load_aware``.
+        graph: N vertices in T snapshots.
+        partition: of these vertices into P parts.
+        chunks: C, of each part; at most the vertices of the smallest part.
+        seed: of the chunkers that draw lots.
+
+    Returns:
+        The chunks; ``seconds`` is the time that making took, also where they come from the cache.
+
+    Raises:
+        UnknownNameError: there is no such chunker.
+        PartitionError: a part has fewer vertices than chunks, or the partition is of another graph.
+
+    References: FlareDTDG sections 3.2 and 3.3 (METIS on the union graph; parts first, then chunks within).
+    """
+    if name not in CHUNKERS:
+        raise UnknownNameError("chunker", name, CHUNKERS)
+    _check(graph, partition, chunks)
+    file = _cache_file(name, graph, partition, chunks, seed)
+    with one_at_a_time(file):
+        with contextlib.suppress(DataError):  # none yet, or damaged: made anew
+            return load_chunks(file, graph.num_nodes, chunks=chunks, parts=partition.parts)
+        made = _made(name, graph, partition, chunks, seed)
+        if not made.note:
+            with contextlib.suppress(DataError):  # a cache that cannot be written is no reason to fail
+                save_chunks(made, file)
+    return made
+
+
+def _check(graph: DynamicGraph, partition: Partition, chunks: int) -> None:
+    if len(partition.owner) != graph.num_nodes:
+        raise PartitionError(
+            f"the partition is of {len(partition.owner):,} vertices, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            "a partition of this graph."
+        )
+    if chunks < 1:
+        raise PartitionError(f"{chunks} chunks of each part: at least 1 is needed.")
+    smallest = int(partition.counts.argmin())
+    vertices = int(partition.counts[smallest])
+    if chunks > vertices:
+        raise PartitionError(
+            f"{chunks:,} chunks of part {smallest}, which has {vertices:,} of the {graph.num_nodes:,} vertices of "
+            f"{graph.name!r}: every chunk holds at least one. Set chunks to {vertices:,} or fewer, or fewer parts."
+        )
+
+
+def _made(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Chunking:
+    note, made_by = "", f"{name} (seed {seed})" if name in SEEDED else name
+    start = time.perf_counter()
+    try:
+        chunk = CHUNKERS[name](graph, partition, chunks, seed)
+    except (NotAvailableError, PartitionError) as error:
+        note = f"chunker {name} gave no chunks, so they were dealt by hash: {error}"
+        made_by = f"hash (seed {seed}), in place of {name}"
+        chunk = _by_hash(graph, partition, chunks, seed)
+    return Chunking(chunk, chunks, partition.parts, made_by, time.perf_counter() - start, note)
+
+
+def _by_metis(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
+    needs_library("pymetis")
+    union, weights = union_graph(graph.snapshots), vertex_weights(graph)
+
+    def cut(part: int, own: NDArray[np.int64]) -> NDArray[np.int32]:
+        inner: UnionGraph = union if partition.parts == 1 else restricted(union, own)
+        solver_seed = key(seed, "partition/chunks", part) & 0x7FFFFFFF
+        return cut_union(inner, weights[own], chunks, seed=solver_seed, imbalance=IMBALANCE).owner
+
+    return _part_by_part(partition, cut)
+
+
+def _by_hash(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
+    numbers = mixed(np.arange(graph.num_nodes), key(seed, "partition/chunks-hash")) % np.uint64(chunks)
+
+    def own_numbers(part: int, own: NDArray[np.int64]) -> NDArray[np.int32]:
+        return without_empty_parts(numbers[own], chunks, np.zeros(len(own))).owner
+
+    return _part_by_part(partition, own_numbers)
+
+
+def _by_load(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
+    loads = vertex_loads(graph, 1)
+    return _part_by_part(partition, lambda part, own: dealt(loads[own], chunks))
+
+
+def _part_by_part(
+    partition: Partition, give: Callable[[int, NDArray[np.int64]], NDArray[np.int32]]
+) -> NDArray[np.int32]:
+    """(N,) what ``give(part, its vertices)`` says of each vertex."""
+    chunk = np.empty(len(partition.owner), np.int32)
+    for part in range(partition.parts):
+        own = partition.vertices(part)
+        chunk[own] = give(part, own)
+    return chunk
+
+
+CHUNKERS = {"metis": _by_metis, "hash": _by_hash, "load_aware": _by_load}
+SEEDED = ("metis", "hash")
+
+
+def _cache_file(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Path:
+    owner = hashlib.sha256(partition.owner.tobytes()).hexdigest()
+    asked = {
+        "version": CHUNKS_VERSION, "graph": graph.data_hash, "name": name, "owner": owner, "parts": partition.parts,
+        "chunks": chunks, "seed": seed if name in SEEDED else None,
+    }  # fmt: skip
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    return cache_folder() / "chunks" / f"{digest}.npz"

@@ -1,0 +1,194 @@
+"""What a study of K and alpha found, as far as it is done: rows, means over seeds, heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.runs.decay_cells import Cell
+from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.views.decay_map import DecayMap, decay_map_figure
+from dtdg_lab.views.layout import Figure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS = ("validation", "test")
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "full_snapshots": "K, newest snapshots of a window that are whole",
+        "alpha": "says how many chunks of the older ones are kept",
+        "seed": "of parameters, order of chunks and splits of the sequence; of the data too where they are generated",
+        "validation_loss": "of the validation part at the end, on whole snapshots, as all systems are judged",
+        "test_loss": "of the test part, read once, at the end; choose by the validation part",
+        "persistence_loss": "of the test part, predicting that tomorrow is as today",
+        "mean_loss": "of the test part, predicting the mean of the training part",
+        "validation_persistence_loss": "of the validation part, predicting that tomorrow is as today",
+        "validation_mean_loss": "of the validation part, predicting the mean of the training part",
+        "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
+        "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, median over epochs",
+        "run": "folder of the run; two cells have the same one where all snapshots are whole, for alpha then says "
+        "nothing",
+        "reason": "why the run failed, where it did; its numbers are then missing",
+    }
+)
+_OF_SUMMARY = ("validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill", "peak_bytes", "epoch_time_s")
+_OF_VALIDATION = ("persistence_loss", "mean_loss")
+
+
+def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
+    """The numbers of a cell whose run ended, as ``MEANINGS`` says; None where the run does not know one."""
+    evaluations = run.table("evaluations")
+    last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
+    baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
+    summary = {name: run.summary.get(name) for name in _OF_SUMMARY}
+    return _in_order(cell, {**summary, **baselines, "run": str(run.path), "reason": ""})
+
+
+def failed_row(cell: Cell, reason: str) -> dict[str, Any]:
+    """The row of a cell whose run failed."""
+    return _in_order(cell, {"run": "", "reason": reason})
+
+
+def _in_order(cell: Cell, told: Mapping[str, Any]) -> dict[str, Any]:
+    named = dict(zip(("full_snapshots", "alpha", "seed"), cell, strict=True))
+    return {name: {**told, **named}.get(name) for name in MEANINGS}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DecayStudy:
+    """Runs of one config over K, alpha and seeds; some cells may be missing while it is under way.
+
+    Attributes:
+        rows: one for each cell that is done; ``MEANINGS`` has what is in them.
+        full_snapshots: K asked for.
+        alphas: asked for.
+        seeds: asked for.
+        task: of the config.
+        told: what was compared, in words.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    full_snapshots: tuple[int, ...]
+    alphas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    task: str
+    told: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every cell has been run."""
+        return len(self.rows) == len(self.full_snapshots) * len(self.alphas) * len(self.seeds)
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one)."""
+        found: dict[tuple[int, float], list[dict[str, Any]]] = {}
+        for row in self.rows:
+            found.setdefault((row["full_snapshots"], row["alpha"]), []).append(row)
+        order = [(k, alpha) for k in self.full_snapshots for alpha in self.alphas]
+        return [_over_seeds(*each, found[each]) for each in order if each in found]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The row of ``settings`` with the lowest validation loss, of those with the most seeds.
+
+        None where there is no validation loss: no run came to its end, or the protocol has no validation part.
+        """
+        known = [row for row in self.settings if row["validation_loss"] is not None]
+        most = max((row["seeds"] for row in known), default=0)
+        return min((row for row in known if row["seeds"] == most), key=lambda row: row["validation_loss"], default=None)
+
+    def figure(self, path: Sequence[tuple[int, float]] = (), *, part: str | None = None) -> Figure:
+        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; cells to come are empty.
+
+        Args:
+            path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
+                ``run.window.trapezoid.decisions.path()``.
+            part: whose loss is drawn, ``validation`` or ``test``; the validation part's where the protocol has one.
+
+        Raises:
+            ConfigError: there is no such part.
+        """
+        if part is None:
+            validated = not self.rows or any(row["validation_loss"] is not None for row in self.rows)
+            part = "validation" if validated else "test"
+        if part not in PARTS:
+            raise ConfigError(f"part={part!r}: allowed {', '.join(PARTS)}.")
+        prefix = "validation_" if part == "validation" else ""
+        rows = [
+            {**row, "mse": row[f"{part}_loss"], "epoch_s": row["epoch_time_s"]}
+            for row in self.rows
+            if row[f"{part}_loss"] is not None
+        ]
+        baselines = {name: _mean(self.rows, f"{prefix}{name}_loss") for name in ("persistence", "mean")}
+        shown = DecayMap(
+            rows, self.full_snapshots, self.alphas, len(self.seeds), tuple(path),
+            loss=f"{part} {'MSE' if self.task == 'regression' else 'loss'}",
+            baselines={name: value for name, value in baselines.items() if value is not None},
+        )  # fmt: skip
+        return decay_map_figure(shown, title=self.told)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(MEANINGS))
+
+    def __repr__(self) -> str:
+        head = f"{'K':>3} {'alpha':>6} {'seeds':>5} {'validation':>21} {'test':>21} {'peak':>11} {'epoch':>8}"
+        lines = [self.told, head]
+        for row in self.settings:
+            losses = [_with_spread(row[f"{part}_loss"], row[f"{part}_spread"]) for part in PARTS]
+            peak = "unknown" if row["peak_bytes"] is None else format_bytes(row["peak_bytes"])
+            lines.append(
+                f"{row['full_snapshots']:>3} {row['alpha']:>6g} {row['seeds']:>5} {losses[0]:>21} {losses[1]:>21} "
+                f"{peak:>11} {format_seconds(row['epoch_time_s']):>8}"
+            )
+        baselines = {name: _mean(self.rows, f"{name}_loss") for name in ("persistence", "mean")}
+        said = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
+        lines += [f"Without a model, on the test part: {', '.join(said)}."] if said else []
+        return "\n".join([*lines, *self._failures()])
+
+    def _failures(self) -> list[str]:
+        return [
+            f"K={row['full_snapshots']}, alpha={row['alpha']:g}, seed={row['seed']} failed: {row['reason']}"
+            for row in self.rows
+            if row["reason"]
+        ]
+
+    def _repr_html_(self) -> str:
+        """The table with what its columns mean; ``lab.plot(study.figure())`` draws it."""
+        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEANINGS.items())
+        shown = self.to_pandas().drop(columns="run").to_html(na_rep="", index=False, float_format=lambda v: f"{v:.4g}")
+        return f"<p>{self.told}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+
+
+def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means of the seeds whose runs came to their end, memory at its largest, time at its median."""
+    good = [row for row in rows if not row["reason"]]
+    told: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
+    for part in PARTS:
+        losses = [row[f"{part}_loss"] for row in good if row[f"{part}_loss"] is not None]
+        told[f"{part}_loss"] = fmean(losses) if losses else None
+        told[f"{part}_spread"] = stdev(losses) if len(losses) > 1 else None
+    peaks = [row["peak_bytes"] for row in good if row["peak_bytes"] is not None]
+    times = [row["epoch_time_s"] for row in good if row["epoch_time_s"] is not None]
+    return told | {"peak_bytes": max(peaks, default=None), "epoch_time_s": median(times) if times else None}
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    known = [row[column] for row in rows if row[column] is not None]
+    return fmean(known) if known else None
+
+
+def _with_spread(value: float | None, spread: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.5g}" + ("" if spread is None else f" ± {spread:.2g}")

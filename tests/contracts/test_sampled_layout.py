@@ -1,0 +1,60 @@
+"""Layout sampled_window keeps the layouts' contract: four parts give the same on one, two and four ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.layout import Layout
+from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
+from dtdg_lab.tasks.regression import Regression
+from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout
+
+PARTS, TRAIN = 4, range(5)
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(
+        RunConfig(dataset="growing", generated_nodes=24, generated_edges=90, generated_snapshots=12, dtype="float64")
+    )
+
+
+class TestSampledWindow(LayoutContract):
+    @pytest.fixture(autouse=True)
+    def _one_thread(self) -> Iterator[None]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the products are too small to be shared
+        yield
+        torch.set_num_threads(threads)
+
+    @pytest.fixture(params=["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])  # every memory that it carries
+    def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
+        graph = _graph()
+        partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
+
+        def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
+            model = catalogue.entry("models", request.param).load()(graph.num_features, 4, 2, seed=1).double()
+            share = PARTS // size
+            windows = Windows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
+            task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
+            settings = OperatorSettings(dtype=torch.float64)
+            return SampledWindowLayout(model, graph, task, windows, settings, counts_group=rank == 0), model
+
+        return make
+
+    @pytest.fixture
+    def sizes(self) -> Sequence[int]:
+        return (1, 2, 4)

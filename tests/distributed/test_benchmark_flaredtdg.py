@@ -1,0 +1,328 @@
+"""What benchmarks/flaredtdg.py tells follows from what ranks did, its claims are judged by rows, and its parts run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+
+@pytest.fixture
+def flare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
+    """The benchmark as a module, with a fresh cache."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
+    yield importlib.import_module("flaredtdg")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "flaredtdg", "models")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def plan(flare: ModuleType) -> Any:
+    """Two hundred vertices, 24 snapshots, windows of eight, one timed turn, one model."""
+    sizes = importlib.import_module("contenders.flare_plan")
+    tiny = sizes.generated("tiny", "powerlaw", 200, 800, 24, **sizes.WHOLE)
+    split = sizes.generated("split", "powerlaw", 120, 500, 41)
+    return dataclasses.replace(
+        flare.QUICK_PLAN, trained=(split,), measured=(tiny,), timed=(tiny,), overlapped=tiny, spread=tiny,
+        mapped=(split,), seeds=1, ranks=(1, 2), turns=1, steps=4, breakdown_epochs=1, full_snapshots=(2,),
+        alphas=(1.0,), limits=sizes.Limits(1, 0.2, 8, 0.01), map_limits=sizes.Limits(1, 0.1, 8, 0.01), delay_s=0.01,
+    )  # fmt: skip
+
+
+def by_name(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["system"]: row for row in rows}
+
+
+def only(monkeypatch: pytest.MonkeyPatch, flare: ModuleType, *names: str) -> None:
+    """Leave systems out of a test: each takes processes of its own."""
+    known = flare.flare_rows.SYSTEMS
+    monkeypatch.setattr(flare.flare_rows, "SYSTEMS", {name: known[name] for name in names})
+
+
+def test_systems_are_trained_beside_their_baselines(
+    flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, flare, "esdg", "dynahb", "recent-only", "flaredtdg")
+    rows = flare.DO["training"](plan)
+    systems = by_name(rows)
+    alive = {name for name, row in systems.items() if "failed" not in row}
+    assert alive == {"esdg", "recent-only", "flaredtdg"}
+    for name in alive:
+        row = systems[name]
+        assert len(row["mse"]) == plan.seeds and row["persistence"] > 0 and row["mean"] > 0
+        assert row["updates"][0] >= row["converged_updates"][0] > 0
+        assert row["validation"][0] == min(loss for _, _, loss in row["curve"][0])
+        told = flare.words.training_text(row)
+        assert f"{row['mse'][0]:.5f}" in told and f"{row['persistence']:.5f}" in told
+    assert len({tuple(systems[name]["mse"]) for name in alive}) == len(alive)  # each batch its own
+    assert all(systems[name]["persistence"] == systems["esdg"]["persistence"] for name in alive)
+    missing = systems["dynahb"]
+    assert missing.get("failed") == "not built" and "not built" in flare.words.training_text(missing)
+    json.dumps([rows, [verdict.text for verdict in flare.claims.training_verdicts(rows)]])
+
+
+def test_memory_is_told_against_full_history(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, flare, "full-history", "dynahb", "flaredtdg", "flaredtdg text")
+    rows = flare.flare_rows.memory_rows(plan.measured[0], "tgcn", 1, CORES)
+    systems = by_name(rows)
+    full, ours = systems["full-history"], systems["flaredtdg"]
+    assert full["share"] == full["kept"] == 1 and full["rows"] == 8 * 200
+    assert ours["kept"] == pytest.approx(ours["rows"] / full["rows"])
+    assert ours["rows"] < systems["flaredtdg text"]["rows"] < full["rows"]
+    assert ours["share"] == ours["whole_bytes"] / full["whole_bytes"] < 1
+    assert ours["any_share"] == ours["peak_bytes"] / full["peak_bytes"] and ours["peak_bytes"] >= ours["whole_bytes"]
+    assert ours["within"] is (ours["share"] <= ours["kept"] + 0.05) and full["within"] is None
+    assert f"{ours['share']:.1%}" in flare.words.memory_text(ours)
+    json.dumps([rows, [verdict.text for verdict in flare.claims.memory_verdicts(rows)]])
+
+
+def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> None:
+    def rows(model: str) -> list[dict[str, Any]]:
+        sizes = {"full-history": (800, 900, 1000), "flaredtdg": (300, 600, 280), "esdg": (700, 700, None)}
+        return [{"graph": "g", "model": model, "system": system, "whole_bytes": whole, "peak_bytes": peak, "rows": kept}
+                for system, (whole, peak, kept) in sizes.items()]  # fmt: skip
+
+    judge = flare.flare_rows.judged_memory
+    full, ours, rival = judge(rows("tgcn"))
+    assert (full["within"], rival["within"], rival["kept"]) == (None, None, None)
+    assert (ours["share"], ours["kept"], ours["within"]) == (0.375, 0.28, False)
+    assert ours["any_share"] == pytest.approx(2 / 3)
+    assert judge(rows("evolvegcn-o"))[1]["within"] is None  # its decayed snapshots are not computed
+    least, less, within = flare.claims.memory_verdicts([full, ours, rival])
+    assert least.holds == 1 and "62.5% less in whole windows, 33.3% over all steps" in less.text
+    assert within.where == ("g tgcn, flaredtdg: 37.5% of bytes for 28.0%",)
+    missing = {"graph": "g", "model": "tgcn", "system": "full-history", "failed": "too large"}
+    assert [row["share"] for row in judge([missing, ours])] == [None, None]
+
+
+def test_long_verdicts_are_cut(flare: ModuleType) -> None:
+    where = tuple(f"row {number}" for number in range(8))
+    told = flare.claims.Verdict("Table 3", "claimed", 1, where).text
+    assert "holds in part: 1 of 9 rows" in told and "row 4; and 3 more" in told and "row 5" not in told
+
+
+def test_peaks_of_steps_are_read_off_a_trace(flare: ModuleType) -> None:
+    from dtdg_lab.training.memory import MemoryTrace
+
+    steps = importlib.import_module("contenders.flare_steps")
+    marks = ((0.0, 0, "step"), (2.0, 1, "step"), (3.0, 2, "step"))
+    trace = MemoryTrace(9, (0.0, 1.0, 2.0, 2.5, 4.0), (0, 9, 4, 7, 5), marks)
+    assert steps.peak_of_steps(trace) == [9, 7, 5]
+
+
+def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> None:
+    ladder, text = importlib.import_module("contenders.flare_work").shrinking_rows(plan, plan.timed[0], "tgcn", CORES)
+    assert ladder["losses_apart"] == text["losses_apart"] == 0
+    assert 0 < ladder["edges"] < text["edges"] and ladder["steps"] == plan.steps
+    for row in (ladder, text):
+        assert row["share"] == row["shrink_s"]["prefixes"] / row["step_s"]["prefixes"]
+        assert row["array_bytes"]["prefixes"] > 0 and 0 < row["in_step_s"] < row["step_s"]["prefixes"]
+        assert f"{row['share']:.1%}" in flare.words.shrinking_text(row)
+
+
+def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
+    """Both ways, counted by hand on a ring of six: three vertices of the order hold two edges."""
+    from dtdg_lab.core.batch_plans import HybridBatch, SurvivalOrder
+    from dtdg_lab.graphs.snapshot import Snapshot
+
+    naive = importlib.import_module("contenders.flare_naive")
+    ring = Snapshot(np.arange(7), np.roll(np.arange(6, dtype=np.int32), 1))
+    order = SurvivalOrder(np.array([1, 2, 3, 5, 0, 4]), np.zeros(6, np.int32), np.array([0, 3, 6]))
+    batches = [HybridBatch(1, range(0, 2), 1, (1,))]
+    told = [naive.cut_out([ring, ring], order, batches, naive=way) for way in (True, False)]
+    assert [each["edges"] for each in told] == [2, 2]
+    assert all(len(each["seconds"]) == 1 and each["peak_bytes"] > 0 for each in told)
+
+
+def test_a_run_s_seconds_are_shared_out(flare: ModuleType, plan: Any) -> None:
+    work = importlib.import_module("contenders.flare_work")
+    epoch = {"seconds": 10.0, "batch_s": 2.0, "backward_s": 3.0, "communicate_s": 1.0, "update_s": 0.5,
+             "transfer": {"wall": 0.5}}  # fmt: skip
+    told = work.parts_of([epoch, epoch], chunking_s=4.0, shuffle_s=1.0)
+    assert told == {"chunking": 4.0, "shuffle": 1.0, "remap": 3.0, "forward": 6.0, "backward": 6.0,
+                    "communicate": 2.0, "transfer": 1.0, "update": 1.0}  # fmt: skip
+    assert sum(told.values()) == 4.0 + 20.0
+    (row,) = work.breakdown_rows(plan, plan.timed[0], "tgcn", 1, CORES)
+    assert sum(row["shares"].values()) == pytest.approx(1) and min(row["shares"].values()) >= 0
+    assert row["shares"]["backward"] > 0 and row["shares"]["chunking"] > 0
+    assert f"{row['shares']['remap']:.2%}" in flare.words.breakdown_text(row)
+
+
+def test_overlap_changes_times_not_losses(flare: ModuleType, plan: Any) -> None:
+    if len(CORES) < 2:
+        pytest.skip("exchanges are timed where two ranks have cores of their own")
+    rows = flare.DO["overlap"](plan)
+    assert [row["network"] for row in rows] == ["as it is", "50 MB/s", "10 ms"]
+    far = rows[-1]
+    assert all(row["losses_apart"] == 0 and row["off_s"] > 0 for row in rows)
+    assert far["off_s"] > far["on_s"] and far["hidden_on"] > far["hidden_off"]
+    assert far["prediction_error"] is not None
+    assert f"{far['exposed_less']:.1%}" in flare.words.overlap_text(far)
+    verdicts = flare.claims.overlap_verdicts(rows)
+    assert verdicts[1].holds == 3 and "10 ms" in " ".join((*verdicts[2].where, "10 ms"))
+
+
+def test_ranks_share_rows_and_memory(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flare.flare_rows, "RANKED", ("flaredtdg", "dynahb"))
+    rows = flare.DO["ranks"](plan)
+    one, two = (row for row in rows if row["system"] == "flaredtdg")
+    assert (one["ranks"], two["ranks"], one["bytes"], one["speedup"]) == (1, 2, 0, 1)
+    assert two["bytes"] > 0 and two["peak_bytes"] < one["peak_bytes"]
+    assert one["ratio"] == two["ratio"] == (1, 1, 1)
+    assert two["clock"] == ("wall" if len(CORES) >= 2 else "cpu")
+    assert {row["system"] for row in rows if row.get("failed") == "not built"} >= {"dynahb"}
+
+
+def test_maps_have_a_cell_for_each_setting(flare: ModuleType, plan: Any) -> None:
+    (cell,) = flare.DO["decay"](plan)
+    assert (cell["full_snapshots"], cell["alpha"]) == (2, 1.0) and cell["peak_bytes"] > 0 and cell["epoch_s"] > 0
+    best = {**cell, "full_snapshots": 3, "mse": [each / 2 for each in cell["mse"]]}
+    told = "\n".join(flare.words.map_texts([cell, best, {**cell, "full_snapshots": 4, "failed": "too large"}]))
+    assert "best at K=3, alpha=1" in told and f"{cell['mse'][0]:.5f}" in told and "K=4" in told
+
+
+def test_the_peer_is_timed_in_turn(flare: ModuleType, plan: Any) -> None:
+    """Processes of their own are stood in for: what is told is their turns, without warm-ups."""
+    work = importlib.import_module("contenders.flare_work")
+
+    class Stub:
+        def __init__(self, name: str, *_: Any) -> None:
+            self.seconds = {"hybrid-steps": 1.0, "pyg-temporal": 10.0}[name]
+            self.epochs: list[dict[str, float]] = []
+
+        def run(self) -> bool:
+            slow = 100.0 if not self.epochs else 1.0
+            self.epochs.append({"seconds": slow * self.seconds, "peak_bytes": 1 << 20})
+            return True
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    if not work.pyg_temporal.is_installed():
+        (row,) = work.peer_rows(plan, Stub)
+        assert "not installed" in row["failed"] and "not installed" in flare.words.peer_text(row)
+        return
+    (row,) = work.peer_rows(plan, Stub)
+    assert (row["lab_s"], row["peer_s"], row["share"], row["within"]) == (1.0, 10.0, (0.1, 0.1, 0.1), True)
+    assert row["steps"] == 9 and "reached" in flare.words.peer_text(row)
+
+
+def test_hybrid_steps_are_an_epoch_of_windows(flare: ModuleType) -> None:
+    from contenders import hybrid_steps
+    from contenders.case import CASES
+    from contenders.workload import make
+
+    epoch = hybrid_steps.prepare(CASES[0], hybrid_steps.load(make("W0")))
+    first, second = epoch(), epoch()
+    assert 0 < second < first  # mean losses over nine updates
+
+
+def training_row(system: str, *mse: float, **more: Any) -> dict[str, Any]:
+    return {"graph": "g", "model": "m", "system": system, "mse": list(mse), "persistence": 0.5, "mean": 0.9,
+            "converged_s": [1.0] * len(mse), **more}  # fmt: skip
+
+
+def test_claims_that_do_not_hold_are_told(flare: ModuleType) -> None:
+    judge = flare.claims.training_verdicts
+    rows = [
+        training_row("esdg", 0.30, 0.30), training_row("recent-only", 0.25, 0.15),
+        training_row("full-history", 0.2, 0.2), training_row("flaredtdg", 0.21, 0.20, converged_s=[0.5, 0.5]),
+        {"graph": "g", "model": "m", "system": "dynagraph", "failed": "not built"},
+    ]  # fmt: skip
+    best, sooner, recent, full, seconds, baseline = judge(rows)
+    assert (best.holds, best.where) == (1, ()) and "holds: 1 of 1" in best.text
+    assert sooner.holds == seconds.holds == baseline.holds == 1
+    assert recent.holds == 0 and "DOES NOT HOLD HERE" in recent.text  # better with one seed of two only
+    assert "0.205 against 0.2" in full.text and full.holds == 0
+    none = judge([rows[-1]])
+    assert all("Nothing here speaks of it" in verdict.text for verdict in none)
+
+
+def test_maps_are_judged_by_their_corner_and_their_slopes(flare: ModuleType) -> None:
+    def cells(*errors: float) -> list[dict[str, Any]]:
+        places = [(full, alpha) for full in (1, 2, 3) for alpha in (0.1, 1.0)]
+        return [{"graph": "g", "full_snapshots": full, "alpha": alpha, "mse": [error, error], "peak_bytes": 10 * full}
+                for (full, alpha), error in zip(places, errors, strict=True)]  # fmt: skip
+
+    corner, memory, smooth = flare.claims.decay_verdicts(cells(9, 8, 7, 6, 5, 4))
+    assert corner.holds == memory.holds == smooth.holds == 1
+    corner, _, smooth = flare.claims.decay_verdicts(cells(1, 8, 9, 6, 5, 4))
+    assert corner.holds == 0 and "best at K=1, alpha=0.1" in corner.text
+    assert smooth.holds == 0 and "(2, 0.1)" in smooth.text
+
+
+def test_failures_of_a_system_are_rows_and_errors_of_ours_are_not(
+    flare: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dtdg_lab.core.errors import UnsupportedError
+    from dtdg_lab.testing.processes import RanksError
+
+    def refuse() -> dict[str, Any]:
+        raise UnsupportedError("cannot carry it")
+
+    def die() -> dict[str, Any]:
+        raise RanksError({0: "died with exit code -9"})
+
+    def break_() -> dict[str, Any]:
+        raise RanksError({0: "raised"}) from KeyError("rows")
+
+    rows = flare.flare_rows
+    assert "cannot carry it" in rows.attempted("esdg", refuse)["failed"]
+    assert "out of memory" in rows.attempted("esdg", die)["failed"]
+    assert rows.attempted("dynahb", break_) == {"system": "dynahb", "failed": "not built"}
+    with pytest.raises(RanksError):
+        rows.attempted("esdg", break_)
+
+
+def test_backward_is_timed_whoever_calls_it(flare: ModuleType) -> None:
+    import torch
+
+    clock = importlib.import_module("contenders.flare_backward").BackwardClock()
+    real = torch.autograd.grad
+    x = torch.ones(3, requires_grad=True)
+    with clock:
+        (x * 2).sum().backward()
+        first = clock.seconds
+        torch.autograd.grad((x * 2).sum(), x)
+        assert 0 < first < clock.seconds
+    assert torch.autograd.grad is real
+
+
+@pytest.mark.parametrize(
+    ("given", "known"), [(["table"], "training"), (["--models", "gru"], "tgcn"), (["--seeds", "0"], "from 1")]
+)
+def test_wrong_arguments_are_named(
+    flare: ModuleType, capsys: pytest.CaptureFixture[str], given: list[str], known: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        flare.arguments(given)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert given[-1] in said and known in said
+
+
+def test_data_that_is_not_here_is_left_out(
+    flare: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = [
+        dataclasses.replace(known, on_this_machine=known.name in ("powerlaw", "sbm")) for known in flare.datasets()
+    ]
+    monkeypatch.setattr(flare, "datasets", lambda: nowhere)
+    chosen = flare.planned(flare.arguments(["memory", "--seeds", "1"]))
+    assert [each.name for each in chosen.measured] == ["W1", "W2"] and chosen.trained == () and chosen.seeds == 1
+    assert "mathoverflow: not here" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="no such graph"):
+        flare.planned(flare.arguments(["--only", "W9"]))

@@ -1,0 +1,129 @@
+"""Full snapshots' exchanges on a slow network: hidden behind other snapshots, without a changed bit, and no deadlock.
+
+Every exchange takes 50 ms at least, during which the processor is free. Snapshots are large enough for what lies
+between two exchanges to take about as long.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.scheduling.task_times import TaskTimePredictor
+from dtdg_lab.testing.delayed_group import DelayedGroup
+from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training.build import build
+
+DELAY_S, NODES = 0.05, 6000
+BUSY = {"system": "flaredtdg", "model": "mpnn-lstm", "dataset": "powerlaw", "generated_nodes": NODES,
+        "generated_edges": 12 * NODES, "generated_snapshots": 20, "hidden": 64, "device": "cpu", "epochs": 2,
+        "dtype": "float64", "threads": 1, "evaluate_every": 100, "window": 6, "full_snapshots": 4, "decay": "text",
+        "alpha": 0.8, "chunker": "hash", "partitioner": "hash", "chunks": 16}  # fmt: skip
+SMALL = {**BUSY, "generated_nodes": 80, "generated_edges": 400, "hidden": 6, "layers": 2}
+
+
+@cache
+def _graph(nodes: int) -> DynamicGraph:
+    return load_for(RunConfig(**(BUSY if nodes == NODES else SMALL)))
+
+
+def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[str, Any]]:
+    group = join_group(rank, ranks, address)
+    network, found = DelayedGroup(group, DELAY_S), {}
+    for overlap in (False, True):
+        config = RunConfig(ranks=ranks, overlap=overlap, **BUSY)
+        done = train_in_memory(config, _graph(NODES), Path(folder) / "last.pt", group=network)
+        whole = {row["step"] for row in done.recorder.tables["batches"] if len(row["chunks"]) == BUSY["window"]}
+        spent = [(row["in_flight_s"], row["exposed_s"], row["exchanges"], row["step"])
+                 for row in done.recorder.tables["exchanges"] if row["step"] in whole]  # fmt: skip
+        found[overlap] = {"losses": done.losses, "spent": spent, "tasks": done.recorder.tables["tasks"]}
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, Any]]]:
+    _graph(NODES)
+    return run_ranks(_slow, 2, str(tmp_path_factory.mktemp("slow")), timeout_s=240)
+
+
+def test_overlap_changes_no_bit_of_the_losses(slow: list[dict[bool, dict[str, Any]]]) -> None:
+    for found in slow:
+        assert found[True]["losses"] == found[False]["losses"] == slow[0][True]["losses"]
+        assert len(found[True]["losses"]) > 10
+
+
+def test_most_of_the_exchanges_is_hidden(slow: list[dict[bool, dict[str, Any]]]) -> None:
+    """What a rank stands still for, of the time in flight of exchanges that it stands still for one after another."""
+    for found in slow:
+        blocking, overlapped = ([step for step in _steps(found[overlap]["spent"])] for overlap in (False, True))
+        assert {step[2] for step in blocking} == {step[2] for step in overlapped}, "the same exchanges"
+        without_s = min(flying_s for flying_s, _, _ in blocking)
+        assert without_s > 10 * DELAY_S and min(exposed_s for _, exposed_s, _ in blocking) > 0.9 * without_s
+        still_s = min(exposed_s for _, exposed_s, _ in overlapped)
+        assert 1 - still_s / without_s >= 0.6, f"stands still {still_s:.3f} s where {without_s:.3f} s were in flight"
+
+
+def _steps(spent: list[tuple[float, float, int, int]]) -> list[tuple[float, float, int]]:
+    by_step: dict[int, tuple[float, float, int]] = {}
+    for flying_s, exposed_s, exchanges, step in spent:
+        before = by_step.get(step, (0.0, 0.0, 0))
+        by_step[step] = (before[0] + flying_s, before[1] + exposed_s, before[2] + exchanges)
+    return list(by_step.values())
+
+
+def test_predictions_learn_what_exchanges_take(slow: list[dict[bool, dict[str, Any]]]) -> None:
+    for found in slow:
+        rows = [row for row in found[True]["tasks"] if row["kind"] == "communicate"]
+        off = [abs(np.log(row["predicted_s"] / row["took_s"])) for row in rows]
+        assert np.median(off[-20:]) < np.median(off[:4]) and np.median(off[-20:]) < 0.5
+
+
+class _Contrary(TaskTimePredictor):
+    """Predicts what no other rank does."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._draw = np.random.default_rng(rank)
+
+    def predict(self, features: Any) -> Any:
+        return self._draw.exponential(size=len(np.asarray(features)))
+
+
+def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[Any], list[Any]]:
+    """Losses with predictors that disagree, the orders that came of them, and losses in time order."""
+    group, losses, orders = join_group(rank, ranks, address), {}, []
+    for overlap in (True, False):
+        built = build(RunConfig(ranks=ranks, overlap=overlap, **SMALL), _graph(80), group)
+        assert isinstance(built.layout, HaloWindowLayout)
+        built.layout.pace.predictor = _Contrary(rank)
+        losses[overlap] = []
+        for work in built.layout.epoch(0):
+            built.gradients.zero()
+            computed = built.layout.compute(work, Unmarked())
+            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+            losses[overlap].append(agreed.loss_sum)
+            built.optimizer.step()
+            if overlap:
+                orders.append([built.layout.pace.order(layer) for layer in range(2)])
+    group.close()
+    return losses[True], orders, losses[False]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_that_predict_otherwise_agree_on_an_order(ranks: int) -> None:
+    _graph(80)
+    found = run_ranks(_contrary, ranks, timeout_s=120)
+    for losses, orders, in_time_order in found:
+        assert orders == found[0][1] and losses == in_time_order == found[0][0]
+    assert len({str(order) for order in found[0][1]}) > 3, "orders follow the predictions"

@@ -1,0 +1,210 @@
+"""Windows of four parts on one, two and four processes: losses, gradients and rows, against dense matrices.
+
+The reference keeps every vertex under its own number, cuts a decayed snapshot out of a dense matrix each time, and runs
+the model on it: no order of survival, no prefix, no exchange.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.batching.segments import hybrid_batch
+from dtdg_lab.batching.survival import survival_order
+from dtdg_lab.batching.trapezoid import Trapezoid
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.batch_plans import HybridBatch
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.models.state import State
+from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.parallel.window_work import WindowWork
+from dtdg_lab.testing.dense_space import DenseSpace
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training.build import Built, build
+
+PARTS, NODES = 4, 41
+SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 40, "hidden": 6,
+         "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "parts": PARTS, "window": 5,
+         "chunks": 5, "chunker": "hash", "partitioner": "round_robin", "epochs": 1}  # fmt: skip
+TEXT = {"decay": "text", "alpha": 0.3}
+LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
+CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
+CASES: list[dict[str, Any]] = [
+    *({"model": model, "layers": 2, **TEXT} for model in catalogue.names("models")),
+    *({"model": model, **TEXT} for model in ("tgcn", "evolvegcn-h", "dcrnn", "mpnn-lstm")),
+    {"alpha": 0.4},
+    {"alpha": 1.0, "decay": "text", "layers": 2},
+    {"full_snapshots": 5, "layers": 2},
+    {"full_snapshots": 1, **TEXT, "model": "mpnn-lstm"},
+    {"layers": 2, "model": "gatlstm", "halo_reuse": True, **TEXT},
+    {"model": "mpnn-lstm", "halo_reuse": True, **TEXT},
+    {"model": "mpnn-lstm", "layers": 2, "overlap": False, **TEXT},
+    {"layers": 2, "norm": "in_out", "self_loops": False, **TEXT},
+    {**LINK, "layers": 2, **TEXT},
+    {**LINK, "model": "evolvegcn-o", **TEXT},
+    {**CLASSES, **TEXT},
+]
+ids = [" ".join(str(value) for value in case.values()) for case in CASES]
+
+
+@cache
+def _graph(dataset: str) -> DynamicGraph:
+    case = next(case for case in CASES if case.get("dataset", "growing") == dataset)
+    return load_for(RunConfig(system="flaredtdg", **{**SMALL, **case}))
+
+
+def _config(case: dict[str, Any], ranks: int) -> RunConfig:
+    return RunConfig(system="flaredtdg", ranks=ranks, **{**SMALL, **case})
+
+
+def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
+    """All steps of an epoch: losses, gradients, rows of batches."""
+    built = build(config, _graph(config.dataset), group)
+    found: dict[str, Any] = {"losses": [], "gradients": [], "rows": [], "links": 0}
+    for work in built.layout.epoch(0):
+        built.gradients.zero()
+        computed = built.layout.compute(work, Unmarked())
+        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        found["losses"].append(agreed.loss_sum)
+        found["gradients"].append([p.grad.clone().numpy() for p in built.model.parameters() if p.grad is not None])
+        built.optimizer.step()
+        tables = built.layout.rows()
+        found["rows"].append(sum(row[4] for row in tables["batches"]))
+        found["links"] += sum(row[-1] for row in tables["links"])
+    return found
+
+
+def _reference(config: RunConfig) -> dict[str, Any]:
+    built = build(config, _graph(config.dataset), SoloGroup())
+    layout, found = built.layout, {"losses": [], "gradients": [], "rows": []}
+    assert isinstance(layout, HaloWindowLayout)
+    naive = _Naive(built)
+    for work in layout.epoch(0):
+        built.gradients.zero()
+        loss = naive.loss(work)
+        loss.backward()
+        found["losses"].append(loss.item())
+        found["gradients"].append([p.grad.clone().numpy() for p in built.model.parameters() if p.grad is not None])
+        found["rows"].append(naive.rows)
+        built.optimizer.step()
+    return found
+
+
+class _Naive:
+    """Losses of windows, from dense matrices over the vertices that a snapshot has, by number."""
+
+    def __init__(self, built: Built) -> None:
+        assert built.partition is not None and built.chunking is not None
+        self.built, self.owner, self.chunking = built, built.partition.owner, built.chunking
+        self.shape = Trapezoid.of(built.config, chunks=built.chunking.chunks)
+        self.left: dict[int, tuple[np.ndarray, State]] = {}
+        self.rows = 0
+
+    def loss(self, work: WindowWork) -> Tensor:
+        built, shape = self.built, self.shape
+        batch = hybrid_batch(
+            work.segment, work.target, window=shape.window, full_snapshots=shape.full,
+            counts_newest_first=shape.counts, after=work.after,
+        )  # fmt: skip
+        first = batch.snapshots.start
+        before = self.left.get(first - 1) if batch.carries else None
+        state = None if before is None else (before[0], before[1])
+        self.rows, kept = 0, None
+        for t in batch.snapshots:
+            here = self._vertices(work.epoch, batch, t)
+            self.rows += len(here)
+            entering = self._entering(state, here)
+            space = DenseSpace(self._dense(t, here, whole=t not in batch.decayed))
+            inputs = torch.tensor(np.array(built.sequence.graph.features[t][here])).double()
+            h, after = run_straight(built.model.snapshot(space, inputs, entering))
+            state = (here, after)
+            kept = (here, after.detach()) if t == first else kept
+        assert kept is not None
+        self.left = {first: kept}
+        z = built.model.readout(h).unsqueeze(0)
+        return built.task.loss(z, range(work.target, work.target + 1), slice(0, NODES)).sum()
+
+    def _vertices(self, epoch: int, batch: HybridBatch, t: int) -> np.ndarray:
+        if t not in batch.decayed:
+            return np.arange(len(self.owner))
+        order = survival_order(self.owner, self.chunking, range(PARTS), seed=self.built.config.seed, epoch=epoch)
+        return np.sort(order.vertices[: order.rows[batch.counts[t - batch.snapshots.start]]])
+
+    def _dense(self, t: int, here: np.ndarray, *, whole: bool) -> Tensor:
+        snapshot = self.built.sequence.graph.snapshots[t]
+        dense = np.zeros((len(self.owner),) * 2)
+        weights = 1.0 if snapshot.weights is None else snapshot.weights
+        dense[snapshot.rows(), snapshot.indices] = weights
+        if not whole:
+            dense *= self.owner[:, None] == self.owner[None, :]
+        return torch.tensor(dense[np.ix_(here, here)])
+
+    def _entering(self, state: tuple[np.ndarray, State] | None, here: np.ndarray) -> State:
+        begin = self.built.model.initial_state(len(here))
+        if state is None:
+            return begin
+        had, old = state
+        if not begin.per_vertex:
+            return old
+        both, at, of = np.intersect1d(here, had, return_indices=True)
+
+        def put(new: Tensor, x: Tensor) -> Tensor:
+            return new.index_copy(0, torch.tensor(at), x[torch.tensor(of)]) if len(both) else new
+
+        layers = zip(begin.layers, old.layers, strict=True)
+        return State(tuple(tuple(put(n, x) for n, x in zip(new, xs, strict=True)) for new, xs in layers))
+
+
+def _on_rank(rank: int, ranks: int, address: str) -> list[dict[str, Any]]:
+    group = join_group(rank, ranks, address)
+    found = [_epoch(_config(case, ranks), group) for case in CASES]
+    group.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_ranks() -> dict[int, list[list[dict[str, Any]]]]:
+    for dataset in ("growing", "sbm"):
+        _graph(dataset)
+    return {ranks: run_ranks(_on_rank, ranks, timeout_s=300) for ranks in (2, 4)}
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_one_process_computes_what_dense_matrices_say(case: int) -> None:
+    config = _config(CASES[case], 1)
+    if config["norm"] != "in":
+        pytest.skip("dense matrices are normalised by in-degrees")
+    _alike(_epoch(config, SoloGroup()), _reference(config))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_losses_and_gradients_do_not_depend_on_processes(
+    case: int, ranks: int, by_ranks: dict[int, list[list[dict[str, Any]]]]
+) -> None:
+    one = _epoch(_config(CASES[case], 1), SoloGroup())
+    several = [of_rank[case] for of_rank in by_ranks[ranks]]
+    for found in several:
+        _alike({**found, "rows": one["rows"]}, one)
+    assert np.array_equal(np.sum([found["rows"] for found in several], axis=0), one["rows"])
+    assert sum(found["links"] for found in several) > 0 or CASES[case].get("task") == "link", "halos were exchanged"
+
+
+def _alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert len(found["losses"]) == len(wanted["losses"]) > 10
+    np.testing.assert_allclose(found["losses"], wanted["losses"], rtol=1e-9)
+    for ours, theirs in zip(found["gradients"], wanted["gradients"], strict=True):
+        scale = max(np.abs(of).max() for of in theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 * scale)
+    assert list(found["rows"]) == list(wanted["rows"])

@@ -1,0 +1,124 @@
+"""Prefixes sliced from each other are what one gets by cutting the subgraph out of the graph each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtdg_lab.batching.naive_remap import naive_edges
+from dtdg_lab.batching.shrink import Shrinker, ShrunkenEdges
+from dtdg_lab.batching.survival import survival_order
+from dtdg_lab.core.batch_plans import Chunking, SurvivalOrder
+from dtdg_lab.testing.contracts_partitioners import graph_of
+
+WAYS = st.sampled_from(["in", "out"])
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> tuple[Any, np.ndarray, Chunking]:
+    """A graph of 1 to 14 vertices in 1 to 3 snapshots, the part of each vertex, and chunks of these parts."""
+    parts, chunks = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    nodes = draw(st.integers(parts * chunks, 14))
+    vertex = st.integers(0, nodes - 1)
+    snapshots = draw(st.lists(st.lists(st.tuples(vertex, vertex), max_size=50), min_size=1, max_size=3))
+    graph = graph_of(nodes, snapshots, weighted=draw(st.booleans()))
+    seats = draw(st.permutations(range(nodes)))  # each chunk of each part has one of the first
+    number = np.array([min(seat, draw(st.integers(0, parts * chunks - 1))) if seat >= parts * chunks else seat
+                       for seat in seats])  # fmt: skip
+    return graph, (number // chunks).astype(np.int32), Chunking(number % chunks, chunks, parts)
+
+
+def dense(snapshot: Any) -> np.ndarray:
+    """A[v, u] is the weight of the edge from u to v, moved up by 1 so that a weight of 0 is an edge too; 0 for none."""
+    matrix = np.zeros((snapshot.num_nodes, snapshot.num_nodes))
+    matrix[snapshot.rows(), snapshot.indices] = 1 + (0 if snapshot.weights is None else snapshot.weights)
+    return matrix
+
+
+def wanted(snapshot: Any, order: SurvivalOrder, rows: int, way: str) -> np.ndarray:
+    """The dense subgraph along a way, in the order's numbering, without edges between parts."""
+    own, parts = order.vertices[:rows], order.parts[:rows]
+    matrix = dense(snapshot)[np.ix_(own, own)] * (parts[:, None] == parts[None, :])
+    return matrix if way == "in" else matrix.T
+
+
+def check(edges: ShrunkenEdges, matrix: np.ndarray, weighted: bool) -> None:
+    rows = len(matrix)
+    found = np.zeros((rows, rows))
+    at = np.repeat(np.arange(rows), np.diff(edges.indptr))
+    found[at, edges.indices] = 1 + (0 if edges.weights is None else edges.weights)
+    assert edges.num_edges == np.count_nonzero(matrix)  # each edge once
+    assert found.tolist() == matrix.tolist()
+    weights = matrix - (matrix > 0) if weighted else matrix
+    assert np.allclose(edges.degrees, weights.sum(axis=1), rtol=1e-12)
+    assert np.allclose(edges.other_degrees, weights.sum(axis=0), rtol=1e-12)
+
+
+def alike(found: ShrunkenEdges, naive: ShrunkenEdges) -> None:
+    for name in ("indptr", "indices", "weights", "degrees", "other_degrees"):
+        one, other = getattr(found, name), getattr(naive, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            assert one.dtype == other.dtype, name
+            assert one.tolist() == other.tolist(), name
+
+
+@settings(max_examples=80)
+@given(divided(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), WAYS), min_size=1, max_size=8), st.data())
+def test_slices_are_the_subgraph_cut_out_and_relabelled(problem: Any, asked: Any, data: st.DataObject) -> None:
+    graph, owner, chunking = problem
+    first = data.draw(st.integers(0, chunking.parts - 1))
+    own = range(first, data.draw(st.integers(first + 1, chunking.parts)))
+    shrinker = Shrinker(graph.snapshots)
+    for epoch in range(2):
+        order = survival_order(owner, chunking, own, seed=3, epoch=epoch)
+        shrinker.renumber(order)
+        for number, length, way in asked:  # lengths rise and fall: from a slice, and from the graph again
+            t, rows = number % len(graph.snapshots), min(length, len(order.vertices))
+            snapshot = graph.snapshots[t]
+            edges = shrinker.edges(t, rows, way)
+            check(edges, wanted(snapshot, order, rows, way), snapshot.weights is not None)
+            alike(edges, naive_edges(snapshot, order.vertices[:rows], order.parts[:rows], way))
+
+
+@settings(max_examples=30)
+@given(divided(), WAYS)
+def test_a_part_s_edges_do_not_depend_on_the_ranks(problem: Any, way: str) -> None:
+    """Sums of floats depend on their order, so even a row's columns must come in the same order."""
+    graph, owner, chunking = problem
+    whole = survival_order(owner, chunking, range(chunking.parts), seed=0, epoch=0)
+    together = Shrinker(graph.snapshots)
+    together.renumber(whole)
+    for part in range(chunking.parts):
+        order = survival_order(owner, chunking, range(part, part + 1), seed=0, epoch=0)
+        alone = Shrinker(graph.snapshots)
+        alone.renumber(order)
+        for count in range(chunking.chunks + 1):
+            joint, own = together.edges(0, int(whole.rows[count]), way), alone.edges(0, int(order.rows[count]), way)
+            mine = np.flatnonzero(whole.parts[: joint.rows] == part)
+            assert whole.vertices[mine].tolist() == order.vertices[: own.rows].tolist()
+            for row, at in enumerate(mine):
+                columns = joint.indices[joint.indptr[at] : joint.indptr[at + 1]]
+                here = own.indices[own.indptr[row] : own.indptr[row + 1]]
+                assert whole.vertices[columns].tolist() == order.vertices[here].tolist()
+            assert joint.degrees[mine].tolist() == own.degrees.tolist()
+
+
+@settings(max_examples=30)
+@given(divided())
+def test_all_chunks_of_one_part_are_the_whole_graph(problem: Any) -> None:
+    graph, owner, chunking = problem
+    whole = np.zeros_like(owner)
+    number = owner * chunking.chunks + chunking.chunk
+    one = Chunking(number, chunking.chunks * chunking.parts, 1)
+    order = survival_order(whole, one, range(1), seed=0, epoch=0)
+    shrinker = Shrinker(graph.snapshots)
+    shrinker.renumber(order)
+    for t, snapshot in enumerate(graph.snapshots):
+        edges = shrinker.edges(t, len(order.vertices))
+        assert edges.num_edges == snapshot.num_edges
+        assert edges.degrees.tolist() == snapshot.in_degrees()[order.vertices].tolist()
+        assert np.allclose(edges.other_degrees, snapshot.out_degrees()[order.vertices], rtol=1e-12)

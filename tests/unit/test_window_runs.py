@@ -1,0 +1,164 @@
+"""Runs on windows of snapshots: identities between systems, live knobs, checkpoints anywhere, tuning, bad input."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtdg_lab.batching.trapezoid import Trapezoid
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.training import windowed
+from dtdg_lab.training.build import build
+from dtdg_lab.training.probe import probe_memory
+
+SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
+         "device": "cpu", "dtype": "float64", "epochs": 2, "evaluate_every": 100, "learning_rate": 0.02,
+         "partitioner": "round_robin"}  # fmt: skip
+HYBRID = {"chunker": "hash", "chunks": 8, "window": 5, "decay": "text", "alpha": 0.3}
+
+
+@cache
+def _graph() -> DynamicGraph:
+    return load_for(RunConfig(**{name: value for name, value in SMALL.items() if name != "partitioner"}))
+
+
+def _config(system: str = "flaredtdg", **settings: Any) -> RunConfig:
+    return RunConfig(system=system, **{**SMALL, **(HYBRID if system == "flaredtdg" else {}), **settings})
+
+
+def _train(config: RunConfig, folder: Path, **more: Any) -> Trained:
+    return train_in_memory(config, _graph(), folder / "last.pt", **more)
+
+
+@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm", "dcrnn", "evolvegcn-h"])
+def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, tmp_path: Path) -> None:
+    ours = _train(_config(model=model, alpha=1.0), tmp_path).losses
+    np.testing.assert_allclose(ours, _train(_config("full-history", model=model, window=5), tmp_path).losses, rtol=1e-9)
+
+
+def test_a_window_of_full_snapshots_alone_is_recent_only(tmp_path: Path) -> None:
+    ours = _train(_config(window=2, full_snapshots=2), tmp_path).losses
+    np.testing.assert_allclose(ours, _train(_config("recent-only", full_snapshots=2), tmp_path).losses, rtol=1e-12)
+
+
+def test_what_decays_changes_the_loss(tmp_path: Path) -> None:
+    curves = [_train(_config(**change), tmp_path).losses for change in ({}, {"alpha": 0.9}, {"decay": "ladder"})]
+    assert len({tuple(curve) for curve in curves}) == 3
+
+
+def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
+    first, second = (_train(_config(layers=2, model="mpnn-lstm"), tmp_path) for _ in range(2))
+    assert first.losses == second.losses
+
+
+def test_alpha_and_full_snapshots_change_at_the_next_step(tmp_path: Path) -> None:
+    done = _train(_config(), tmp_path, script={6: {"set": {"full_snapshots": 3, "alpha": 0.8}}})
+    batches = done.recorder.tables["batches"]
+    steps = len(batches) // 2
+    whole = [row for row in batches if len(row["chunks"]) == 5]
+    before = [row for row in whole if row["step"] <= 6]
+    after = [row for row in whole if row["step"] > 7]
+    assert steps > 6 and before and {row["full"] for row in before} == {2} and {row["full"] for row in after} == {3}
+    assert {tuple(row["chunks"][:2]) for row in after} == {(6, 7)}, "the oldest keep alpha of 8 chunks"
+
+
+def test_a_window_changes_at_the_next_epoch(tmp_path: Path) -> None:
+    done = _train(_config(), tmp_path, script={2: {"set": {"window": 3}}})
+    longest = {epoch: max(len(row["chunks"]) for row in done.recorder.tables["batches"] if row["epoch"] == epoch)
+               for epoch in (0, 1)}  # fmt: skip
+    assert longest == {0: 5, 1: 3}
+
+
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn"])
+def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(model: str, tmp_path: Path) -> None:
+    whole = _train(_config(model=model), tmp_path)
+    for step in range(1, len(whole.losses), 3):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        first = _train(_config(model=model), folder, script={step - 1: {"stop": True}})
+        assert len(first.losses) == step
+        rest = _train(_config(model=model), folder, resume=True, first_step=step)
+        assert [*first.losses, *rest.losses] == whole.losses
+        for name, parameter in rest.parameters.items():
+            assert torch.equal(parameter, whole.parameters[name])
+
+
+def test_steps_tell_their_batches(tmp_path: Path) -> None:
+    done = _train(_config(), tmp_path)
+    batches = done.recorder.tables["batches"]
+    assert [row["step"] for row in batches] == list(range(len(done.losses)))
+    for epoch in (0, 1):
+        targets = [row["target"] for row in batches if row["epoch"] == epoch]
+        assert sorted(targets) == list(range(len(targets))), "every labelled snapshot is a target once"
+        falls = sum(after < before for before, after in pairwise(targets))
+        assert falls <= 1, "two segments at most, the later one first"
+    rows = {row["step"]: row["rows"] for row in batches}
+    assert [row["vertex_snapshots"] for row in done.recorder.tables["steps"]] == [rows[step] for step in sorted(rows)]
+    events = {row["kind"]: row["data"] for row in done.recorder.tables["events"]}
+    assert events["trapezoid"]["counts"] == [5, 3, 2] and events["chunks"]["made_by"] == "hash (seed 0)"
+
+
+@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm"])
+def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> None:
+    config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
+    built = build(config, load_for(config), SoloGroup())
+    assert isinstance(built.layout, HaloWindowLayout)
+    memory = windowed.measure(built, SoloGroup(), device="cpu")
+    assert memory is not None and built.layout.shape == Trapezoid.of(config, chunks=32)
+    for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
+        built.layout.shape = shape = Trapezoid(5, full, 32, alpha, rule)
+        measured = probe_memory(built, device="cpu").peak_bytes
+        assert 0.6 < memory.peak_bytes(shape) / measured < 1.6, shape
+
+
+def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None:
+    done = _train(_config(tune=True, tune_every=1, epochs=3), tmp_path)
+    decisions = done.recorder.tables["decisions"]
+    assert len(decisions) == 3 and {row["policy"] for row in decisions} == {"greedy"}
+    for row in decisions:
+        state, action = row["state"], row["action"]
+        moved = abs(action["full_snapshots"] - state["full_snapshots"]) + (action["alpha"] != state["alpha"])
+        assert moved <= 1 and row["reward"] >= 0
+    knobs = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "knob"]
+    changed = [row for row in decisions if row["state"] != {**row["state"], **row["action"]}]
+    assert len(knobs) == len(changed) and all(knob["by"] == "greedy" for knob in knobs)
+    quiet = _train(_config(epochs=1), tmp_path).losses
+    assert done.losses[: len(quiet)] == quiet, "looking changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"alpha": 0.0}, ConfigError, "alpha"),
+        ({"alpha": 1.5}, ConfigError, "alpha"),
+        ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 of window=5"),
+        ({"window": 500}, DataError, "window=500 is beyond the training part"),
+        ({"chunks": 61}, PartitionError, "60 vertices"),
+    ],
+)
+def test_bad_input_is_refused_in_words(
+    settings: dict[str, Any], error: type[LabError], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=words):
+        _train(_config(**settings), tmp_path)
+
+
+def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    quiet = _train(_config(), tmp_path)
+    asked = _train(_config(), tmp_path, script={3: {"set": {"window": 400}}})
+    assert asked.losses == quiet.losses
+    assert "beyond the training part" in next(
+        row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
+    )

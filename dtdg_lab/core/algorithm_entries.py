@@ -118,6 +118,6 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="sampled_window", room="parallel", target="dtdg_lab.parallel.sampled_window:SampledWindowLayout",
         summary="Each part owns vertices anew in every epoch and has copies of what it samples; a step is a window.",
-        source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it", options=("cache_gib",),
+        source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it",
     ),
 )  # fmt: skip

@@ -45,6 +45,6 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fanout", owner="batching", kind=int, default=10, low=1, high=1_000_000, unit="neighbours", live="epoch",
-        meaning="Most in-neighbours that are sampled of a vertex at every hop.",
+        meaning="Most in-neighbours that are drawn of a vertex for each layer.",
     ),
 )  # fmt: skip

@@ -69,14 +69,14 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "whole_bytes": "what their arrays take, brought each whole",
         "to": "rank the rows were sent to; the rank of the line sent them",
         "rows": "rows of vertices sent in the step, of this layer and way; in `batches`, the rank's rows of all "
-        "snapshots of the batch",
+        "snapshots of the batch, copies of neighbours among them",
         "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
         "target": "snapshot whose loss the step took, the newest of the batch",
         "first": "oldest snapshot of the batch",
         "full": "how many of the newest snapshots were whole",
         "chunks": "chunks of each part that each snapshot kept, oldest first; empty where it was whole",
-        "edges": "edges along which the rank pulled in the batch's decayed snapshots",
-        "shrink_s": "seconds of taking the decayed snapshots' edges, within the step",
+        "edges": "edges along which the rank pulled in the batch's decayed snapshots, or that were drawn for it",
+        "shrink_s": "seconds of taking the decayed snapshots' edges, or of dealing parts and drawing neighbours",
         "kind": "in `tasks`: compute, a stretch of a snapshot's spatial part between pulls; communicate, the exchange "
         "of a pull; in `events`, what happened",
         "predicted_s": "what a task was predicted to take, by a predictor that had not seen it",

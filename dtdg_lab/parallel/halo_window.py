@@ -187,6 +187,7 @@ class HaloWindowLayout:
         """Be as before the first step."""
         self._epoch = -1
         self.carried.keep(None, self._model.initial_state(0))
+        self.pace.forget()
         self.rows()
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:

@@ -49,11 +49,13 @@ class Pace:
         itemsize: bytes of a number.
 
     References: FlareDTDG section 3.4.
-    Differs from the paper: it orders streams of one GPU and does not say how ranks agree.
+    Differs from the paper: it orders streams of one GPU and does not say how ranks agree. On a GPU a stretch is timed
+        until it is launched, since waiting for it would undo the overlap.
     """
 
     def __init__(self, model: DynamicModel, group: Group, *, overlap: bool, seed: int, itemsize: int) -> None:
         self._model, self._group, self._overlap, self._itemsize = model, group, overlap, itemsize
+        self._seed = seed
         self.predictor = TaskTimePredictor(seed)
         self._pulls = [model.hops_per_layer] * model.layers  # of a full snapshot, as the last step had them
         self._sizes: list[TaskSize] = []
@@ -95,6 +97,11 @@ class Pace:
             took.append(spent)
         if seen:
             self.predictor.observe(np.concatenate(seen), np.concatenate(took))
+
+    def forget(self) -> None:
+        """Know nothing of what steps took, as before the first one: those of a probe are none."""
+        self.predictor = TaskTimePredictor(self._seed)
+        self._rows = []
 
     def drain(self) -> list[TaskRow]:
         """(layer, snapshot, kind, predicted_s, took_s) since this was last asked."""

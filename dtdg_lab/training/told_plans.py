@@ -8,6 +8,7 @@ from dtdg_lab.batching.row_memory import RowMemory
 from dtdg_lab.comm.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.parallel.sampled_window import SampledWindowLayout
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.chunked import told_chunking
 from dtdg_lab.training.partitioned import told_partition
@@ -33,7 +34,7 @@ def told_plans(
     told = Told()
     if group.rank != 0:
         return told
-    if built.partition is not None:
+    if built.partition is not None and not isinstance(built.layout, SampledWindowLayout):  # it deals parts anew
         facts = told_partition(built.config, graph, built.partition, train=built.split.train, ranks=group.size)
         told.append(("partition", facts))
     elif left is not None and left.partition is not None:

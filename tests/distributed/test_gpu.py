@@ -40,6 +40,24 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     assert gpu_losses == pytest.approx(cpu_losses, rel=1e-10)
 
 
+@pytest.mark.parametrize("settings", [{}, {"decay": "text", "alpha": 0.5}, {"layers": 2, "task": "link"}], ids=str)
+@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm", "evolvegcn-h", "dcrnn"])
+def test_windows_on_the_gpu_are_the_windows_on_the_cpu(model: str, settings: dict[str, Any]) -> None:
+    config = RunConfig(
+        system="flaredtdg", dataset="growing", model=model, dtype="float64", optimizer="sgd", partitioner="round_robin",
+        chunker="hash", **settings,
+    )  # fmt: skip
+    graph, found = load_for(config), []
+    for device in ("cpu", "cuda:0"):
+        built, losses = build(config, graph, SoloGroup(), device=device), []
+        for work in built.layout.epoch(0):
+            built.gradients.zero()
+            losses.append(built.layout.compute(work, Unmarked()).loss_sum)
+            built.optimizer.step()
+        found.append(losses)
+    assert found[1] == pytest.approx(found[0], rel=1e-8)
+
+
 TASKS = [
     {"task": "link", "link_share": 0.5},
     {"task": "link", "link_share": 0.5, "link_head": "dot", "negatives": 2},

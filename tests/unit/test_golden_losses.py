@@ -23,6 +23,8 @@ EXACT = ("esdg", "hypergraph-vertex")  # in blocks of time as well: held to the 
 CASES = [
     *((system, model, "regression") for system in SYSTEMS for model in ONE_OF_EACH_MEMORY),
     *((system, "tgcn", "regression") for system in ("blad", "dygnex-g")),  # four epochs are no profile
+    *(("flaredtdg", model, "regression") for model in ("tgcn", "mpnn-lstm", "evolvegcn-h", "dcrnn")),
+    ("dynagraph", "tgcn", "regression"),
     ("psg", "tgcn", "link"),
     ("psg", "tgcn", "classification"),
     *(("esdg", model, "regression") for model in ONE_OF_EACH_MEMORY if model != "dcrnn"),
@@ -38,6 +40,8 @@ def test_losses_are_those_kept(system: str, model: str, task: str, tmp_path: Pat
         dtype="float64", kernel="torch", generated_nodes=60, generated_edges=240, generated_snapshots=24, seed=7,
         **({"communities": 2} if task == "classification" else {}),
         **({"parts": 3, "partitioner": "round_robin"} if system == "pygt-dist" else {}),
+        **({"parts": 3, "partitioner": "round_robin", "window": 4} if system in ("flaredtdg", "dynagraph") else {}),
+        **({"chunker": "hash", "decay": "text", "alpha": 0.4} if system == "flaredtdg" else {}),
         **({"blocks": 3} if system in EXACT else {}),
     )  # fmt: skip
     losses = train_in_memory(config, load_for(config), tmp_path / "last.pt").losses

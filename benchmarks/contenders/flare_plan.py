@@ -121,9 +121,9 @@ _SMALL = generated("powerlaw", "powerlaw", 600, 3_000, 41)
 _LARGER = generated("powerlaw", "powerlaw", 2_000, 10_000, 31, **WHOLE)
 QUICK_PLAN = Plan(
     MODELS[:1], trained=(_SMALL,), measured=(_LARGER,), timed=(_LARGER,), overlapped=_LARGER, spread=_LARGER,
-    mapped=(_SMALL,), seeds=2, parts=2, ranks=(1, 2), turns=2, steps=12, limits=Limits(3, 0.5, 20, 0.01),
+    mapped=(_SMALL,), seeds=2, parts=2, ranks=(1, 2), turns=2, steps=12, limits=Limits(3, 0.3, 20, 0.01),
     breakdown_epochs=2, link_bytes_s=50e6, delay_s=0.005, full_snapshots=(1, 2), alphas=(0.1, 1.0),
-    map_limits=Limits(2, 0.2, 20, 0.01), peer="W0", threads=2,
+    map_limits=Limits(2, 0.1, 20, 0.01), peer="W0", threads=2,
 )  # fmt: skip
 
 

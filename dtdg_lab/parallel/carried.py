@@ -33,9 +33,10 @@ class Carried:
             return self._model.initial_state(height)
         return fitted(self._state, self._model, height)
 
-    def keep(self, after: int | None, state: State) -> None:
-        """Carry the state after a snapshot; nothing where there is none to follow."""
-        self.after, self._state = after, None if after is None else state
+    def keep(self, after: int | None, state: State | None) -> None:
+        """Carry the state after a snapshot; nothing where there is none, or none to follow."""
+        nothing = after is None or state is None
+        self.after, self._state = (None, None) if nothing else (after, state)
 
     def taken_out(self, rows: SurvivalRows) -> tuple[Tensor, State] | None:
         """Numbers of the vertices that have state, (n',), and their state."""
@@ -51,7 +52,7 @@ class Carried:
     def take(self, rows: SurvivalRows) -> None:
         """A new epoch begins, or one is gone on with."""
         if self._waiting is None:
-            self.keep(None, self._model.initial_state(0))
+            self.keep(None, None)
             return
         (vertices, state), self._waiting = self._waiting, None
         self._state = state if not state.per_vertex else _ordered(state, vertices, rows)

@@ -186,7 +186,7 @@ class HaloWindowLayout:
     def forget(self) -> None:
         """Be as before the first step."""
         self._epoch = -1
-        self.carried.keep(None, self._model.initial_state(0))
+        self.carried.keep(None, None)
         self.pace.forget()
         self.rows()
 
@@ -250,7 +250,7 @@ class HaloWindowLayout:
         vertices = self._rows.vertices if survival else self._sequence.vertices
         return Run(self._model, WindowVertices(self._sequence, vertices), self._task, batch.snapshots, "last")
 
-    def _add_gradients(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> tuple[Tensor, State]:
+    def _add_gradients(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> tuple[Tensor, State | None]:
         begin = self.carried.before(batch, spaces[0].num_rows)
         if self._model.memory != "per_vertex":
             run = self._run(batch, survival=False)
@@ -264,7 +264,9 @@ class HaloWindowLayout:
             self.pace.begin(self._sizes(batch, spaces))
             make = partial(OverlappedLayer, pace=self.pace)
         run = self._run(batch, survival=True)
-        return trapezoid_blocks.add_gradients(run, spaces, seam, begin, widths=self._widths, make=make)
+        return trapezoid_blocks.add_gradients(
+            run, spaces, seam, begin, widths=self._widths, make=make, leaves=len(spaces) == self.shape.window
+        )
 
     def _sizes(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> list[TaskSize]:
         """How much work each snapshot is, as the predictor of times is told."""

@@ -103,7 +103,7 @@ class Layer:
 
         @torch.no_grad()
         def through(rows: slice) -> tuple[Tensor, None]:
-            h, after = self._through_time(self._piece(rows), self._crossing.slice(rows))
+            h, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
@@ -120,7 +120,7 @@ class Layer:
         first = self._parts[0]
         found: list[Tensors] = []
         for rows in self._block.seam.pieces(len(first), self._piece_rows()):
-            _, after = self._through_time(first[rows].unsqueeze(0), self._crossing.slice(rows))
+            _, after = self._through_time(first[rows].unsqueeze(0), self._crossing.slice(rows), rows)
             found.append(after.layers[self._number])
         return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
 
@@ -130,7 +130,7 @@ class Layer:
 
         @torch.no_grad()
         def through(rows: slice) -> None:
-            _, after = self._through_time(self._piece(rows), self._crossing.slice(rows))
+            _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number], rows)
 
         in_order(through, self._pieces(), device=self._device)
@@ -158,7 +158,7 @@ class Layer:
 
         @torch.no_grad()
         def read(rows: slice) -> tuple[Tensor, None]:
-            h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows))
+            h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             return run.model.readout(h), None
 
         like = self._parts[0]
@@ -239,7 +239,7 @@ class Layer:
         if self._crossing.carries:
             leaves = tuple(tensor.detach().requires_grad_() for tensor in begin.layers[self._number])
             begin = begin.with_layer(self._number, leaves)
-        h, end = self._through_time(x, begin)
+        h, end = self._through_time(x, begin, rows)
         return _Piece(x, h, begin.layers[self._number], end.layers[self._number])
 
     def _back(
@@ -276,7 +276,7 @@ class Layer:
         )  # fmt: skip
         return found
 
-    def _through_time(self, x: Tensor, begin: State) -> tuple[Tensor, State]:
+    def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
         """A piece run through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
         return self._run.model.temporal_sequence(self._number, x, begin)
 

@@ -23,8 +23,8 @@ MakeLayer = Callable[..., Layer]
 
 def add_gradients(
     run: Run, spaces: Sequence[SnapshotSpace], seam: Seam, begin: State, *, widths: Sequence[SeamWidth],
-    make: MakeLayer = WindowLayer,
-) -> tuple[Tensor, State]:  # fmt: skip
+    make: MakeLayer = WindowLayer, leaves: bool = True,
+) -> tuple[Tensor, State | None]:  # fmt: skip
     """Add the gradients of a window's loss to the parameters'; returns the loss and the state after its first snapshot.
 
     Args:
@@ -34,6 +34,7 @@ def add_gradients(
         begin: the state before the window, of the oldest snapshot's rows.
         widths: of the seam, by layer.
         make: makes a layer, given what :class:`dtdg_lab.parallel.window_layer.WindowLayer` is.
+        leaves: whether that state is asked for.
     """
     model = run.model
     stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
@@ -45,10 +46,11 @@ def add_gradients(
             inputs = layers[-1].hidden()
         crossing = Entering(begin, keeps=False, model=model)
         layers.append(make(run, number, block, inputs, crossing, learning=True, seam=width))
-        after.append(layers[-1].after_first())
+        if leaves:
+            after.append(layers[-1].after_first())
     loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
     while layers:
         parts = layers.pop().backward()
         if layers:
             layers[-1].pull_back(parts)
-    return loss, State(tuple(after))
+    return loss, State(tuple(after)) if leaves else None

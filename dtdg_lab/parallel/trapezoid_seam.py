@@ -13,6 +13,7 @@ from dtdg_lab.parallel.threads import in_order
 from dtdg_lab.parallel.time_block import Leg
 
 T = TypeVar("T")
+FEW_ROWS = 512
 WIDER = 2  # windows are short: what a piece keeps is little, and calls cost more
 
 
@@ -53,7 +54,7 @@ class TrapezoidSeam:
         def write(rows: slice) -> T:
             found, rest = work(rows)
             for part, here in zip(out[len(out) - len(found) :], found, strict=True):
-                part[rows] = here
+                part[rows] = here[: len(part) - rows.start]
             return rest
 
         found = in_order(write, pieces, device=self._device)
@@ -61,10 +62,14 @@ class TrapezoidSeam:
         return [*out[: self._decayed], *whole], found
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Runs of at most ``WIDER`` times ``size`` vertices that are in the same snapshots."""
+        """Runs of at most ``WIDER`` times ``size`` vertices that are in the same snapshots.
+
+        The first few are one piece although some of them enter late: what calls cost is more than they do.
+        """
         edges = sorted({0, rows, *(height for height in self._heights if height < rows)})
+        few = max(edge for edge in edges if edge <= min(size, FEW_ROWS))
         return [
             slice(start, min(start + WIDER * size, stop))
-            for first, stop in pairwise(edges)
+            for first, stop in pairwise([0, *(edge for edge in edges if edge and edge >= few)])
             for start in range(first, stop, WIDER * size)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -24,9 +25,10 @@ class Entering(Crossing):
     model: DynamicModel | None = None
 
     def slice(self, rows: slice) -> State:
-        """The state of a piece, all of whose vertices enter together."""
-        if rows.stop <= self.begin.layers[0][0].shape[0]:
-            return self.begin.slice(rows)
+        """The state of those of a piece that enter first."""
+        held = self.begin.layers[0][0].shape[0]
+        if rows.start < held:
+            return self.begin.slice(slice(rows.start, min(rows.stop, held)))
         assert self.model is not None
         one, height = self.model.initial_state(1), rows.stop - rows.start
         return State(tuple(tuple(at_rest(x, height) for x in layer) for layer in one.layers))
@@ -35,9 +37,37 @@ class Entering(Crossing):
 class WindowLayer(Layer):
     """As :class:`dtdg_lab.parallel.layer.Layer`, where older snapshots have the first rows of newer ones.
 
-    The vertices of a piece enter together, and run through the snapshots that have them, which are the last ones.
+    A piece has the snapshots of its first vertex. Where some of its vertices enter later, rows that a snapshot lacks
+    are zeros in tensors of all of them, and in no computation.
     """
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
-        """A piece's rows in the snapshots that have it, (S', piece, C)."""
-        return torch.stack([part[rows] for part in parts if len(part) >= rows.stop])
+        """A piece's rows in the snapshots that have any of them, (S', piece, C); zeros where one lacks some."""
+        held = [part[rows] for part in parts if len(part) > rows.start]
+        if len(held[0]) == rows.stop - rows.start:
+            return torch.stack(held)
+        out = held[0].new_zeros(len(held), rows.stop - rows.start, held[0].shape[1])
+        for whole, some in zip(out, held, strict=True):
+            whole[: len(some)] = some
+        return out
+
+    def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
+        heights = [min(len(part), rows.stop) - rows.start for part in self._parts if len(part) > rows.start][-len(x) :]
+        model, state, height = self._run.model, begin, x.shape[1]
+        if len(x) == 1 or heights[0] == height:
+            return model.temporal_sequence(self._number, x, state)
+        found, at = [], 0
+        for some, of in groupby(heights):
+            steps = len(list(of))
+            h, state = model.temporal_sequence(self._number, x[at : at + steps, :some], self._grown(state, some))
+            found.append(torch.nn.functional.pad(h, (0, 0, 0, height - some)))
+            at += steps
+        return torch.cat(found), state
+
+    def _grown(self, state: State, height: int) -> State:
+        """Rows that enter now are zero; only this layer's are asked for."""
+        layer = state.layers[self._number]
+        if layer[0].shape[0] == height:
+            return state
+        more = tuple(torch.cat([x, x.new_zeros(height - x.shape[0], *x.shape[1:])]) for x in layer)
+        return state.with_layer(self._number, more)

@@ -24,6 +24,7 @@ Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha
 NOTHING_YET = "no cell has been measured yet"
 _WRITTEN = 42  # cells up to which each has its number written into it
+_COLUMNS = 6  # beside each other up to which a number fits into a cell
 _DARK = 0.6  # share of the range of colours from which writing is white
 _PALE = 0.15  # of the range of values: the least of them is not white, as a cell that is not done is
 _BESIDE, _UNDER = 0.41, 0.37  # of a cell: how far from its middle, where the number is, a path runs
@@ -97,8 +98,9 @@ def decay_map_panels(shown: DecayMap) -> dict[str, Panel]:
 
 def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
     """The three maps beside each other, as in Figure 8 of FlareDTDG."""
-    across, up = shown.axes()
-    done, cells = len(shown.values("mse")), len(across) * len(up)
+    _, up = shown.axes()
+    asked = {*shown.full_snapshots, *(int(row["full_snapshots"]) for row in shown.rows)}
+    done, cells = len(shown.values("mse")), len(asked) * len(up)
     progress = f" · {done} of {cells} cells" if done < cells else ""
     return grid(list(decay_map_panels(shown).values()), title=title + progress, columns=3)
 
@@ -124,7 +126,7 @@ def _figure(shown: DecayMap, measure: Measure) -> Figure:
 
 
 def _has_numbers(across: Sequence[int], up: Sequence[float]) -> bool:
-    return len(across) * len(up) <= _WRITTEN
+    return len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
 
 
 def _axis(names: list[str]) -> dict[str, Any]:

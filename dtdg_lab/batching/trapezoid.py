@@ -45,7 +45,7 @@ class Trapezoid:
     def of(cls, config: RunConfig, *, chunks: int = WHOLE_CHUNKS) -> Trapezoid:
         """What a config asks for, of parts of ``chunks`` chunks each; without decayed snapshots there is one."""
         asked = config.options["batching"]
-        window = asked["window"] if "window" in asked else asked["full_snapshots"]
+        window = asked["window"]
         if "alpha" not in asked:
             return cls(window, window, WHOLE_CHUNKS, 1.0, "text")
         return cls(window, asked["full_snapshots"], chunks, asked["alpha"], asked["decay"])

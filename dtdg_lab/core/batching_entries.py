@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dtdg_lab.core.entry import Entry
 
-# all that serve one layout name the same options: a system is changed in the middle of a run
 _TRAPEZOID = (
     "window", "full_snapshots", "alpha", "decay", "chunks", "chunker", "tune", "tune_every", "tune_memory_gib",
 )  # fmt: skip
@@ -17,13 +16,9 @@ BATCHINGS: tuple[Entry, ...] = (
     ),
     Entry(
         name="full_window", room="batching", target="dtdg_lab.batching.segments:hybrid_batch",
-        summary="All snapshots of a window whole.", source="FlareDTDG section 4.3 (Full-History)",
+        summary="All snapshots of a window whole.",
+        source="FlareDTDG section 4.3 (Full-History; Recent-Only where there are two)",
         options=("window",),
-    ),
-    Entry(
-        name="recent", room="batching", target="dtdg_lab.batching.segments:hybrid_batch",
-        summary="The newest snapshots alone, whole.", source="FlareDTDG section 4.3 (Recent-Only)",
-        options=("full_snapshots",),
     ),
     Entry(
         name="sampled_window", room="batching", target="dtdg_lab.batching.sampling:sampled_edges",

@@ -41,7 +41,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="tune_memory_gib", owner="batching", kind=float, default=4.0, low=1e-6, high=1e6, unit="GiB",
-        live="epoch", meaning="Most memory that a step may take on a rank, by prediction, for tuning to choose it.",
+        live="epoch",
+        meaning="Most memory that a step may take on a rank of one thread, by prediction, for tuning to choose it.",
     ),
     Option(
         name="fanout", owner="batching", kind=int, default=10, low=1, high=1_000_000, unit="neighbours", live="epoch",

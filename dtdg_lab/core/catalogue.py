@@ -96,7 +96,8 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="recent-only",
-        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "recent"}),
+        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "full_window"}),
+        defaults=MappingProxyType({"window": 2}),
         summary="As flaredtdg, with the newest two snapshots alone; what came before is in the state they begin with.",
         source="FlareDTDG section 4.3",
         differs_by="rows in batches (two snapshots) and peak bytes",

@@ -251,7 +251,8 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     Option(
         name="checkpoint_every_s", owner="training", kind=float, default=2.0, low=0.0, high=86_400.0, unit="s",
-        meaning="Least time between two checkpoints, which are taken between steps.",
+        meaning="Least time between two checkpoints, which are taken between steps; where steps hand on a state, where "
+        "none is handed on.",
     ),
     Option(
         name="slow_rank", owner="training", kind=int, default=-1, low=-1, high=4095, live="step",

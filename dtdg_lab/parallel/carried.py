@@ -55,7 +55,8 @@ class Carried:
             self.keep(None, None)
             return
         (vertices, state), self._waiting = self._waiting, None
-        self._state = state if not state.per_vertex else _ordered(state, vertices, rows)
+        has_rows = state.per_vertex and any(state.layers)
+        self._state = _ordered(state, vertices, rows) if has_rows else state
 
 
 def _ordered(state: State, vertices: Tensor, rows: SurvivalRows) -> State:

@@ -157,8 +157,8 @@ class HaloWindowLayout:
         self._take_epoch(epoch)
         carried = Carried(self._model)
         with torch.no_grad():
-            for target in segment:
-                if target in self._validation and not self._task.labelled(target):
+            for target in self._validation:
+                if not self._task.labelled(target):
                     continue
                 batch = self._hybrid(segment, target, target - 1, shape)
                 spaces = self._spaces(batch)
@@ -167,8 +167,7 @@ class HaloWindowLayout:
                     self._run(batch, survival=False), spaces, batch.full, self._rows, begin
                 )
                 carried.keep(batch.snapshots.start, after)
-                if target in self._validation:
-                    total, counted = total + float(loss), counted + 1
+                total, counted = total + float(loss), counted + 1
         self.rows()
         sums = torch.tensor([total], dtype=torch.float64, device=self._sequence.device)
         self._group.all_reduce(sums)

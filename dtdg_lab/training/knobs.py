@@ -74,6 +74,21 @@ class Knobs:
         if "system" in changes:  # what was asked for before, and the other system does not read, is asked for no more
             read = readable(changes["system"], self.config)
             self.waiting = {name: value for name, value in self.waiting.items() if name in changes or name in read}
+        if now and not self._fits(now):  # a change that waits makes room for it: all of them wait
+            self.waiting |= now
+            return {}
         if now:
             self.config = self.config.replace(**now)
         return now
+
+    def _fits(self, now: dict[str, Any]) -> bool:
+        """Whether changes can be made without those that wait; where they cannot be made with them either, they can."""
+        try:
+            self.config.replace(**now)
+        except LabError:
+            try:
+                self.config.replace(**{**self.waiting, **now})
+            except LabError:
+                return True  # refused by whoever makes them
+            return False
+        return True

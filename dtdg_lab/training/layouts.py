@@ -137,6 +137,12 @@ def _halo_window(of: Ingredients) -> Layout:
             f"tune=True asks the validation part, and protocol={config.protocol!r} leaves none. Choose another "
             "protocol (such as warm), cut the data finer (cut=...), or leave tune out."
         )
+    if config["tune"] and of.sequence.graph.vertex_split is not None:
+        raise DataError(
+            f"tune=True asks the validation part for its snapshots, and {of.sequence.graph.name!r} has its vertices "
+            "divided into parts: what could be asked are labels that were trained on. Leave tune out, and choose K and "
+            "alpha by lab.study_decay(...), which reads validation vertices."
+        )
     exchanger, asked = Exchanger(of.group), ways(config.model)
     pace = Pace(
         of.model, of.group, overlap=config["overlap"], seed=config.seed, itemsize=np.dtype(config["dtype"]).itemsize

@@ -6,13 +6,14 @@ import gc
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError, PlanError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Computed, Work
 from dtdg_lab.training import windowed
@@ -24,7 +25,7 @@ from dtdg_lab.training.knobs import Knobs, check_changes, live_names
 from dtdg_lab.training.last_good import LastGood, not_finite
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.probe import probe_memory
-from dtdg_lab.training.together import shared_reason
+from dtdg_lab.training.together import attempted
 from dtdg_lab.training.told_plans import KINDS, Told, tells_blocks, told_plans
 from dtdg_lab.training.vitals import Vitals
 
@@ -274,21 +275,18 @@ class Trainer:
             return
         changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
         self.knobs.waiting = {}
-        memory, told = self._snapshot(), []
-        failure = ""
-        try:
-            config = self.knobs.config.replace(**changes)
-            self._built = build(config, self._graph, self._group, device=self._device, plan=memory.plan)
-            self._restore(memory)
-            measured = windowed.measure(self._built, self._group, device=self._device)
-            told = told_plans(self._built, self._graph, self._group, left=before, memory=measured)
-        except (LabError, OSError, MemoryError, RuntimeError) as error:
-            failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-        reason = shared_reason(failure, self._group, device=self._device)
+        memory, told, group = self._snapshot(), Told(), self._group
+        config, reason = attempted(partial(self._build_anew, changes, memory), group, device=self._device)
+        if not reason:  # what follows is collective: all ranks have built
+            measured = windowed.measure(self._built, group, device=self._device)
+            tell = partial(told_plans, self._built, self._graph, group, left=before, memory=measured)
+            found, reason = attempted(tell, group, device=self._device)
+            told = found or told
         if reason:
             self._built = before
             self._event("refused", {"changes": changes, "reason": reason})
         else:
+            assert config is not None
             self.knobs.config, self._row_memory = config, measured
             self._take_settings()
             self._note_rebuild(changes, told, started_ns)
@@ -299,6 +297,12 @@ class Trainer:
         del before, memory
         if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
             gc.collect()
+
+    def _build_anew(self, changes: dict[str, Any], memory: Checkpoint) -> RunConfig:
+        config = self.knobs.config.replace(**changes)
+        self._built = build(config, self._graph, self._group, device=self._device, plan=memory.plan)
+        self._restore(memory)
+        return config
 
     def _note_rebuild(self, changes: dict[str, Any], told: Told, started_ns: int) -> None:
         ended_ns, step = time.time_ns(), self._position.step

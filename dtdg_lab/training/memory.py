@@ -34,7 +34,10 @@ class _StorageLedger(TorchDispatchMode):
         inputs = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if _is_dense(leaf)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
-            if _is_dense(leaf) and leaf.untyped_storage()._cdata not in inputs | self._known:
+            if not _is_dense(leaf):
+                continue
+            name = leaf.untyped_storage()._cdata
+            if name not in inputs and name not in self._known:
                 self._follow(leaf.untyped_storage())
         return result
 

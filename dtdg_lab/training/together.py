@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from dtdg_lab.comm.group import Group
 from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.errors import LabError, RunFailedError
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -30,6 +33,25 @@ def together(group: Group, *, device: str) -> Iterator[None]:
     failed = next((rank for rank, told in enumerate(reasons) if told), None)
     if failed is not None:
         raise RunFailedError(f"rank {failed} could not build it: {reasons[failed]}")
+
+
+def attempted(work: Callable[[], T], group: Group, *, device: str) -> tuple[T | None, str]:
+    """What ``work`` gives, or why it cannot be had: the same reason on all ranks, empty where all of them have it.
+
+    Collective. What every rank does by itself may fail on any; of work that is collective in itself, only what fails on
+    all of them, or on the last to do its share, comes back.
+
+    Args:
+        work: to be done.
+        group: the ranks.
+        device: where this rank computes.
+    """
+    made, failure = None, ""
+    try:
+        made = work()
+    except (LabError, OSError, MemoryError, RuntimeError) as error:
+        failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    return made, shared_reason(failure, group, device=device)
 
 
 def shared_reason(failure: str, group: Group, *, device: str) -> str:

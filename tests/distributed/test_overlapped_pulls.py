@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from dtdg_lab.training.build import build
 
 DELAY_S, NODES = 0.05, 6000
 BUSY = {"system": "flaredtdg", "model": "mpnn-lstm", "dataset": "powerlaw", "generated_nodes": NODES,
-        "generated_edges": 12 * NODES, "generated_snapshots": 20, "hidden": 64, "device": "cpu", "epochs": 2,
+        "generated_edges": 12 * NODES, "generated_snapshots": 30, "hidden": 64, "device": "cpu", "epochs": 2,
         "dtype": "float64", "threads": 1, "evaluate_every": 100, "window": 6, "full_snapshots": 4, "decay": "text",
         "alpha": 0.8, "chunker": "hash", "partitioner": "hash", "chunks": 16}  # fmt: skip
 SMALL = {**BUSY, "generated_nodes": 80, "generated_edges": 400, "hidden": 6, "layers": 2}
@@ -68,9 +69,10 @@ def test_most_of_the_exchanges_is_hidden(slow: list[dict[bool, dict[str, Any]]])
     for found in slow:
         blocking, overlapped = ([step for step in _steps(found[overlap]["spent"])] for overlap in (False, True))
         assert {step[2] for step in blocking} == {step[2] for step in overlapped}, "the same exchanges"
-        without_s = min(flying_s for flying_s, _, _ in blocking)
-        assert without_s > 10 * DELAY_S and min(exposed_s for _, exposed_s, _ in blocking) > 0.9 * without_s
-        still_s = min(exposed_s for _, exposed_s, _ in overlapped)
+        assert len(blocking) == len(overlapped) >= 4
+        without_s = median(flying_s for flying_s, _, _ in blocking)
+        assert without_s > 10 * DELAY_S and median(exposed_s for _, exposed_s, _ in blocking) > 0.9 * without_s
+        still_s = median(exposed_s for _, exposed_s, _ in overlapped)
         assert 1 - still_s / without_s >= 0.6, f"stands still {still_s:.3f} s where {without_s:.3f} s were in flight"
 
 

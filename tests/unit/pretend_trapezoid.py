@@ -31,10 +31,8 @@ class WindowedRun(PretendRun):
         flat = self.config.flat
         windows = self.config.system in ("flaredtdg", "full-history", "recent-only")
         told = {name: flat[name] for name in SHAPE if name in flat}
-        if self.config.system == "full-history":
+        if self.config.system in ("full-history", "recent-only"):
             told |= {"full_snapshots": told["window"], "alpha": 1.0}
-        if self.config.system == "recent-only":
-            told |= {"window": told["full_snapshots"], "alpha": 1.0}
         self._told: dict[str, Any] | None = trapezoid_data(**told) if windows else None
 
     def set(self, **knobs: Any) -> int:

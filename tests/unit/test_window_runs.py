@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +51,7 @@ def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, tmp_pat
 
 def test_a_window_of_full_snapshots_alone_is_recent_only(tmp_path: Path) -> None:
     ours = _train(_config(window=2, full_snapshots=2), tmp_path).losses
-    np.testing.assert_allclose(ours, _train(_config("recent-only", full_snapshots=2), tmp_path).losses, rtol=1e-12)
+    np.testing.assert_allclose(ours, _train(_config("recent-only"), tmp_path).losses, rtol=1e-12)
 
 
 def test_what_decays_changes_the_loss(tmp_path: Path) -> None:
@@ -81,10 +82,10 @@ def test_a_window_changes_at_the_next_epoch(tmp_path: Path) -> None:
     assert longest == {0: 5, 1: 3}
 
 
-@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn"])
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn", "graphsage"])
 def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(model: str, tmp_path: Path) -> None:
     whole = _train(_config(model=model), tmp_path)
-    for step in range(1, len(whole.losses), 3):
+    for step in range(2, len(whole.losses), 5):
         folder = tmp_path / str(step)
         folder.mkdir()
         first = _train(_config(model=model), folder, script={step - 1: {"stop": True}})
@@ -120,7 +121,7 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
         built.layout.shape = shape = Trapezoid(5, full, 32, alpha, rule)
         measured = probe_memory(built, device="cpu").peak_bytes
-        assert 0.6 < memory.peak_bytes(shape) / measured < 1.6, shape
+        assert 0.7 < memory.peak_bytes(shape) / measured < 1.4, shape
 
 
 def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None:
@@ -134,8 +135,6 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
     knobs = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "knob"]
     changed = [row for row in decisions if row["state"] != {**row["state"], **row["action"]}]
     assert len(knobs) == len(changed) and all(knob["by"] == "greedy" for knob in knobs)
-    quiet = _train(_config(epochs=1), tmp_path).losses
-    assert done.losses[: len(quiet)] == quiet, "looking changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -162,3 +161,19 @@ def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -
     assert "beyond the training part" in next(
         row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
     )
+
+
+def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_path: Path) -> None:
+    done = _train(_config(), tmp_path, script={3: {"set": {"window": 8}}, 4: {"set": {"full_snapshots": 7}}})
+    batches = done.recorder.tables["batches"]
+    assert {row["full"] for row in batches if row["epoch"] == 0} <= {1, 2}
+    assert max(row["full"] for row in batches if row["epoch"] == 1) == 7
+
+
+def test_tuning_is_refused_where_vertices_are_divided(tmp_path: Path) -> None:
+    owner = np.zeros(60, np.int8)
+    owner[40:] = 1
+    config = _config(dataset="sbm", task="classification", communities=2, tune=True)
+    graph = replace(load_for(config), vertex_split=owner)
+    with pytest.raises(DataError, match="labels that were trained on"):
+        train_in_memory(config, graph, tmp_path / "last.pt")

@@ -205,8 +205,9 @@ def _agreed(group: Group, seconds: float) -> float:
 def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[int, ...]) -> Row:
     """Most bytes of tensors in use at once, from an epoch's first step until windows have been whole; nothing updated.
 
-    What steps leave for the next ones, such as the state they carry, is counted. ``whole_bytes`` is of the steps whose
-    window is whole, or of all where no step says how long it is.
+    The epoch is the second one: what the first one makes and a run keeps, such as operators of whole snapshots, is no
+    step's. What steps leave for the next ones, such as the state they carry, is counted. ``whole_bytes`` is of steps
+    whose window is whole, or of all where no step says how long it is.
     """
     from dtdg_lab.core.peak_rss import peak_rss_bytes
     from dtdg_lab.datasets.names import load_for
@@ -219,8 +220,8 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     built = build(config, graph, group)
     window, batches = config["window"], []
 
-    def some_steps(marks: Marks) -> None:
-        for number, work in enumerate(built.layout.epoch(0)):
+    def some_steps(marks: Marks, epoch: int = 1) -> None:
+        for number, work in enumerate(built.layout.epoch(epoch)):
             marks.block(number, "step")
             built.gradients.zero()
             built.layout.compute(work, Unmarked())
@@ -228,6 +229,8 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
             if sum(len(batch[3]) == window for batch in batches) >= WHOLE_WINDOWS:
                 break
 
+    some_steps(Unmarked(), 0)
+    batches.clear()
     trace = trace_memory(some_steps, limit=MOST_SAMPLES)
     group.barrier()
     group.close()

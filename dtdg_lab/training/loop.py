@@ -279,8 +279,9 @@ class Trainer:
         config, reason = attempted(partial(self._build_anew, changes, memory), group, device=self._device)
         if not reason:  # what follows is collective: all ranks have built
             measured = windowed.measure(self._built, group, device=self._device)
-            tell = partial(told_plans, self._built, self._graph, group, left=before, memory=measured)
-            found, reason = attempted(tell, group, device=self._device)
+            plans = partial(told_plans, self._built, self._graph, group, before, measured)
+            found, reason = attempted(plans, group, device=self._device)
+            del plans  # it holds what trained before
             told = found or told
         if reason:
             self._built = before
@@ -341,10 +342,7 @@ class Trainer:
         stored.restore(self._built.model, self._built.optimizer)
 
     def _save(self, *, force: bool) -> None:
-        """Rank 0 writes a checkpoint: now where forced, else when due and good (see :class:`LastGood`).
-
-        What is carried between steps is on all ranks, so a checkpoint that is not forced waits until there is nothing.
-        """
+        """Rank 0 writes a checkpoint: where forced now and with what is carried, else when due, good and at rest."""
         self._carried = windowed.gathered_state(self._built, self._group) if force else {}
         if self._group.rank != 0:
             return

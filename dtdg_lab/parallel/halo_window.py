@@ -256,7 +256,7 @@ class HaloWindowLayout:
             return trapezoid_plain.add_gradients(run, spaces, batch.full, self._rows, begin)
         device, ranks = self._sequence.device, self._group.size
         seam = TrapezoidSeam(
-            [space.num_rows for space in spaces], batch.full, self._rows, device=device, alone=ranks > 1
+            [space.num_rows for space in spaces], batch.full, self._rows, device=device
         )  # fmt: skip
         make: trapezoid_blocks.MakeLayer = WindowLayer
         if ranks > 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -68,7 +68,12 @@ class Layer:
         crossing: the state of the m vertices that are run through time here.
         learning: whether backward will follow.
         seam: what the spatial part gives.
+
+    Attributes:
+        alone: whether pieces are worked on one after another, all threads on each of them.
     """
+
+    alone: ClassVar[bool] = False
 
     def __init__(
         self, run: Run, number: int, block: TimeBlock, inputs: list[Tensor], crossing: Crossing, *,
@@ -133,7 +138,7 @@ class Layer:
             _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number], rows)
 
-        in_order(through, self._pieces(), device=self._device)
+        in_order(through, self._pieces(), device=self._device, alone=self.alone)
         self._crossing.end = end
 
     def losses(self) -> Tensor:
@@ -220,7 +225,7 @@ class Layer:
             return seeds[0] if of_input is None else of_input, gradients
 
         if self._number == 0:
-            places, alone = range(len(self._spaces)), self._run.sequence.collective
+            places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
             found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
         else:
@@ -262,7 +267,7 @@ class Layer:
         if crossing.carries:
             crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
         if not self._learns:
-            return [rest for _, rest in in_order(work, self._pieces(), device=self._device)]
+            return [rest for _, rest in in_order(work, self._pieces(), device=self._device, alone=self.alone)]
 
         def of_rows(rows: slice) -> tuple[Tensor, T]:
             gradient, rest = work(rows)

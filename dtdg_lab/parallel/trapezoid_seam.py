@@ -14,7 +14,7 @@ from dtdg_lab.parallel.time_block import Leg
 
 T = TypeVar("T")
 FEW_ROWS = 512
-WIDER = 2  # windows are short: what a piece keeps is little, and calls cost more
+WIDER = 4  # windows are short: what a piece keeps is little, and calls cost more
 
 
 class TrapezoidSeam:
@@ -27,13 +27,12 @@ class TrapezoidSeam:
         heights: (S,) rows of each snapshot, oldest first, never fewer in a newer one.
         full: how many of the newest ones are full.
         rows: the order.
-        device: where work is done.
-        alone: whether pieces over spaces must be worked on one after another.
+        device: where work is done, one piece after another.
     """
 
-    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, alone: bool) -> None:
+    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str) -> None:
         self._heights, self._decayed = list(heights), len(heights) - full
-        self._rows, self._device, self._alone = rows, device, alone
+        self._rows, self._device = rows, device
 
     def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
         """What the work gives, full snapshots' rows in the order of survival."""
@@ -42,7 +41,7 @@ class TrapezoidSeam:
             rows, rest = work(place)
             return rows if place < self._decayed else rows.index_select(0, self._rows.own), rest
 
-        found = in_order(ordered, range(len(self._heights)), device=self._device, alone=self._alone)
+        found = in_order(ordered, range(len(self._heights)), device=self._device, alone=True)
         return [rows for rows, _ in found], [rest for _, rest in found]
 
     def to_snapshots(
@@ -57,7 +56,7 @@ class TrapezoidSeam:
                 part[rows] = here[: len(part) - rows.start]
             return rest
 
-        found = in_order(write, pieces, device=self._device)
+        found = in_order(write, pieces, device=self._device, alone=True)
         whole = [rows.index_select(0, self._rows.place) for rows in out[self._decayed :]]
         return [*out[: self._decayed], *whole], found
 

@@ -41,6 +41,8 @@ class WindowLayer(Layer):
     are zeros in tensors of all of them, and in no computation.
     """
 
+    alone = True  # measured: windows are short, and threads would wait for each other's calls more than they compute
+
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
         """A piece's rows in the snapshots that have any of them, (S', piece, C); zeros where one lacks some."""
         held = [part[rows] for part in parts if len(part) > rows.start]

@@ -148,6 +148,11 @@ class CachedPart:
         return int(self._arrays["bounds"][0, 0])
 
     @property
+    def weighted(self) -> bool:
+        """Whether edges carry weights."""
+        return f"weights_{self.reach.ways[0]}" in self._arrays
+
+    @property
     def num_features(self) -> int:
         """F."""
         return int(self._arrays["constant_features" if self._constant else "features"].shape[1])
@@ -213,6 +218,40 @@ class CachedPart:
     def same_features(self) -> bool:
         """Whether every snapshot has the same vertices with the same features."""
         return self._constant and self.reach.static
+
+    def joined(self, name: str, snapshots: range) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """One of the arrays of all cached snapshots, as it lies, and where the entries of some of them begin.
+
+        Args:
+            name: ``vertices``, ``features``, or of a way ``indptr_in``, ``indices_in``, ``weights_in``, ``degrees_in``.
+            snapshots: S consecutive ones.
+
+        Returns:
+            the array, whose entries may be those of all snapshots alike, and (S,) where each begins. Offsets begin anew
+            in every snapshot.
+
+        Raises:
+            PlanError: a snapshot is not cached, or there is no such array.
+        """
+        if name not in self._arrays:
+            raise PlanError(f"{name} of a cached part that holds {', '.join(sorted(self._arrays))}.")
+        first = self._place(snapshots[0])
+        self._place(snapshots[-1])
+        kind, _, way = name.partition("_")
+        starts = {"vertices": self._at, "indptr": self._rows_at}.get(kind, self._degrees_at)
+        if kind in ("indices", "weights"):
+            starts = self._edges_at[way]
+        if kind == "vertices" and self.reach.static:
+            return self._arrays[name], np.zeros(len(snapshots), np.int64)
+        return self._arrays[name], starts[first : first + len(snapshots)]
+
+    @property
+    def constant_features(self) -> tuple[NDArray[np.float32], NDArray[np.int32]] | None:
+        """Features that never change, (K, F), and the K vertices that have them, where there are such."""
+        if not self._constant:
+            return None
+        known = self._arrays["vertices" if self.reach.static else "known"]
+        return self._arrays["constant_features"], known
 
     def _place(self, t: int) -> int:
         if t not in self.reach.snapshots:

@@ -63,6 +63,14 @@ class PartEdges:
         """Rows n."""
         return len(self.indptr) - 1
 
+    def first(self, rows: int) -> PartEdges:
+        """The first rows, over the same columns."""
+        end = int(self.indptr[rows])
+        return PartEdges(
+            self.indptr[: rows + 1], self.indices[:end], None if self.weights is None else self.weights[:end],
+            self.columns, self.degrees, self.other_degrees,
+        )  # fmt: skip
+
 
 class LocalSource:
     """Edges of one part as operators ask for them (see :class:`dtdg_lab.kernels.edge_source.EdgeSource`).

@@ -114,6 +114,17 @@ class Classification:
         ).view(labels.shape)
         return each.sum(dim=1) / counts
 
+    def share(self, snapshots: range, rows: Rows) -> Tensor:
+        """Labels of these vertices over all labels of the snapshot."""
+        found = [self._label(t, "train") for t in snapshots]
+        own = torch.stack([(label[rows] >= 0).sum() for label, _ in found])
+        return own / torch.tensor([max(count, 1) for _, count in found], device=own.device, dtype=torch.float64)
+
+    def trains(self) -> NDArray[np.bool_]:
+        """Those that are labelled at some snapshot of the training part."""
+        rows = [self._train_row(t) >= 0 for t in (self._split.train[:1] if self._static else self._split.train)]
+        return np.logical_or.reduce(rows)
+
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """(n, C) -> (2 + C * C,): sum of cross-entropies, number of labels, and how often c is taken for d."""
         label = self._label(t, part)[0][rows]

@@ -177,6 +177,14 @@ class LinkPrediction:
                 losses.append(embedded.sum() * 0)
         return torch.stack(losses)
 
+    def share(self, snapshots: range, rows: Rows) -> Tensor:
+        """All pairs of each snapshot that has any: pairs are not taken apart."""
+        return torch.tensor([float(self.labelled(t)) for t in snapshots], device=self._device)
+
+    def trains(self) -> NDArray[np.bool_]:
+        """All: any vertex may be in a pair."""
+        return np.ones(self._graph.num_nodes, bool)
+
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """(N, outputs) -> (14,): counts, losses and metrics of the snapshot; zeros where it is followed by no edge."""
         pairs, rounded, z = self._pairs_of(t), round_noise(z), z.double()

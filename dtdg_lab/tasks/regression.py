@@ -59,6 +59,16 @@ class Regression:
         targets = torch.stack([self._target(t)[rows] for t in snapshots])
         return (z.squeeze(-1) - targets).square().sum(dim=1) / self._graph.num_nodes
 
+    def share(self, snapshots: range, rows: Rows) -> Tensor:
+        """Of N vertices, each of which has a target."""
+        nodes = self._graph.num_nodes
+        found = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
+        return torch.full((len(snapshots),), found / nodes, dtype=self._dtype, device=self._device)
+
+    def trains(self) -> NDArray[np.bool_]:
+        """All of them."""
+        return np.ones(self._graph.num_nodes, bool)
+
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """(n, 1) -> (2,): sums of squared and of absolute errors."""
         errors = (z.squeeze(-1) - self._target(t)[rows]).double()

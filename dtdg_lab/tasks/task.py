@@ -82,6 +82,21 @@ class Task(Protocol):
         """
         ...
 
+    def share(self, snapshots: range, rows: Rows) -> Tensor:
+        """How much of the training loss some vertices are: (S,), the share of each snapshot's labelled items they hold.
+
+        ``loss`` over it is the mean over these vertices' own items. 0 where they have none, or the snapshot has none.
+
+        Args:
+            snapshots: S consecutive ones.
+            rows: some vertices; all N where the task is not ``per_vertex``.
+        """
+        ...
+
+    def trains(self) -> NDArray[np.bool_]:
+        """Which vertices have a label that the training loss counts, in some snapshot of the training part: (N,)."""
+        ...
+
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """What some vertices add to the numbers that the scores of a part are made of, without history.
 

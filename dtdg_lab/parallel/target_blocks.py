@@ -1,0 +1,333 @@
+"""The exact computation blocks of a hybrid batch: what its targets' layers need in each snapshot, none left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError, PlanError
+from dtdg_lab.core.model_pulls import hops, pulls, ways
+from dtdg_lab.core.target_batches import TargetBatch
+from dtdg_lab.parallel.cached_part import STATIC_MEMORIES, CachedPart
+from dtdg_lab.parallel.target_growth import Entries, Gathered, Growth
+
+_ALIGNED = 64  # bytes: where arrays begin in a message
+_MOST_ROWS = 2**31 - 1  # of all snapshots, in 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """What a model needs of the snapshots of a batch.
+
+    Attributes:
+        layers: L.
+        layer_hops: h of each layer.
+        memory: the model's. ``per_vertex`` and ``neighbourhood`` have the same vertices in all snapshots of the batch:
+            those within L h hops of a target by edges of any of them. Others have each snapshot's own.
+        ways: along which edges the model pulls.
+        inputs_once: whether all that the first layer pulls are the features, in one hop, so that of the farthest
+            vertices nothing but the features is needed, in the snapshots where an edge leads to them.
+        out_degrees: whether rows are scaled by out-degrees too.
+
+    Raises:
+        PlanError: no layer or hop, or ``inputs_once`` of layers with several hops or ways.
+    """
+
+    layers: int
+    layer_hops: int
+    memory: str
+    ways: tuple[str, ...] = ("in",)
+    inputs_once: bool = False
+    out_degrees: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layers < 1 or self.layer_hops < 1:
+            raise PlanError(f"blocks of {self.layers} layers of {self.layer_hops} hops: both must be at least 1.")
+        if self.inputs_once and (self.layer_hops > 1 or self.ways != ("in",) or self.truncated):
+            raise PlanError(
+                f"inputs_once for layers of {self.layer_hops} hops along {', '.join(self.ways)}, memory {self.memory}: "
+                "it needs layers of one hop along 'in' whose state no vertex pulls."
+            )
+
+    @property
+    def hops(self) -> int:
+        """L h."""
+        return self.layers * self.layer_hops
+
+    @property
+    def shared(self) -> bool:
+        """Whether all snapshots have the same vertices."""
+        return self.memory in STATIC_MEMORIES
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the farthest vertices too keep those of their edges that stay inside."""
+        return self.memory == "neighbourhood"
+
+
+def block_shape(model: str, memory: str, hidden: int, layers: int, *, norm: str = "in", **options: Any) -> BlockShape:
+    """The shape for a model of the catalogue.
+
+    Args:
+        model: its name.
+        memory: what it remembers.
+        hidden: H.
+        layers: L.
+        norm: ``in`` or ``in_out``, the scaling of convolutions.
+        options: the model's own, such as ``gc_layers``; others do not matter.
+
+    Raises:
+        UnknownNameError: there is no such model.
+        ConfigError: a value is not allowed.
+    """
+    asked = pulls(model, 1, hidden, layers, **options)
+    first = [pull for pull in asked if pull.layer == 0 and pull.way != "top"]
+    once = len(first) == 1 and not first[0].learned and first[0].way == "in"
+    along = ways(model)
+    return BlockShape(
+        layers, hops(model, layers, **options) // layers, memory, along,
+        inputs_once=once and along == ("in",), out_degrees=norm == "in_out" or "out" in along,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetBlocks:
+    """Everything that a batch needs, in arrays that are only read.
+
+    Every snapshot has R_l rows in layer l, of which the targets are the first: row s R_l + i is row i of the s-th of
+    the S snapshots. Rows of a layer are the first ones of each snapshot in the layer before. With ``inputs_once`` the
+    first layer has further columns, of features alone, after its S R_0 rows: those of the first snapshot, the second..
+
+    Attributes:
+        shape: of what model.
+        batch: whose they are.
+        heights: (L,) R_l.
+        arrays: ``vertices`` (V,) the targets' numbers in the graph; ``features`` (K, F) and, where they never change,
+            ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how many further
+            columns each snapshot has; of layer l and a way ``indptr_in_0`` (S R_l + 1,), ``indices_in_0`` (E,),
+            ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole graph, and
+            ``degrees_out_0`` where they are asked for.
+    """
+
+    shape: BlockShape
+    batch: TargetBatch
+    heights: tuple[int, ...]
+    arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @property
+    def rows(self) -> int:
+        """Vertices fed, in all snapshots: rows and further columns of the first layer."""
+        return len(self.batch.snapshots) * self.heights[0] + int(self.arrays["further"].sum())
+
+    @property
+    def edges(self) -> int:
+        """Edges of all layers and snapshots."""
+        return sum(len(array) for name, array in self.arrays.items() if name.startswith("indices"))
+
+    def features_of(self, snapshots: range) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
+        """Features of the first layer's columns in some snapshots, (C, F); or some, and which of them each has."""
+        first, last = self.places(snapshots)
+        features, of = self.arrays["features"], self.arrays.get("feature_of")
+        if of is None:
+            return self.columns_of(features, first, last, 0), None
+        return features, self.columns_of(of, first, last, 0)
+
+    @property
+    def further_at(self) -> NDArray[np.int64]:
+        """(S + 1,) where each snapshot's further columns begin among them all."""
+        return np.concatenate([[0], np.cumsum(self.arrays["further"])])
+
+    def columns_of(self, of: NDArray[Any], first: int, last: int, layer: int) -> NDArray[Any]:
+        """What some snapshots' columns of a layer have, of what all of them have."""
+        height, count = self.heights[layer], len(self.batch.snapshots)
+        if last - first == count:
+            return of
+        rows, at = of[first * height : last * height], self.further_at + count * height
+        return rows if layer else np.concatenate([rows, of[at[first] : at[last]]])
+
+    def places(self, snapshots: range) -> tuple[int, int]:
+        """The place in the batch of the first snapshot asked for, and the place after the last.
+
+        Raises:
+            PlanError: one is not in the batch.
+        """
+        whole = self.batch.snapshots
+        if not snapshots or snapshots.start < whole.start or snapshots.stop > whole.stop:
+            raise PlanError(f"snapshots {snapshots} of a batch of {whole}.")
+        return snapshots.start - whole.start, snapshots.stop - whole.start
+
+    def to_bytes(self) -> bytes:
+        """All of it as one message, from which :func:`from_bytes` makes it without copying."""
+        batch, told, at = self.batch, {}, 0
+        arrays = {"targets": batch.targets, **self.arrays}
+        for name, array in arrays.items():
+            told[name] = (array.dtype.str, array.shape, at)
+            at += -(-array.nbytes // _ALIGNED) * _ALIGNED
+        head = json.dumps(
+            {
+                "shape": asdict(self.shape), "heights": self.heights, "arrays": told,
+                "batch": (batch.part, batch.action, batch.index, batch.snapshots.start, batch.snapshots.stop),
+            }
+        ).encode()  # fmt: skip
+        begin = -(-(8 + len(head)) // _ALIGNED) * _ALIGNED
+        message = bytearray(begin + at)
+        message[: 8 + len(head)] = len(head).to_bytes(8, "little") + head
+        for name, array in arrays.items():
+            start = begin + told[name][2]
+            message[start : start + array.nbytes] = np.ascontiguousarray(array).data.cast("B") if array.size else b""
+        return bytes(message)
+
+    @staticmethod
+    def from_bytes(message: bytes | bytearray | memoryview) -> TargetBlocks:
+        """The blocks of a message; their arrays are the message's memory.
+
+        Raises:
+            DataError: the message is cut short.
+        """
+        size = int.from_bytes(message[:8], "little")
+        begin = -(-(8 + size) // _ALIGNED) * _ALIGNED
+        if len(message) < begin:
+            raise DataError(f"blocks in {len(message)} bytes, where their head alone takes {begin}: a cut message.")
+        told = json.loads(bytes(message[8 : 8 + size]))
+        arrays = {}
+        for name, (kind, shape, at) in told["arrays"].items():
+            length = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+            if begin + at + length > len(message):
+                raise DataError(f"blocks in {len(message)} bytes lack those of {name}: a cut message.")
+            arrays[name] = np.frombuffer(message, kind, length // np.dtype(kind).itemsize, begin + at).reshape(shape)
+        part, action, index, start, stop = told["batch"]
+        batch = TargetBatch(part, action, index, range(start, stop), arrays.pop("targets"))
+        shape = told["shape"]
+        return TargetBlocks(
+            BlockShape(**{**shape, "ways": tuple(shape["ways"])}), batch, tuple(told["heights"]), _frozen(arrays)
+        )  # fmt: skip
+
+
+def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> TargetBlocks:
+    """The blocks of a batch: all vertices within the layers' hops of a target, and all edges that layers pull along.
+
+    No neighbour is left out. Where the part is truncated, what is beyond the hops of the *targets* is cut off.
+
+    Args:
+        part: what the targets' part holds.
+        batch: its targets.
+        shape: what the model needs.
+
+    Raises:
+        PlanError: the part does not hold what the blocks need, a target is none of its own vertices, or there are more
+            rows than can be numbered.
+    """
+    _check(part, batch, shape)
+    growth = Growth(part, batch.snapshots, batch.targets, shared=shape.shared)
+    arrays: dict[str, NDArray[Any]] = {
+        "vertices": part.vertices(batch.snapshots[0])[batch.targets].astype(np.int64),
+        "further": np.zeros(len(batch.snapshots), np.int64),
+    }
+    writer = _Writer(part, batch.snapshots, arrays, shape)
+    heights = [0] * shape.layers
+    for hop in range(1, shape.hops + 1):
+        rows, layer = growth.entries, shape.layers - 1 - (hop - 1) // shape.layer_hops
+        gathered = [growth.gather(way) for way in shape.ways]
+        once = shape.inputs_once and hop == shape.hops
+        if not once:
+            growth.grow(gathered)
+        if hop % shape.layer_hops:
+            continue
+        heights[layer] = height = int(growth.entries.counts.max())
+        if len(batch.snapshots) * height > _MOST_ROWS:
+            raise PlanError(
+                f"blocks of {len(batch.snapshots)} snapshots with {height} rows each: at most {_MOST_ROWS} rows can be "
+                "numbered. Choose smaller batch_snapshots or batch_vertices."
+            )
+        if shape.truncated:
+            if layer:
+                continue  # one space serves all layers
+            rows, gathered = growth.entries, [growth.inside(growth.gather(way)) for way in shape.ways]
+        further = None
+        for way, of in zip(shape.ways, gathered, strict=True):
+            if once:
+                columns, further = growth.further(of, height)
+            else:
+                columns = growth.columns(of, height)
+            writer.edges(f"{way}_{layer}", rows, of, columns, height)
+        writer.columns(layer, growth.entries, further, height)
+    return TargetBlocks(shape, batch, tuple(heights), _frozen(arrays))
+
+
+class _Writer:
+    """Puts rows of entries where every snapshot has as many rows."""
+
+    def __init__(self, part: CachedPart, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
+        self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
+
+    def edges(self, name: str, rows: Entries, of: Gathered, columns: NDArray[np.int32], height: int) -> None:
+        """A layer's edges."""
+        lengths = np.zeros(len(self._snapshots) * height + 1, np.int64)
+        lengths[rows.spread(height) + 1] = of.lengths
+        self._arrays[f"indptr_{name}"] = np.cumsum(lengths)
+        self._arrays[f"indices_{name}"] = columns
+        if of.weights is not None:
+            self._arrays[f"weights_{name}"] = of.weights
+
+    def columns(self, layer: int, rows: Entries, further: Entries | None, height: int) -> None:
+        """Degrees of a layer's columns, and features of the first one's."""
+        part, snapshots, arrays = self._part, self._snapshots, self._arrays
+        whole = len(snapshots) * height
+        size = whole + (0 if further is None else len(further.place))
+        at = np.concatenate([rows.spread(height), np.arange(whole, size)])
+        snapshot, place = rows.snapshot, rows.place
+        if further is not None:
+            snapshot, place = np.concatenate([snapshot, further.snapshot]), np.concatenate([place, further.place])
+            arrays["further"] = further.counts
+
+        def spread(values: NDArray[Any]) -> NDArray[Any]:
+            if len(values) == size:
+                return values
+            out = np.zeros((size, *values.shape[1:]), values.dtype)
+            out[at] = values
+            return out
+
+        for way in ("in", "out") if self._shape.out_degrees else ("in",):
+            degrees, begins = part.joined(f"degrees_{way}", snapshots)
+            arrays[f"degrees_{way}_{layer}"] = spread(degrees.take(begins.take(snapshot) + place))
+        if layer:
+            return
+        constant = part.constant_features
+        if constant is None:
+            features, begins = part.joined("features", snapshots)
+            arrays["features"] = spread(features.take(begins.take(snapshot) + place, axis=0))
+            return
+        features, known = constant
+        if part.reach.static:
+            met, number = np.unique(place, return_inverse=True)
+        else:
+            vertices, begins = part.joined("vertices", snapshots)
+            met, number = np.unique(vertices[begins[snapshot] + place], return_inverse=True)
+            met = np.searchsorted(known, met)
+        arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
+
+
+def _check(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> None:
+    reach = part.reach
+    if reach.hops < shape.hops or not {*shape.ways} <= {*reach.ways} or (shape.shared and not reach.static):
+        raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")
+    if shape.truncated and not reach.truncated:
+        raise PlanError(f"blocks of {shape} from a part whose farthest vertices have no edges: set truncated=True.")
+    if batch.targets[-1] >= part.own:
+        raise PlanError(f"target {batch.targets[-1]} of a part with {part.own} own vertices, 0 to {part.own - 1}.")
+
+
+def _frozen(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    for array in arrays.values():
+        array.setflags(write=False)
+    return arrays

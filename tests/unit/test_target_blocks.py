@@ -1,0 +1,397 @@
+"""The blocks of hybrid batches: no neighbour is left out, and training on them is training on the whole graph."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.target_batches import TargetBatch
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.adjacency import Adjacency
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.parallel import grouped, space_store, target_growth, target_run
+from dtdg_lab.parallel import target_blocks as blocks_module
+from dtdg_lab.parallel.cached_part import CachedPart, pieces, reach_of
+from dtdg_lab.parallel.cached_sequence import CachedSequence
+from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.run import Run
+from dtdg_lab.parallel.target_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
+from dtdg_lab.parallel.target_edges import target_edges
+from dtdg_lab.parallel.target_run import TargetRun, add_gradients
+from dtdg_lab.parallel.target_sequence import TargetSequence
+from dtdg_lab.tasks.classification import Classification
+from dtdg_lab.tasks.link import LinkPrediction
+from dtdg_lab.tasks.regression import Regression
+
+NODES, SNAPSHOTS, FEATURES, HIDDEN = 40, 7, 3, 4
+TRAIN, BATCH = range(1, 6), range(2, 5)
+EXACT = ("per_vertex", "weights", "none")
+MODELS = catalogue.names("models")
+OWN = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
+
+
+def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.03) -> DynamicGraph:
+    """Random directed edges with loops; vertex 0 is isolated, snapshot 3 is nearly empty."""
+    draw = np.random.default_rng(seed)
+    snapshots = []
+    for t in range(SNAPSHOTS):
+        edges = draw.random((NODES, NODES)) < (0.002 if t == 3 else share)
+        edges[0], edges[:, 0] = False, False
+        weights = draw.random(int(edges.sum()), dtype=np.float32) if weighted else None
+        indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
+        snapshots.append(Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), weights))
+    shape = (SNAPSHOTS, NODES)
+    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
+    labels = draw.random(shape, dtype=np.float32)
+    classes = draw.integers(-1, 3, shape).astype(np.int16)
+    classes[4] = classes[3, OWN[[0, 3, 7, 8, 20]]] = -1
+    return DynamicGraph(
+        "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
+    )  # fmt: skip
+
+
+def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN, train: range = TRAIN) -> CachedPart:
+    ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
+    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, ways=ways)
+    found: dict[str, list[NDArray[Any]]] = {}
+    for name, piece in pieces(graph, own, reach):
+        found.setdefault(name, []).append(piece)
+    return CachedPart({name: np.concatenate(each) for name, each in found.items()}, reach)
+
+
+def _model(name: str, layers: int, **more: Any) -> DynamicModel:
+    make = catalogue.entry("models", name).load()
+    model: DynamicModel = make(FEATURES, HIDDEN, layers, seed=1, **more)
+    return model.double()
+
+
+def _shape(name: str, model: DynamicModel, **more: Any) -> BlockShape:
+    return block_shape(name, model.memory, HIDDEN, model.layers, **more)
+
+
+def _batch(targets: list[int], snapshots: range = BATCH) -> TargetBatch:
+    return TargetBatch(0, 0, 0, snapshots, np.array(targets))
+
+
+FEW = _batch([0, 3, 7, 8, 20])
+LossOf = Callable[[Tensor, int, Tensor], Tensor | None]
+
+
+def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
+    return kind(graph, Split(TRAIN, range(0), range(6, 7)), dtype=torch.float64)
+
+
+def _taken(model: DynamicModel) -> dict[str, Tensor]:
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        parameter.grad = None
+    return gradients
+
+
+def _on_the_whole(
+    graph: DynamicGraph, model: DynamicModel, batch: TargetBatch, loss_of: LossOf, own: NDArray[np.int64] = OWN,
+    **scaling: Any,
+) -> tuple[float, dict[str, Tensor]]:  # fmt: skip
+    """The batch's loss as it is written down, over all vertices of the graph, from the initial state."""
+    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **scaling)
+    targets = torch.tensor(own[batch.targets])
+    state = model.initial_state(graph.num_nodes)
+    losses = []
+    for t in batch.snapshots:
+        space = sequence.space(t)
+        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        loss = loss_of(model.readout(h)[targets], t, targets)
+        losses += [] if loss is None else [loss]
+    total = torch.stack(losses).mean()
+    total.backward()
+    return float(total.detach()), _taken(model)
+
+
+def _on_blocks(blocks: TargetBlocks, model: DynamicModel, task: Any, **scaling: Any) -> tuple[float, dict[str, Tensor]]:
+    sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64, **scaling))
+    return _of(TargetRun(model, sequence, task, blocks.batch.snapshots, "all"))
+
+
+def _of(run: Run) -> tuple[float, dict[str, Tensor]]:
+    grouped.bring(run)
+    return float(add_gradients(run)), _taken(run.model)
+
+
+def _assert_equal(found: tuple[float, Any], wanted: tuple[float, dict[str, Tensor]]) -> None:
+    assert found[0] == pytest.approx(wanted[0], rel=1e-10)
+    largest = max(float(gradient.abs().max()) for gradient in wanted[1].values())
+    assert largest > 1e-6
+    for name, gradient in wanted[1].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-10, atol=1e-10 * largest, msg=name)
+
+
+def _squared(graph: DynamicGraph) -> LossOf:
+    wanted = torch.tensor(np.asarray(graph.targets), dtype=torch.float64)
+    return lambda z, t, targets: (z.squeeze(-1) - wanted[t, targets]).square().mean()
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in MODELS if catalogue.entry("models", name).memory in EXACT])
+def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> None:
+    for static, weighted in ((False, True), (True, False)):
+        graph, model = _graph(static=static, weighted=weighted), _model(name, layers)
+        blocks = target_blocks(_part(graph, model), FEW, _shape(name, model))
+        wanted = _on_the_whole(graph, model, FEW, _squared(graph))
+        _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+
+
+@pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
+@pytest.mark.parametrize(
+    "batch", [_batch([5]), _batch(list(range(len(OWN))), TRAIN), _batch([1, 2], range(5, 6))],
+    ids=["one target", "everything", "one snapshot"],
+)  # fmt: skip
+def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
+    graph, model = _graph(), _model(name, 2)
+    blocks = target_blocks(_part(graph, model), batch, _shape(name, model))
+    wanted = _on_the_whole(graph, model, batch, _squared(graph))
+    _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "scaling"),
+    [
+        ("tgcn", {"gc_layers": 2}, {}),
+        ("wdgcn", {}, {"norm": "in_out", "self_loops": False}),
+        ("evolvegcn-o", {}, {"norm": "in_out"}),
+        ("gatlstm", {"heads": 4}, {}),
+        ("tmgcn", {"transform_window": 2}, {}),
+    ],
+)
+def test_so_are_options(name: str, options: dict[str, Any], scaling: dict[str, Any]) -> None:
+    graph, model = _graph(weighted=True), _model(name, 2, **options)
+    shape = _shape(name, model, norm=scaling.get("norm", "in"), **options)
+    blocks = target_blocks(_part(graph, model), FEW, shape)
+    wanted = _on_the_whole(graph, model, FEW, _squared(graph), **scaling)
+    _assert_equal(_on_blocks(blocks, model, _task(graph), **scaling), wanted)
+
+
+@pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o"])
+def test_so_are_classes_of_which_some_are_known(name: str) -> None:
+    """Snapshot 4 has no labelled vertex, snapshot 3 no labelled target, and each other one other labelled targets."""
+    graph, batch = _graph(static=True), replace(FEW, snapshots=range(1, 5))
+    task = _task(graph, Classification)
+    model = _model(name, 1, outputs=task.outputs)
+    classes = torch.tensor(np.asarray(graph.classes), dtype=torch.int64)
+
+    def cross_entropy(z: Tensor, t: int, targets: Tensor) -> Tensor | None:
+        labels = classes[t, targets]
+        return functional.cross_entropy(z[labels >= 0], labels[labels >= 0]) if (labels >= 0).any() else None
+
+    blocks = target_blocks(_part(graph, model), batch, _shape(name, model))
+    _assert_equal(_on_blocks(blocks, model, task), _on_the_whole(graph, model, batch, cross_entropy))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in MODELS if catalogue.entry("models", name).memory not in EXACT])
+def test_what_cannot_be_exact_is_what_a_part_of_the_targets_alone_computes(name: str, layers: int) -> None:
+    """DCRNN's state is cut off beyond the layers' hops; EvolveGCN-H takes the best of the targets."""
+    graph, model = _graph(weighted=True), _model(name, layers)
+    blocks = target_blocks(_part(graph, model), FEW, _shape(name, model))
+    alone = CachedSequence(
+        _part(graph, model, OWN[FEW.targets], BATCH), model.hops_per_layer, OperatorSettings(dtype=torch.float64)
+    )
+    wanted = _of(TargetRun(model, alone, _task(graph), BATCH, "all"))
+    _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+
+
+@pytest.mark.parametrize("name", ["dcrnn", "evolvegcn-h"])
+def test_with_one_snapshot_or_all_targets_they_are_exact_too(name: str) -> None:
+    graph, model = _graph(), _model(name, 2)
+    everyone = np.arange(NODES)
+    batch = _batch([0, 9, 30], range(3, 4)) if name == "dcrnn" else _batch(everyone.tolist())
+    blocks = target_blocks(_part(graph, model, everyone), batch, _shape(name, model))
+    _assert_equal(
+        _on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph), everyone)
+    )
+
+
+# other ways to the same gradients
+
+
+@pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
+def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, model = _graph(), _model(name, 2)
+    shape = _shape(name, model)
+    part, task = _part(graph, model), _task(graph)
+    wanted = _on_blocks(target_blocks(part, FEW, shape), model, task)
+    monkeypatch.setattr(target_growth, "_SCRATCH", 1)
+    _assert_equal(_on_blocks(target_blocks(part, FEW, replace(shape, inputs_once=False)), model, task), wanted)
+    blocks = target_blocks(part, FEW, shape)
+    monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
+    sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
+    assert [len(space.snapshots) for space in sequence.stacks(BATCH, 1)] == [1, 2]
+    run = TargetRun(model, sequence, task, BATCH, "all")
+    _assert_equal(_of(run), wanted)
+    monkeypatch.setitem(target_run.STEP_NUMBERS, "cpu", 1)
+    _assert_equal(_of(run), wanted)
+
+
+def test_a_batch_that_is_used_again_pulls_no_features_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, model = _graph(), _model("tgcn", 1)
+    blocks = target_blocks(_part(graph, model), FEW, _shape("tgcn", model))
+    sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
+    wanted = _of(TargetRun(model, sequence, _task(graph), BATCH, "all"))
+    monkeypatch.setattr(Adjacency, "product", None)
+    _assert_equal(_of(TargetRun(model, sequence, _task(graph), BATCH, "all")), wanted)
+
+
+@pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o", "dcrnn"])
+def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
+    """Where all own vertices are targets the part's own sequence serves; only DCRNN is cut off elsewhere then."""
+    graph, model = _graph(), _model(name, 1)
+    part, double = _part(graph, model), OperatorSettings(dtype=torch.float64)
+    once = range(2, 3) if name == "dcrnn" else BATCH
+    whole = TargetRun(model, CachedSequence(part, model.hops_per_layer, double), _task(graph), once, "all")
+    blocks = target_blocks(part, _batch(list(range(len(OWN))), once), _shape(name, model))
+    _assert_equal(_of(whole), _on_blocks(blocks, model, _task(graph)))
+
+
+# what blocks hold
+
+
+@pytest.mark.parametrize("memory", ["per_vertex", "none"])
+@settings(max_examples=25, deadline=None)
+@given(data=strategies.data())
+def test_blocks_hold_every_neighbour_and_no_vertex_more(memory: str, data: strategies.DataObject) -> None:
+    layers, seed = data.draw(strategies.integers(1, 3)), data.draw(strategies.integers(0, 9))
+    first = data.draw(strategies.integers(1, 5))
+    snapshots = range(first, data.draw(strategies.integers(first + 1, 6)))
+    targets = data.draw(strategies.sets(strategies.integers(0, len(OWN) - 1), min_size=1))
+    graph = _graph(seed=seed, weighted=seed % 2 == 1)
+    model = _model("tgcn" if memory == "per_vertex" else "graphsage", layers)
+    shape = block_shape("tgcn" if memory == "per_vertex" else "graphsage", memory, HIDDEN, layers)
+    assert shape.inputs_once
+    blocks = target_blocks(_part(graph, model), _batch(sorted(targets), snapshots), shape)
+    pulls = [_sources(graph.snapshots[t]) for t in snapshots]
+    reached = [set(OWN[sorted(targets)].tolist()) for _ in snapshots]
+    for hop in range(1, layers + 1):
+        layer = layers - hop
+        rows = [len(of) for of in reached]
+        met = [of | {u for v in of for u in pull[v]} for of, pull in zip(reached, pulls, strict=True)]
+        if memory == "per_vertex":
+            met = [set().union(*met)] * len(met) if layer else met
+        wanted = max(len(of) for of in (met if layer else reached))
+        assert blocks.heights[layer] == wanted
+        for place, t in enumerate(snapshots):
+            edges = target_edges(blocks, range(t, t + 1), layer, "in")
+            lengths = np.diff(edges.indptr)
+            assert lengths[rows[place] :].sum() == 0
+            assert sorted(lengths[: rows[place]]) == sorted(len(pulls[place][v]) for v in reached[place])
+            if not layer:
+                assert edges.columns - wanted == len(met[place]) - len(reached[place])
+        reached = met
+    assert blocks.rows == len(snapshots) * blocks.heights[0] + sum(blocks.arrays["further"])
+    assert blocks.edges == sum(len(blocks.arrays[f"indices_in_{layer}"]) for layer in range(layers))
+
+
+def _sources(snapshot: Snapshot) -> list[set[int]]:
+    """What each vertex pulls from."""
+    ends = zip(snapshot.indptr, snapshot.indptr[1:], strict=False)
+    return [set(snapshot.indices[begin:end].tolist()) for begin, end in ends]
+
+
+def test_where_nothing_is_pulled_there_are_no_edges() -> None:
+    graph, model = _graph(share=0.0), _model("tgcn", 2)
+    batch = _batch([0, 1], range(5, 6))
+    blocks = target_blocks(_part(graph, model), batch, _shape("tgcn", model))
+    assert (blocks.rows, blocks.edges, blocks.heights) == (2, 0, (2, 2))
+    _assert_equal(_on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph)))
+
+
+@pytest.mark.parametrize("name", ["tgcn", "dcrnn", "graphsage"])
+def test_blocks_travel_as_bytes_and_are_used_where_they_arrive(name: str) -> None:
+    graph, model = _graph(weighted=True, static=True), _model(name, 2)
+    blocks = target_blocks(_part(graph, model), TargetBatch(2, 5, 7, BATCH, FEW.targets), _shape(name, model))
+    message = blocks.to_bytes()
+    found = TargetBlocks.from_bytes(message)
+    assert found.to_bytes() == message
+    assert (found.batch, found.shape, found.heights) == (blocks.batch, blocks.shape, blocks.heights)
+    assert (found.nbytes, found.rows, found.edges) == (blocks.nbytes, blocks.rows, blocks.edges)
+    for name, array in found.arrays.items():
+        np.testing.assert_array_equal(array, blocks.arrays[name])
+        assert not array.flags.writeable
+        assert array.dtype == blocks.arrays[name].dtype
+        assert not array.size or np.shares_memory(array, np.frombuffer(message, np.uint8))
+    for cut in (len(message) - 65, 100):
+        with pytest.raises(DataError, match="a cut message"):
+            TargetBlocks.from_bytes(message[:cut])
+
+
+def test_features_that_never_change_are_held_once() -> None:
+    model = _model("tgcn", 1)
+    changing, constant = (
+        target_blocks(_part(_graph(static=static), model), FEW, _shape("tgcn", model)) for static in (False, True)
+    )
+    assert len(changing.arrays["features"]) == changing.rows
+    assert len(constant.arrays["features"]) == len(set(constant.arrays["feature_of"].tolist())) <= NODES
+
+
+def test_building_needs_no_torch() -> None:
+    code = "import sys, dtdg_lab.parallel.target_blocks; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# what is refused
+
+
+def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, model = _graph(), _model("tgcn", 2)
+    part, shape = _part(graph, model), _shape("tgcn", model)
+    for wrong in (replace(shape, layers=3), replace(shape, ways=("in", "out"), inputs_once=False)):
+        with pytest.raises(PlanError, match="cache what the model's layers reach"):
+            target_blocks(part, FEW, wrong)
+    with pytest.raises(PlanError, match="truncated=True"):
+        target_blocks(part, FEW, BlockShape(1, 2, "neighbourhood"))
+    with pytest.raises(PlanError, match=f"target {len(OWN)} of a part with {len(OWN)} own vertices"):
+        target_blocks(part, _batch([0, len(OWN)]), shape)
+    with pytest.raises(PlanError, match="snapshot 6 is not among"):
+        target_blocks(part, _batch([0], range(5, 7)), shape)
+    own = _part(graph, _model("graphsage", 2))
+    with pytest.raises(PlanError, match="cache what the model's layers reach"):
+        target_blocks(own, FEW, shape)
+    monkeypatch.setattr(blocks_module, "_MOST_ROWS", 3 * 5 - 1)
+    with pytest.raises(PlanError, match=r"3 snapshots with .* rows each: at most 14"):
+        target_blocks(part, FEW, shape)
+    with pytest.raises(PlanError, match="0 layers"):
+        BlockShape(0, 1, "none")
+    with pytest.raises(PlanError, match="inputs_once"):
+        BlockShape(1, 2, "per_vertex", inputs_once=True)
+
+
+def test_what_a_batch_does_not_have_is_refused() -> None:
+    graph, model = _graph(), _model("tgcn", 1)
+    blocks = target_blocks(_part(graph, model), FEW, _shape("tgcn", model))
+    sequence = TargetSequence(blocks, OperatorSettings())
+    with pytest.raises(PlanError, match="snapshots range"):
+        sequence.space(5)
+    with pytest.raises(PlanError, match="layer 1 of"):
+        sequence.stacks(BATCH, 1)
+    with pytest.raises(PlanError, match="along 'out'"):
+        target_edges(blocks, BATCH, 0, "out")
+    with pytest.raises(UnsupportedError, match="all vertices at once"):
+        sequence.join(torch.zeros(1))
+    link = object.__new__(LinkPrediction)
+    with pytest.raises(UnsupportedError, match="task='link' on hybrid batches"):
+        TargetRun(model, sequence, link, BATCH, "all")

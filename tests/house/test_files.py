@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MAY_PRINT = {"__main__.py", "cluster/keeper.py"}
 ALGORITHM_ROOMS = (
-    "datasets", "graphs", "kernels", "models", "comm", "energy", "scheduling", "partition", "batching", "parallel",
-    "training",
+    "datasets", "graphs", "kernels", "models", "comm", "energy", "scheduling", "partition", "batching", "control",
+    "parallel", "training",
 )  # fmt: skip
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 

@@ -1,0 +1,169 @@
+"""Training in a formula: how long a step of a batch size takes and how far it gets, to compare adjusters in moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dtdg_lab.control.batch_adjuster import BatchAdjuster, Decision
+from dtdg_lab.core import streams
+from dtdg_lab.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """What an adjuster made of a simulated training.
+
+    Attributes:
+        seconds: to the target, None where it was not reached. Of the last step only the share that was needed counts,
+            so that no order of sizes can be faster than the best size alone where that stays the best.
+        choices: size of each step.
+        losses: without noise, after each step.
+        decisions: all of them.
+    """
+
+    seconds: float | None
+    choices: tuple[int, ...]
+    losses: tuple[float, ...]
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSimulator:
+    """A training run whose steps are a few lines of arithmetic.
+
+    A batch holds a share b = (snapshots) x (vertices) of the training part. Its step takes
+    ``fixed_s + per_snapshot_s * snapshots + per_share_s * b`` seconds and lowers the logarithm of the loss above its
+    floor by ``progress / (1 + noise_share / b)``: batches far below the noise scale gain with their size, far above it
+    no more. With ``growth`` the noise scale rises by that factor, linearly on the way to the target, and larger batches
+    become the better ones: there an adjuster can beat every fixed size.
+
+    What an adjuster hears is noisy: losses by ``loss_noise * sqrt(noise_share / b)`` and seconds by ``jitter``, both
+    relative standard deviations. What counts in the end is not.
+
+    Attributes:
+        sizes: shares (snapshots, vertices) of each action, in (0, 1].
+        fixed_s: seconds of a step of nothing.
+        per_snapshot_s: seconds that all snapshots add.
+        per_share_s: seconds that the whole training part adds.
+        noise_share: the share at which a batch makes half the progress of the whole, at the start.
+        growth: how many times larger it is at the target; 1 keeps it.
+        progress: of a step without noise.
+        start: loss at the start.
+        floor: the loss that training nears.
+        loss_noise: of what is heard of a loss.
+        jitter: of what is heard of a step's time.
+        seed: of the noise.
+
+    Raises:
+        ConfigError: a number is out of its bounds.
+
+    References: McCandlish, Kaplan, Amodei 2018, An Empirical Model of Large-Batch Training, section 2 (noise scale).
+    """
+
+    sizes: tuple[tuple[float, float], ...]
+    fixed_s: float = 2e-3
+    per_snapshot_s: float = 1e-2
+    per_share_s: float = 0.2
+    noise_share: float = 0.01
+    growth: float = 1.0
+    progress: float = 0.05
+    start: float = 1.0
+    floor: float = 0.2
+    loss_noise: float = 0.0
+    jitter: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sizes or any(not 0 < share <= 1 for size in self.sizes for share in size):
+            raise ConfigError(f"sizes={self.sizes}: at least one pair of shares within (0, 1] is needed.")
+        costs = (self.fixed_s, self.per_snapshot_s, self.per_share_s, self.loss_noise, self.jitter)
+        if min(costs) < 0 or sum(costs[:3]) <= 0 or min(self.noise_share, self.growth, self.progress) <= 0:
+            raise ConfigError(
+                f"{self}: seconds and noise must be 0 or more, and not all seconds 0; noise_share, growth and progress "
+                "above 0."
+            )
+        if self.start <= self.floor:
+            raise ConfigError(f"start={self.start}, floor={self.floor}: the loss must start above its floor.")
+
+    def step_s(self, action: int) -> float:
+        """Seconds of a step of this size."""
+        snapshots, vertices = self.sizes[action]
+        return self.fixed_s + self.per_snapshot_s * snapshots + self.per_share_s * snapshots * vertices
+
+    def gain(self, action: int, done: float) -> float:
+        """By how much a step of this size lowers ln(loss - floor), a share ``done`` of the way to the target."""
+        snapshots, vertices = self.sizes[action]
+        noise = self.noise_share * (1 + (self.growth - 1) * done)
+        return self.progress / (1 + noise / (snapshots * vertices))
+
+    def run(
+        self, adjuster: BatchAdjuster, *, target: float, decide_every: int = 5, most_steps: int = 10_000
+    ) -> SimulatedRun:
+        """Train until the loss is at the target.
+
+        Args:
+            adjuster: chooses among ``sizes``; it is changed.
+            target: a loss between the floor and the start.
+            decide_every: steps between its decisions.
+            most_steps: after which it is given up.
+
+        Raises:
+            ConfigError: the target is not between floor and start, or the adjuster has another number of choices.
+        """
+        if adjuster.choices != len(self.sizes):
+            raise ConfigError(f"an adjuster of {adjuster.choices} choices for {len(self.sizes)} sizes.")
+        whole = self._way(target)
+        noise = streams.generator(self.seed, "control/simulator").standard_normal((most_steps, 2))
+        left, seconds = whole, 0.0
+        choices: list[int] = []
+        losses: list[float] = []
+        decisions: list[Decision] = []
+        for for_loss, for_time in noise:
+            action = adjuster.choice
+            step_s, gain = self.step_s(action), self.gain(action, 1 - left / whole)
+            needed = min(left / gain, 1.0)
+            left, seconds = left - needed * gain, seconds + needed * step_s
+            choices.append(action)
+            losses.append(self.floor + (target - self.floor) * math.exp(left))
+            if needed < 1 or left <= 0:
+                return SimulatedRun(seconds, tuple(choices), tuple(losses), tuple(decisions))
+            snapshots, vertices = self.sizes[action]
+            spread = self.loss_noise * math.sqrt(self.noise_share / (snapshots * vertices))
+            adjuster.observe(losses[-1] * (1 + spread * for_loss), step_s * math.exp(self.jitter * for_time))
+            if adjuster.is_due(decide_every):
+                decisions.append(adjuster.decide())
+        return SimulatedRun(None, tuple(choices), tuple(losses), tuple(decisions))
+
+    def fixed_s_to(self, action: int, target: float) -> float:
+        """Seconds to the target with one size throughout.
+
+        Raises:
+            ConfigError: the target is not between floor and start.
+        """
+        whole = self._way(target)
+        left, seconds = whole, 0.0
+        while left > 0:
+            gain = self.gain(action, 1 - left / whole)
+            seconds += min(left / gain, 1.0) * self.step_s(action)
+            left -= gain
+        return seconds
+
+    def best_fixed(self, target: float) -> tuple[int, float]:
+        """The best fixed size in hindsight: its action and its seconds to the target; ties go to the lower action."""
+        times = [self.fixed_s_to(action, target) for action in range(len(self.sizes))]
+        action = min(range(len(times)), key=times.__getitem__)
+        return action, times[action]
+
+    def regret_s(self, run: SimulatedRun, target: float) -> float | None:
+        """Seconds lost against the best fixed size in hindsight; None where the run did not reach the target.
+
+        Never negative where ``growth`` is 1; elsewhere what is below 0 is what adjusting won.
+        """
+        return None if run.seconds is None else run.seconds - self.best_fixed(target)[1]
+
+    def _way(self, target: float) -> float:
+        """By how much ln(loss - floor) must fall."""
+        if not self.floor < target < self.start:
+            raise ConfigError(f"target={target}: it must lie between floor={self.floor} and start={self.start}.")
+        return math.log((self.start - self.floor) / (target - self.floor))

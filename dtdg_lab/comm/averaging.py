@@ -1,39 +1,25 @@
-"""Asynchronous model averaging that never blocks a step."""
+"""Asynchronous model averaging that never blocks a step, and carries a word of rank 0's to all."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
-from dtdg_lab.comm.heartbeat import Heartbeat
-from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.comm.averager import NO_WORD, Round, Word, check_times, does_not_fit, word_of
+from dtdg_lab.comm.heartbeat import Heartbeat, OtherRankError
+from dtdg_lab.core.errors import ConfigError
 
 _POLL_S = 0.002  # between two looks at a round while there is nothing else to do
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One averaging round as this rank saw it: an event that :class:`ModelAverager` can replay.
-
-    ``joined_step`` and ``applied_step`` count this rank's steps, 1 after the first; their difference is the staleness
-    of the average, in steps. ``weight`` is 1 while the rank trains and 0 once it has finished.
-    """
-
-    number: int
-    joined_step: int
-    applied_step: int
-    weight: float = 1.0
-
-    @property
-    def staleness(self) -> int:
-        """Steps this rank took between giving its model and receiving the mean."""
-        return self.applied_step - self.joined_step
+_LOOK_S = 0.05  # at most, between two looks for a new round: what a stop may have to wait for
+_SLOTS = 4  # behind the parameters in the buffer: weights; rank 0's version, choice and period
+_FAILURE = 2**40  # added to the number of the rounds called: there will be no more
+_TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
 
 
 class ModelAverager:
@@ -45,26 +31,38 @@ class ModelAverager:
     have; a last round of all, with equal weights, leaves the same model everywhere. The number of ranks never
     shrinks: a dead rank is an error on all others.
 
+    Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
+    look of the others at the store (50 ms at most) and for their steps, not for T_mu.
+
     With ``every_s=0`` ranks average after every step and wait for each other.
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
     mean may be some steps old (``Round.staleness``).
 
     Args:
-        parameters: a tensor or tensors of one dtype and device, changed in place; equal shapes on all ranks.
-        group: process group that only this averager uses (``dist.new_group()``), so that rounds cannot mix with others.
-        store: the run's store, with an operation time-out of its own; keys start with ``name``.
+        parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
+            ranks.
+        group: process group that only averagers use (``dist.new_group()``), so that rounds cannot mix with others.
+        store: a connection to the run's store that only averagers use (their heartbeat has a thread of its own); keys
+            start with ``name``.
         every_s: seconds between two rounds (T_mu); 0 averages after every step.
         limit_s: seconds of silence after which a rank is taken for dead.
-        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps, whatever the clock says.
-        name: tells averagers on one store apart; also needed anew when a run is resumed on an old store.
+        naming_s: seconds to wait, once the network has failed, for word of the rank behind it; twice ``limit_s``
+            unless given.
+        asked: the newest word; rank 0's is called, in every step, and those of others never.
+        start: the word that all ranks hold already.
+        step: steps this rank has taken before.
+        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those words, whatever
+            the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of their step.
+        name: tells averagers on one store apart; needed anew for each.
+        count: told the bytes sent, and as many received, when a round is joined.
 
     Raises:
-        ConfigError: ``parameters`` is empty or mixed, a time is out of bounds, or ``name`` was used on this store.
+        ConfigError: ``parameters`` is empty or of other types, a time is out of bounds, ``name`` was used on this
+            store, or the replay does not fit the steps.
 
     Attributes:
-        rounds: what this rank did, oldest first; the last round of all is not in it.
-        step: calls of :meth:`control` so far.
+        agreed, rounds, step: as :class:`~dtdg_lab.comm.averager.Averager` has them.
         bytes_sent: bytes this rank sent, by the ring's formula 2 b (R - 1) / R; the last round of all included.
     """
 
@@ -76,42 +74,73 @@ class ModelAverager:
         store: Any,
         every_s: float,
         limit_s: float,
+        asked: Callable[[], Word],
+        naming_s: float | None = None,
+        start: Word = NO_WORD,
+        step: int = 0,
         replay: Sequence[Round] | None = None,
         name: str = "averaging",
+        count: Callable[[int], None] = lambda moved: None,
     ) -> None:
         self._parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-        _check(self._parameters, every_s, limit_s)
-        self.every_s = every_s
+        _check(self._parameters)
+        check_times(every_s, limit_s)
+        self._every_s, self._naming_s = every_s, 2 * limit_s if naming_s is None else naming_s
+        self.agreed, self.step, self.bytes_sent = start, step, 0
         self.rounds: list[Round] = []
-        self.step = 0
-        self.bytes_sent = 0
         self._group, self._store, self._name = group, store, name
+        self._asked, self._count = asked, count
         self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
         first = self._parameters[0]
         size = sum(tensor.numel() for tensor in self._parameters)
         self._copy = torch.empty(size, dtype=first.dtype, device=first.device)
-        self._buffer = torch.empty(size + 1, dtype=first.dtype, device=first.device)
+        self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
         self._work: dist.Work | None = None
-        self._joined = 0
-        self._joined_step, self._joined_weight = 0, 1.0
-        self._announced = 0
+        self._number, self._announced = 0, 0
+        self._joined_step, self._joined_weight = step, 1.0
+        self._carried = start.version
         self._weight = 1.0
         self._replay = None if replay is None else list(replay)
-        self._next_round_s = time.monotonic() + every_s
+        self._last_round_s = time.monotonic()
         self._next_look_s = 0.0
         self._finished = False
-        self._limit_s = limit_s
         if int(store.add(f"{name}/members", 1)) > self._ranks:
             raise ConfigError(f"name={name!r} was used on this store before. Give every averager a name of its own.")
         self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
+        try:
+            self._follow(self._replay or [])  # rounds of a pause before the first step
+        except BaseException as error:
+            self.close(f"{type(error).__name__}: {error}")
+            raise
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two rounds, T_mu; rank 0's counts, and the others take it with the next round."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        """Meet this often from here on; refused below 0."""
+        check_times(seconds)
+        self._every_s = seconds
 
     def control(self) -> None:
         """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
 
         Raises:
-            RunFailedError: a rank died or failed; the message names what is known.
+            OtherRankError: a rank died or failed; the message names what is known.
         """
         self.step += 1
+        self.idle()
+
+    def idle(self) -> None:
+        """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
+
+        With ``every_s=0`` it waits for a round as :meth:`control` does.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
         self._heartbeat.check()
         if self._replay is not None:
             self._follow(self._replay)
@@ -121,24 +150,26 @@ class ModelAverager:
             self._apply_if_complete()
             self._serve()
 
+    def taken(self) -> list[Round]:
+        """The rounds applied since this was last called, oldest first."""
+        rounds, self.rounds = self.rounds, []
+        return rounds
+
     def finish(self) -> None:
         """Take part with weight 0 until every rank has finished and all rounds are served; then end.
 
         Rank 0 goes on calling rounds for those that still train. A second call does nothing.
 
         Raises:
-            RunFailedError: a rank died or failed; the message names what is known.
+            OtherRankError: a rank died or failed; the message names what is known.
         """
         if self._finished:
             return
-        self._weight = 0.0
-        if self._replay is None:
-            self._serve_the_others()
-        else:
-            self._follow(self._replay)
-        self._weight = 1.0
-        self._join()
-        self._wait(last=True)
+        try:
+            self._finish()
+        except BaseException as error:
+            self.close(f"{type(error).__name__}: {error}")
+            raise
         self._finished = True
         self._heartbeat.close()
 
@@ -149,6 +180,8 @@ class ModelAverager:
         self._finished = True
         if reason:
             self._heartbeat.fail(reason)
+            with suppress(RuntimeError):  # the store is gone: every heartbeat finds that by itself
+                self._store.add(f"{self._name}/round", _FAILURE)
         self._heartbeat.close()
 
     def __enter__(self) -> ModelAverager:
@@ -162,38 +195,55 @@ class ModelAverager:
         else:
             self.close(f"{type(error).__name__}: {error}")
 
+    def _finish(self) -> None:
+        self._weight = 0.0
+        word: Word | None = None
+        if self._replay is None:
+            self._serve_the_others()
+        else:
+            word = self._follow_to_the_end(self._replay)
+        self._weight = 1.0
+        self._join(word)
+        self._wait(last=True)
+
     def _serve_the_others(self) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
 
         Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
         """
         self._add("done", 1)
+        nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
         while True:
             self._heartbeat.check()
             self._apply_if_complete()
             if self._work is None:
                 if self._rank == 0 and self._add("done", 0) == self._ranks:
-                    self._add("end", self._joined + 1)
+                    self._add("end", self._number + 1)
                     return
-                if self._rank != 0 and self._add("end", 0) == self._joined + 1:
+                if self._rank != 0 and self._add("end", 0) == self._number + 1:
                     return
             self._serve()
-            time.sleep(_POLL_S)
+            time.sleep(nap_s)
+            nap_s = min(1.2 * nap_s, 2 * _POLL_S)
 
     def _serve(self) -> None:
         """Call a round when it is due (rank 0), and join the next one that was called."""
         now = time.monotonic()
-        if self._work is not None:
-            return
-        if self._rank == 0 and now >= self._next_round_s:
-            self._announced = self._add("round", 1)
-            self._next_round_s = now + self.every_s
-        elif self._rank != 0 and now >= self._next_look_s:
+        if now >= self._next_look_s:
             self._announced = self._add("round", 0)
             # a look costs a trip to the store: ten a period are enough, and at most one a poll
-            self._next_look_s = now + max(_POLL_S, min(self.every_s / 10, 0.05))
-        if self._announced > self._joined:
+            self._next_look_s = now + max(_POLL_S, min(self.every_s / 10, _LOOK_S))
+        if self._work is None and self._rank == 0 and self._is_due(now):
+            self._announced = self._add("round", 1)
+            self._last_round_s = now
+        if self._announced >= _FAILURE:
+            self._heartbeat.hear()
+            self._heartbeat.check()
+        elif self._work is None and self._announced > self._number:
             self._join()
+
+    def _is_due(self, now_s: float) -> bool:
+        return now_s >= self._last_round_s + self.every_s or word_of(self._asked).version > self._carried
 
     def _one_round(self) -> None:
         """Average now and wait: join the next round as soon as rank 0 calls it."""
@@ -205,14 +255,23 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
         self._wait()
 
-    def _join(self) -> None:
+    def _join(self, word: Word | None = None) -> None:
+        """Give this rank's model to the next round, and rank 0's word: that given, or the newest."""
+        period_s = self.every_s if self._rank == 0 else 0.0
+        if self._rank != 0:
+            word = NO_WORD
+        elif word is None:
+            word = word_of(self._asked)
         torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
-        torch.mul(self._copy, self._weight, out=self._buffer[:-1])
-        self._buffer[-1] = self._weight
+        torch.mul(self._copy, self._weight, out=self._buffer[:-_SLOTS])
+        self._buffer[-_SLOTS:] = self._buffer.new_tensor([self._weight, *word, period_s])
         self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
-        self._joined += 1
+        self._number += 1
+        self._carried = max(self._carried, word.version)
         self._joined_step, self._joined_weight = self.step, self._weight
-        self.bytes_sent += 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
+        moved = 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
+        self.bytes_sent += moved
+        self._count(moved)
 
     def _apply_if_complete(self, *, last: bool = False) -> None:
         if self._work is None or not self._work.is_completed():
@@ -222,14 +281,17 @@ class ModelAverager:
         except RuntimeError as error:
             self._fail_on(error)
         self._work = None
-        weights = float(self._buffer[-1])
-        mean = self._buffer[:-1].div_(weights or 1.0)
+        weights, version, choice, period_s = self._buffer[-_SLOTS:].tolist()
+        self.agreed = Word(round(version), round(choice))
+        if self._rank != 0:
+            self._every_s = period_s
+        mean = self._buffer[:-_SLOTS].div_(weights or 1.0)
         if last:
             self._change_parameters(torch.Tensor.copy_, mean)
-            return
-        if weights > 0:
+        elif weights > 0:
             self._change_parameters(torch.Tensor.add_, mean.sub_(self._copy))
-        self.rounds.append(Round(self._joined, self._joined_step, self.step, self._joined_weight))
+        number = 0 if last else self._number
+        self.rounds.append(Round(number, self._joined_step, self.step, self._joined_weight, *self.agreed))
 
     @torch.no_grad()
     def _change_parameters(self, change: Callable[..., Any], by: torch.Tensor) -> None:
@@ -246,14 +308,28 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
 
     def _follow(self, replay: list[Round]) -> None:
-        """Do what the event log says of this step: apply the round at hand, join the next one, or both."""
-        while len(self.rounds) < len(replay):
-            event = replay[len(self.rounds)]
-            if self._work is None and (event.joined_step, event.weight) == (self.step, self._weight):
-                self._join()
-            if self._work is None or event.applied_step != self.step:
+        """Do what the rounds at hand say of this step: apply one, join the next, or both; those applied are dropped."""
+        while replay and not replay[0].is_last:
+            event = replay[0]
+            if self._work is None:
+                if event.joined_step > self.step or event.weight < self._weight:
+                    return
+                if (event.joined_step, event.weight) != (self.step, self._weight):
+                    raise does_not_fit(event, self.step)
+                self._join(event.word)
+            if event.applied_step > self.step:
                 return
             self._wait()
+            if (self.rounds[-1].applied_step, self.agreed) != (event.applied_step, event.word):
+                raise does_not_fit(event, self.step)
+            del replay[0]
+
+    def _follow_to_the_end(self, replay: list[Round]) -> Word:
+        """Follow the rounds that are left; returns the word of the one of all, or the newest where it is not told."""
+        self._follow(replay)
+        if self._work is not None or (replay and not replay[0].is_last):
+            raise does_not_fit(replay[0], self.step)
+        return replay[0].word if replay else self.agreed
 
     def _add(self, key: str, amount: int) -> int:
         try:
@@ -263,23 +339,21 @@ class ModelAverager:
 
     def _fail_on(self, error: RuntimeError) -> NoReturn:
         """A collective or the store failed: the heartbeat soon knows which rank is behind it."""
-        end = time.monotonic() + 2 * self._limit_s  # it knows within the limit; a loaded machine may be late
+        end = time.monotonic() + self._naming_s  # it knows within the limit; a loaded machine may be late
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
-        known = self._heartbeat.failure or "All ranks still give signs of life."
+            self._heartbeat.hear()
+        known = self._heartbeat.failure or "Which rank is behind it is not known here."
         # others may hear of this rank's end before their own heartbeat has found the rank behind it
         self.close(f"{known} Averaging failed on rank {self._rank}: {error}")
-        raise RunFailedError(
-            f"averaging round {self._joined} failed on rank {self._rank}. {known} Repair the session, resume the run. "
+        raise OtherRankError(
+            f"averaging round {self._number} failed on rank {self._rank}. {known} Repair the session, resume the run. "
             f"The network says: {str(error)[:200]}"
         ) from error
 
 
-def _check(parameters: list[torch.Tensor], every_s: float, limit_s: float) -> None:
-    if not parameters or len({(tensor.dtype, tensor.device) for tensor in parameters}) != 1:
-        kinds = sorted({f"{tensor.dtype} on {tensor.device}" for tensor in parameters})
-        raise ConfigError(f"averaging needs tensors of one dtype on one device, not {kinds or 'none'}.")
-    if every_s < 0 or limit_s <= 0:
-        raise ConfigError(
-            f"every_s={every_s:g}, limit_s={limit_s:g}: allowed are every_s of at least 0 and limit_s above 0."
-        )
+def _check(parameters: list[torch.Tensor]) -> None:
+    kinds = {(tensor.dtype, tensor.device) for tensor in parameters}
+    if len(kinds) != 1 or next(iter(kinds))[0] not in _TYPES:
+        told = sorted(f"{dtype} on {device}" for dtype, device in kinds)
+        raise ConfigError(f"averaging needs tensors of float32 or of float64 on one device, not {told or 'none'}.")

@@ -13,7 +13,7 @@ from dtdg_lab.core.errors import ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
 
 _CLOCK_PERIOD_NS = 64_000_000_000  # arrival times ride as float32 seconds modulo 64: 4 microseconds apart at most
-_VERSION, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3
+_VERSION, _CHOICE, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,15 @@ class Exchanged:
     groups: int
     wait_s: float
     communicate_s: float
+    choice: int = 0
 
 
 class FlatGradients:
     """A flat buffer that the parameters' gradients are views of, with slots behind them.
 
-    The slots carry, in one all-reduce with the gradients: the control version (added by rank 0 only), the sum of
-    losses, the number of groups, and each rank's time of arrival, from which waiting is told from communicating.
+    The slots carry, in one all-reduce with the gradients: the control version and what an adjuster chose (added by
+    rank 0 only), the sum of losses, the number of groups, and each rank's time of arrival, from which waiting is told
+    from communicating.
 
     Args:
         parameters: the model's parameters, on one device and of one type.
@@ -61,7 +63,7 @@ class FlatGradients:
         """Forget the last step's gradients and slots."""
         self._flat.zero_()
 
-    def exchange(self, *, version: int, loss_sum: float, groups: int) -> Exchanged:
+    def exchange(self, *, version: int, loss_sum: float, groups: int, choice: int = 0) -> Exchanged:
         """Sum gradients and slots over ranks and divide the gradients by the number of groups of the step.
 
         Raises:
@@ -74,7 +76,7 @@ class FlatGradients:
         group, slots = self._group, self._flat[self._numel :]
         arrived_ns = group.clock_ns()
         own = torch.zeros(len(slots), dtype=torch.float64)
-        own[_VERSION] = version if group.rank == 0 else 0
+        own[_VERSION], own[_CHOICE] = (version, choice) if group.rank == 0 else (0, 0)
         own[_LOSS], own[_GROUPS] = loss_sum, groups
         own[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9
         slots.copy_(own)
@@ -82,11 +84,17 @@ class FlatGradients:
         agreed = slots.tolist()  # waits for the device, so that the clock below is read after the exchange
         ended_ns = group.clock_ns()
         total = round(agreed[_GROUPS])
-        if total > 1:
-            self.gradients.div_(total)
+        self.divide(total)
         wait_s = min(_last_arrival_after(agreed[_ARRIVALS:], group.rank), (ended_ns - arrived_ns) * 1e-9)
         in_exchange_s = (ended_ns - arrived_ns) * 1e-9
-        return Exchanged(round(agreed[_VERSION]), agreed[_LOSS], total, wait_s, in_exchange_s - wait_s)
+        return Exchanged(
+            round(agreed[_VERSION]), agreed[_LOSS], total, wait_s, in_exchange_s - wait_s, round(agreed[_CHOICE])
+        )
+
+    def divide(self, groups: int) -> None:
+        """Make a mean of the sum over groups."""
+        if groups > 1:
+            self.gradients.div_(groups)
 
     def agree(self, version: int) -> int:
         """The newest version rank 0 knows, without gradients: a control round, which a paused job keeps meeting in."""

@@ -20,7 +20,7 @@ from dtdg_lab.comm import broadcast
 from dtdg_lab.comm.pending_rows import NothingInFlight, PendingRows
 from dtdg_lab.comm.rows import Members, check_counts, start_rows
 from dtdg_lab.comm.sub_groups import check_split, columns_of, make_mine, rows_of
-from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.core.errors import ClusterError, PlanError
 
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
 
@@ -184,6 +184,7 @@ class ProcessGroup:
     _whole: ProcessGroup | None = field(default=None, repr=False)  # what this group was split from
     _members: Members = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
+    _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._members = Members(self.rank, range(self.size), self.clock_ns)
@@ -274,6 +275,25 @@ class ProcessGroup:
         part._members = Members(rank, numbers, self.clock_ns, process_group)
         return part
 
+    def beside(self) -> tuple[dist.ProcessGroup, Any]:
+        """A second group of torch's with the same ranks, and a second connection to the store.
+
+        For exchanges that go on at another pace than this group's and must not mix with them. Made once and kept: the
+        first call is collective, and both are left with this group. Their bytes are counted by who uses them.
+
+        Raises:
+            PlanError: this group came of a split.
+        """
+        if self._whole is not None:
+            raise PlanError(f"a group of {self.size} rank(s) that came of a split has none beside it: ask the whole.")
+        if self._beside is None:
+            # a store's connection serves one thread at a time, and a wait on it would hold up all others
+            store = reach_store(f"{self.store.host}:{self.store.port}", self.size)
+            group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
+            dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects, and waits, at first use
+            self._beside = (group, store)
+        return self._beside
+
     def _count(self, sent: int, received: int) -> None:
         self.bytes_sent += sent
         self.bytes_received += received
@@ -304,6 +324,7 @@ class ProcessGroup:
     def close(self) -> None:
         """Leave the group and those split from it; one that came of a split is left with the whole."""
         self._splits.clear()
+        self._beside = None
         if self._whole is None and dist.is_initialized():
             dist.destroy_process_group()
 

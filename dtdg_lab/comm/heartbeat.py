@@ -9,6 +9,10 @@ from typing import Any
 from dtdg_lab.core.errors import RunFailedError
 
 
+class OtherRankError(RunFailedError, RuntimeError):
+    """Raised on a rank because another is silent or has failed; as a collective that fails, a ``RuntimeError`` too."""
+
+
 class Heartbeat:
     """A thread that counts up this rank's beat and watches those of the others.
 
@@ -46,11 +50,19 @@ class Heartbeat:
         """Raise if the run cannot go on.
 
         Raises:
-            RunFailedError: a rank is silent or has failed, or the store cannot be reached.
+            OtherRankError: a rank is silent or has failed, or the store cannot be reached.
         """
         if self._failure:
             self.close()
-            raise RunFailedError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
+            raise OtherRankError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
+
+    def hear(self) -> None:
+        """Look at once whether a rank has told of a failure, which the next beat would find."""
+        try:
+            if int(self._store.add(f"{self._name}/failed", 0)):
+                self._failure = self._store.get(f"{self._name}/cause").decode()
+        except RuntimeError as error:
+            self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def fail(self, cause: str) -> None:
         """Tell the others why the run fails, so that all name the cause and not a silence that follows from it."""

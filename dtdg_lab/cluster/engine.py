@@ -23,6 +23,8 @@ from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.writer import RecordWriter
 
+OTHER_SAYS_S = 5.0  # for a rank that has failed to say so, before one that heard of it does
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -253,9 +255,13 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
 
 def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: Task) -> RunFailedError:
     """The same failure with the dead rank's name, where one is dead."""
+    from dtdg_lab.comm.heartbeat import OtherRankError
+
     dead = beacon.first_dead(1.0)
     if dead is not None:
         return RunFailedError(death_reason(dead))
+    if isinstance(error, OtherRankError):
+        return error
     return RunFailedError(f"rank {task.rank} failed: {type(error).__name__}: {error}")
 
 
@@ -282,7 +288,13 @@ def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
 
 
 def _mark_failed(directory: RunDirectory, task: Task, error: BaseException) -> None:
+    from dtdg_lab.comm.heartbeat import OtherRankError
+
+    ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
     status = directory.status()
+    while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
+        time.sleep(0.05)  # the rank that failed says why
+        status = directory.status()
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"

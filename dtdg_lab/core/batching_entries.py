@@ -25,4 +25,13 @@ BATCHINGS: tuple[Entry, ...] = (
         summary="All snapshots of a window, with a few sampled in-neighbours of each vertex.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG section 4 describes it", options=("window", "fanout"),
     ),
+    Entry(
+        name="hybrid", room="batching", target="dtdg_lab.batching.target_sampler:TargetSampler",
+        summary="Some consecutive snapshots of some vertices, with every neighbour that their layers reach.",
+        source="DynaHB section 5, definition 3",
+        options=(
+            "batch_snapshots", "batch_vertices", "load_groups", "epoch_batches", "reservoir", "reservoir_gib",
+            "reservoir_uses", "generators", "stand_in_gib",
+        ),
+    ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ ALGORITHMS.md is generated from here. Targets are strings, so that listing them 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from dtdg_lab.core.algorithm_entries import LAYOUTS, MODELS, TASKS
@@ -16,8 +17,19 @@ from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 from dtdg_lab.core.partition_entries import PARTITIONERS
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.core.scheduler_entries import SCHEDULERS
+from dtdg_lab.core.steering_entries import ADJUSTERS, EXCHANGES
 
-ENTRIES: tuple[Entry, ...] = (*DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS, *BATCHINGS)
+ENTRIES: tuple[Entry, ...] = (
+    *DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS, *BATCHINGS,
+    *ADJUSTERS, *EXCHANGES,
+)  # fmt: skip
+
+_HYBRID: Mapping[str, str] = MappingProxyType(
+    {
+        "parallel": "cached_vertex", "partition": "metis", "batching": "hybrid", "control": "none",
+        "comm": "gradients",
+    }
+)  # fmt: skip
 
 SYSTEMS: tuple[System, ...] = (
     System(
@@ -80,6 +92,33 @@ SYSTEMS: tuple[System, ...] = (
         summary="Full batch over vertex parts with copies of their L-hop neighbours; gradients alone are exchanged.",
         source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; METIS is ours)",
         differs_by="no rows in links, bytes sent (gradients) and replicated rows",
+    ),
+    System(
+        name="dbov", parts=_HYBRID, defaults=MappingProxyType({"batch_snapshots": 1.0}),
+        summary="Vertex batches: some vertices of every part, in all snapshots.",
+        source="DynaHB section 6.1, baseline DBoV (its partitioner is not told; METIS is ours)",
+        differs_by="targets (all snapshots of some vertices) and seconds of batches",
+    ),
+    System(
+        name="dbos", parts=_HYBRID, defaults=MappingProxyType({"batch_vertices": 1.0}),
+        summary="Snapshot batches: all vertices of every part, in some consecutive snapshots.",
+        source="DynaHB section 6.1, baseline DBoS (its partitioner is not told; METIS is ours)",
+        differs_by="targets (some snapshots of all vertices)",
+    ),
+    System(
+        name="bvr", parts=_HYBRID, defaults=MappingProxyType({"batch_snapshots": 1.0, "reservoir": True}),
+        summary="As dbov, with batches generated beside training and kept in a reservoir.",
+        source="DynaHB section 6.1, baseline DBoV-Reservoir (BVR)",
+        differs_by="rows in reservoir and the source in targets",
+    ),
+    System(
+        name="dynahb",
+        parts=MappingProxyType({**_HYBRID, "partition": "load_aware", "control": "dqn", "comm": "models"}),
+        defaults=MappingProxyType({"reservoir": True}),
+        summary="Hybrid batches of some snapshots and some vertices, sized by a DQN and kept in a reservoir; models "
+        "are averaged now and then, and nobody waits.",
+        source="DynaHB sections 4 and 5",
+        differs_by="rows in rounds (averaging) and in decisions (sizes)",
     ),
     System(
         name="flaredtdg",

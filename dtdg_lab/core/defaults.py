@@ -8,7 +8,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
 from dtdg_lab.core.protocols import PROTOCOLS
 
-CHOSEN_BY = {"scheduling": "scheduler", "partition": "partitioner"}  # room -> the option that names its entry
+# room -> the option that names its entry
+CHOSEN_BY = {"scheduling": "scheduler", "partition": "partitioner", "control": "adjuster", "comm": "exchange"}
 
 
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:

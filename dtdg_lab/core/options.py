@@ -12,6 +12,7 @@ from types import MappingProxyType
 from dtdg_lab.core.batching_options import BATCHING_OPTIONS
 from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.errors import UnknownNameError
+from dtdg_lab.core.hybrid_options import HYBRID_OPTIONS
 from dtdg_lab.core.option import Option
 
 GLOSSARY: tuple[Option, ...] = (
@@ -177,6 +178,7 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Most host memory that the parts with their replicated neighbours may take together.",
     ),
     *BATCHING_OPTIONS,
+    *HYBRID_OPTIONS,
     # partition
     Option(
         name="partitioner", owner="partition", kind=str, default="hash", choices=names("partition"), live="epoch",

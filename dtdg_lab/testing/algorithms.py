@@ -15,6 +15,8 @@ _ROOMS = {
     "models": "Models",
     "tasks": "Tasks: what is learned",
     "parallel": "Layouts: how a sequence is laid over parts",
+    "control": "Adjusters: what chooses the size of batches",
+    "comm": "Exchanges: what ranks tell each other",
     "scheduling": "Schedulers: which groups each part computes when",
 }
 _HEAD = """# Algorithms

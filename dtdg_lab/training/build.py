@@ -25,12 +25,14 @@ from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.neighbours import Gather
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
+from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
 from dtdg_lab.training.chunked import shared_chunks
 from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.group_scheduling import GroupScheduling
-from dtdg_lab.training.layouts import Ingredients, make_layout
+from dtdg_lab.training.hybrid import Hybrid
+from dtdg_lab.training.layouts import Ingredients, candidates, make_layout
 from dtdg_lab.training.partitioned import shared_partition
 from dtdg_lab.training.together import together
 
@@ -57,11 +59,14 @@ class Built:
     snapshot_blocks: SnapshotBlocks | None
     block_memory: BlockMemory | None
     chunking: Chunking | None = None
+    hybrid: Hybrid | None = None
+    alone: Evaluator | None = None  # of all vertices here, for one rank while the others go on
 
     @property
     def plan(self) -> dict[str, Any]:
         """What the system has measured and decided by, for a checkpoint."""
-        return {} if self.scheduling is None else self.scheduling.state_dict()
+        held = {} if self.scheduling is None else self.scheduling.state_dict()
+        return held if self.hybrid is None else {**held, **self.hybrid.state_dict()}
 
     @property
     def block_peak(self) -> float | None:
@@ -123,11 +128,23 @@ def build(
     if gather is not None:
         rows = rank_rows(graph.num_nodes, group.rank, group.size)
         evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
+    alone = Evaluator(task, parts, protocol, SoloGroup(), sequence=sequence)
     evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
     gradients = FlatGradients(model.parameters(), group)
     return Built(
         config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling, blocks,
-        memory, chunking,
+        memory, chunking, _hybrid(replace(made_of, blocks=blocks), layout, device=device, plan=plan),
+        alone,
+    )  # fmt: skip
+
+
+def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:
+    if not isinstance(layout, TargetBatchLayout):
+        return None
+    assert of.partition is not None
+    return Hybrid(
+        layout, of.config, candidates=candidates(of.partition, of.task), snapshots=of.train, leads=of.group.rank == 0,
+        nodes=len(of.partition.owner), device=device, state=plan,
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dtdg_lab.batching.load_groups import load_groups
+from dtdg_lab.batching.target_sampler import TargetSampler
 from dtdg_lab.batching.trapezoid import Trapezoid
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
@@ -16,6 +18,8 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.model_pulls import ways
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.parallel.cached_files import part_folder
+from dtdg_lab.parallel.cached_sequence import CachedSequence
 from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.exchange import Exchanger
@@ -24,12 +28,19 @@ from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
 from dtdg_lab.parallel.halo_window import Cuts, HaloWindowLayout
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.pace import Pace
+from dtdg_lab.parallel.part_batches import PartBatches
 from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
 from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.parallel.sizing import Sizing
 from dtdg_lab.parallel.snapshot import SnapshotLayout
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
+from dtdg_lab.parallel.target_blocks import block_shape
+from dtdg_lab.parallel.target_layout import BatchKeeping, TargetBatchLayout
+from dtdg_lab.partition.loads import vertex_loads
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.group_scheduling import GroupScheduling
+
+GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +182,47 @@ def _cached_vertex(of: Ingredients) -> Layout:
         of.sequence.graph, of.partition, of.parts, of.model, of.train, cache_gib=of.config["cache_gib"],
         settings=of.sequence.settings, ways=ways(of.config.model),
     )  # fmt: skip
+    if "batching" in catalogue.system(of.config.system).parts:
+        return _target_batches(of, sequences)
     return CachedVertexLayout(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
+
+
+def _target_batches(of: Ingredients, sequences: list[CachedSequence]) -> Layout:
+    assert of.partition is not None
+    config, graph, settings = of.config, of.sequence.graph, of.sequence.settings
+    trained = of.task.trains()
+    shape = block_shape(
+        config.model,
+        of.model.memory,
+        config.hidden,
+        config.layers,
+        norm=config["norm"],
+        **config.options.get("models", {}),
+    )
+    loads = vertex_loads(graph, shape.hops)
+    parts = []
+    for number, sequence in zip(of.parts, sequences, strict=True):
+        own = of.partition.vertices(number)
+        groups = load_groups(loads[own], np.flatnonzero(trained[own]), config["load_groups"])
+        sampler = TargetSampler(config.seed, number, groups, of.train)
+        folder = part_folder(graph, own, sequence.part.reach)
+        parts.append(PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
+    sizing = Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
+    return TargetBatchLayout(
+        of.model, parts, of.task, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"]
+    )
+
+
+def candidates(partition: Partition, task: Task) -> list[int]:
+    """How many vertices of each part may be targets of batches."""
+    trained = task.trains()
+    return [int(trained[partition.vertices(part)].sum()) for part in range(partition.parts)]
+
+
+def keeping(config: RunConfig) -> BatchKeeping:
+    """What a config has kept of the batches."""
+    limit_bytes = int(config["reservoir_gib"] * GIB)
+    return BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])
 
 
 def _sampled_window(of: Ingredients) -> Layout:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
 from dtdg_lab.parallel.layout import Marks, Work
+from dtdg_lab.parallel.part_batches import NEW, SNAPSHOT
+from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
@@ -17,6 +21,8 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
     once and kept are moved here.
     """
     layout = built.layout
+    if isinstance(layout, TargetBatchLayout):
+        return _probed_batches(built, layout, device=device)
     if isinstance(layout, HaloWindowLayout):  # no epoch need have a whole window
         largest: Work = layout.most()
     else:
@@ -30,4 +36,11 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
     layout.rows()
     if isinstance(layout, HaloWindowLayout):
         layout.forget()
+    return traced
+
+
+def _probed_batches(built: Built, layout: TargetBatchLayout, *, device: str) -> MemoryTrace:
+    """Memory over the largest batches there may be: all vertices where these may stand in for a batch."""
+    traced = trace_memory(partial(layout.tried, SNAPSHOT if layout.stands_in else NEW), device=device)
+    built.gradients.zero()
     return traced

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import torch
+
 from dtdg_lab.comm.group import Group
 from dtdg_lab.comm.texts import gather_texts
 from dtdg_lab.core.errors import LabError, RunFailedError
+from dtdg_lab.training.checkpoint import Position
 
 T = TypeVar("T")
 
@@ -67,3 +70,18 @@ def shared_reason(failure: str, group: Group, *, device: str) -> str:
     if len(failed) == len(reasons) or 0 in failed:
         return failed.get(0, "")
     return " ".join(f"rank {rank} could not build it: {reason}" for rank, reason in failed.items())
+
+
+def any_rank(flag: bool, group: Group, *, device: str) -> bool:
+    """Whether it is set on any rank; collective."""
+    word = torch.tensor([float(flag)], dtype=torch.float64, device=device)
+    group.all_reduce(word)
+    return bool(word.item())
+
+
+def furthest(position: Position, group: Group, *, device: str) -> Position:
+    """The position of the rank that has made most steps; collective."""
+    own = torch.tensor([[position.step, position.epoch, position.iteration]], dtype=torch.int64, device=device)
+    positions = group.gather_rows(own, [1] * group.size).tolist()
+    step, epoch, iteration = max(positions)
+    return Position(epoch, iteration, step)

@@ -15,7 +15,7 @@ from dtdg_lab.training.partitioned import told_partition
 from dtdg_lab.training.told_blocks import told_blocks
 from dtdg_lab.training.told_windows import told_windows
 
-KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid")
+KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid")
 Told = list[tuple[str, dict[str, Any]]]  # events by kind
 
 
@@ -59,6 +59,10 @@ def told_plans(
         told.append(("trapezoid", told_windows(shape, built.partition, built.chunking, memory, group.size)))
     elif left is not None and isinstance(left.layout, HaloWindowLayout):
         told += [("chunks", {"layout": None}), ("trapezoid", {"layout": None})]
+    if built.hybrid is not None:
+        told.append(("hybrid", built.hybrid.told()))
+    elif left is not None and left.hybrid is not None:
+        told.append(("hybrid", {"layout": None}))
     return told
 
 

@@ -1,0 +1,200 @@
+"""The batches of one part of a rank: which one a step trains, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.batching.reservoir import Reservoir, capacity, check_fits
+from dtdg_lab.batching.target_sampler import TargetSampler
+from dtdg_lab.core.streams import generator
+from dtdg_lab.core.target_batches import BatchSize, TargetBatch
+from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.parallel.built_batch import BuiltBatch, built_batch
+from dtdg_lab.parallel.cached_sequence import CachedSequence
+from dtdg_lab.parallel.generator_source import BatchMaker, Source
+from dtdg_lab.parallel.sequence import Sequence
+from dtdg_lab.parallel.target_blocks import BlockShape
+from dtdg_lab.parallel.target_sequence import TargetSequence
+
+DEVICE_COPIES = 3  # what a batch takes as tensors, in times of its arrays: operators both ways, and pulled features
+
+RESERVOIR, NEW, SNAPSHOT = "reservoir", "new", "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Which batch a step took, so that it can be taken again.
+
+    Attributes:
+        source: ``reservoir``; ``new``, built in the step; ``snapshot``, all trained vertices of its snapshots.
+        action: number of the size.
+        index: number of the batch.
+    """
+
+    source: str
+    action: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch to be trained.
+
+    Attributes:
+        sequence: its snapshots, with whatever its targets reach.
+        batch: what it is.
+        drawn: where it came from.
+        rows: of vertices, in all its snapshots.
+        edges: that its layers pull along.
+        built_s: seconds that building it took, whoever did it; None where nothing was built.
+        nbytes: of the arrays it was built of.
+    """
+
+    sequence: Sequence
+    batch: TargetBatch
+    drawn: Drawn
+    rows: int
+    edges: int
+    built_s: float | None
+    nbytes: int = 0
+
+    def row(self, part: int, shown: list[int] | None) -> tuple[Any, ...]:
+        """Of the record table ``targets``."""
+        drawn, batch = self.drawn, self.batch
+        return (
+            part, drawn.action, drawn.index, drawn.source, batch.snapshots.start, len(batch.snapshots),
+            len(batch.targets), self.rows, self.edges, self.built_s, shown,
+        )  # fmt: skip
+
+
+class PartBatches:
+    """Draws one part's batches, out of its reservoir where there is one.
+
+    Args:
+        sequence: the part's vertices with the neighbours that they reach.
+        sampler: of its targets.
+        folder: where what the part holds is mapped from.
+        shape: of the model's computation blocks.
+        settings: of the operators.
+    """
+
+    def __init__(
+        self, sequence: CachedSequence, sampler: TargetSampler, folder: Path, *, shape: BlockShape,
+        settings: OperatorSettings,
+    ) -> None:  # fmt: skip
+        self.sequence, self.sampler, self.groups = sequence, sampler, sampler.groups
+        self.number = sampler.part
+        self._folder, self._shape, self._settings = folder, shape, settings
+        self.sizes: tuple[BatchSize, ...] = ()
+        self.reservoir: Reservoir[BuiltBatch] | None = None
+        self._used: dict[Drawn, Prepared] = {}  # of the reservoir's: what is on the device, and pulled once
+        self._uses: dict[Drawn, int] = {}
+        self._most_uses = 0
+        self._device_room = 0
+
+    def use(self, sizes: tuple[BatchSize, ...], limit_bytes: int | None, most_uses: int = 0) -> None:
+        """Draw batches of these sizes from here on, and keep some where there is a limit.
+
+        Args:
+            sizes: of each action.
+            limit_bytes: most that those kept may take, and as much again for what is on the device of those used; None
+                keeps none.
+            most_uses: steps after which one that is kept makes room for another; 0 keeps all.
+        """
+        self.sizes, self.reservoir, self._most_uses = sizes, None, most_uses
+        self._used.clear()
+        self._uses.clear()
+        self._device_room = limit_bytes or 0
+        if limit_bytes is not None:
+            self.reservoir = Reservoir(self._capacities(), limit_bytes)
+
+    def check_fits(self, limit_bytes: int) -> None:
+        """Refuse a reservoir that cannot hold one batch of each size.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        first = [self._built(Drawn(NEW, action, 0)) for action in range(len(self.sizes))]
+        check_fits([built.nbytes for built in first], limit_bytes, self.sizes)
+
+    def source(self) -> Source:
+        """What generators need to know to fill the reservoir."""
+        assert self.reservoir is not None
+        maker = BatchMaker(
+            self.number, self._folder, self.sequence.part.reach, self.sampler, self.sizes, self._shape
+        )  # fmt: skip
+        return Source(maker, self.reservoir)
+
+    def next(self, step: int, action: int, *, stands_in: bool) -> Prepared:
+        """The batch of a step.
+
+        Args:
+            step: of this rank, from 0; decides all draws.
+            action: the size.
+            stands_in: whether a snapshot batch is taken where the reservoir gives none.
+
+        References: DynaHB algorithm 3.
+        """
+        if self.reservoir is None:
+            return self.again(Drawn(NEW, action, step))
+        u, v = generator(self.sampler.seed, "hybrid/draw", self.number, step).random(2)
+        taken = self.reservoir.take(action, u, v)
+        if taken is not None:
+            drawn = Drawn(RESERVOIR, action, taken[0])
+            prepared = self._prepared(drawn, taken[1])
+            self._count(drawn)
+            return prepared
+        return self.again(Drawn(SNAPSHOT if stands_in else NEW, action, step))
+
+    def again(self, drawn: Drawn) -> Prepared:
+        """The batch that was drawn, built anew where it is not kept."""
+        size = self.sizes[drawn.action]
+        if drawn.source == SNAPSHOT:
+            return self._whole(self.sampler.snapshot_batch(size, drawn.index, drawn.action), drawn)
+        if size.vertices == self.sequence.own:  # a snapshot batch in any case: nothing need be built
+            return self._whole(self.sampler.batch(size, drawn.action, drawn.index), drawn)
+        kept = None if self.reservoir is None else self.reservoir.get(drawn.action, drawn.index)
+        return self._prepared(drawn, kept or self._built(drawn))
+
+    def _count(self, drawn: Drawn) -> None:
+        """Have a batch that was used as often as it may leave the reservoir; the step that has it keeps it."""
+        assert self.reservoir is not None
+        self._uses[drawn] = self._uses.get(drawn, 0) + 1
+        if self._uses[drawn] == self._most_uses:
+            self.reservoir.drop(drawn.action, drawn.index)
+            del self._uses[drawn]
+            if drawn in self._used:
+                self._device_room += DEVICE_COPIES * self._used.pop(drawn).nbytes
+
+    def _capacities(self) -> list[int]:
+        sampler = self.sampler
+        return [
+            capacity(size, snapshots=len(sampler.snapshots), vertices=len(self.groups), actions=len(self.sizes))
+            for size in self.sizes
+        ]
+
+    def _built(self, drawn: Drawn) -> BuiltBatch:
+        batch = self.sampler.batch(self.sizes[drawn.action], drawn.action, drawn.index)
+        return built_batch(self.sequence.part, batch, self._shape)
+
+    def _prepared(self, drawn: Drawn, built: BuiltBatch) -> Prepared:
+        if drawn in self._used:
+            return self._used[drawn]
+        blocks = built.blocks
+        sequence = TargetSequence(blocks, self._settings)
+        prepared = Prepared(sequence, built.batch, drawn, blocks.rows, blocks.edges, built.built_s, blocks.nbytes)
+        size = DEVICE_COPIES * blocks.nbytes
+        if drawn.source == RESERVOIR and size <= self._device_room:
+            self._used[drawn] = prepared
+            self._device_room -= size
+        return prepared
+
+    def _whole(self, batch: TargetBatch, drawn: Drawn) -> Prepared:
+        """All of the part in the batch's snapshots: its loss hears of labelled vertices only."""
+        part = self.sequence.part
+        hops = part.reach.hops
+        rows = sum(part.prefix(t, hops) for t in batch.snapshots)
+        edges = sum(part.num_edges(t, hops) for t in batch.snapshots)
+        return Prepared(self.sequence, batch, drawn, rows, edges, None)

@@ -1,0 +1,198 @@
+"""What a running job does when it is asked to change: the control word, live settings, what is built anew."""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import Any
+
+from dtdg_lab.batching.row_memory import RowMemory
+from dtdg_lab.comm.averager import Word
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training import windowed
+from dtdg_lab.training.build import Built
+from dtdg_lab.training.checkpoint import Checkpoint, Position
+from dtdg_lab.training.interfaces import Control, Recorder
+from dtdg_lab.training.journal import Journal
+from dtdg_lab.training.knobs import Knobs, check_changes
+from dtdg_lab.training.probe import probe_memory
+from dtdg_lab.training.rebuild import Rebuilt, rebuilt
+from dtdg_lab.training.replay import Replay
+from dtdg_lab.training.together import furthest
+from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
+from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
+
+
+class Steered:
+    """One rank of a run between its steps: it hears what is asked for, and all ranks do it at the same place.
+
+    Attributes:
+        knobs: the settings as this rank has applied them.
+    """
+
+    knobs: Knobs
+    _graph: DynamicGraph
+    _group: Group
+    _device: str
+    _recorder: Recorder
+    _control: Control
+    _journal: Journal
+    _position: Position
+    _built: Built
+    _row_memory: RowMemory | None
+    _updates: Updates
+    _replay: Replay | None
+    _stretch = 0  # how often ranks have begun to train after coming together
+
+    def _asked(self) -> Word:
+        """The newest request and size of batches; rank 0's count."""
+        if self._group.rank != 0:
+            return Word()
+        return Word(self._control.latest(), 0 if self._built.hybrid is None else self._built.hybrid.asked)
+
+    def _made_updates(self) -> Updates:
+        """Those of a stretch that begins now; collective."""
+        self._stretch += 1
+        start = Word(self.knobs.version, 0 if self._built.hybrid is None else self._built.hybrid.asked)
+        rounds = None if self._replay is None else self._replay.stretch(self._stretch)
+        return updates_for(
+            self._built, self._group, self._asked, name=f"averaging-{self._stretch}", start=start, replay=rounds
+        )
+
+    def _hear(self, word: Word, next_step: int | None = None) -> None:
+        """Follow a word: the size of batches first, since changes may make other sizes."""
+        if self._built.hybrid is not None:
+            self._built.hybrid.follow(word)
+        self._apply_up_to(word.version, self._position.step if next_step is None else next_step)
+        self._journal.rounds(self._position, self._updates.rounds())
+
+    def _apply_up_to(self, version: int, next_step: int) -> None:
+        while self.knobs.version < version:
+            self.knobs.version += 1
+            payload = self._control.payload(self.knobs.version)
+            was_paused, config = self.knobs.paused, self.knobs.config
+            changed = self.knobs.apply(payload)
+            if changed and self._cannot(changed):
+                self.knobs.config = config
+            elif changed:
+                self._take_settings()
+                self._knob_event(changed, "step", next_step)
+            if self.knobs.paused != was_paused:
+                self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version}, next_step)
+            if payload.get("stop"):
+                self._event("stopping", {"version": self.knobs.version}, next_step)
+
+    def _cannot(self, changes: dict[str, Any]) -> bool:
+        """Whether the batches cannot be as changes have them: then all ranks stay as they were."""
+        hybrid = self._built.hybrid
+        reason = "" if hybrid is None else hybrid.refusal(self.knobs.config)
+        if reason:
+            self._event("refused", {"changes": changes, "reason": reason})
+        return bool(reason)
+
+    def _take_settings(self) -> None:
+        windowed.steer(self._built, self.knobs.config)
+        if self._built.hybrid is not None:
+            self._built.hybrid.steer(self.knobs.config)
+        if isinstance(self._updates, AveragedUpdates):
+            self._updates.every(self.knobs.config["average_every_s"])
+        for options in self._built.optimizer.param_groups:
+            options["lr"] = self.knobs.config.learning_rate
+
+    def _meet_while_paused(self) -> None:
+        def wait(seconds: float) -> None:
+            if self._group.rank == 0:
+                self._control.wait(self.knobs.version, seconds)
+
+        while self.knobs.paused and not self.knobs.stopping:
+            self._hear(self._updates.pause(wait))
+            self._recorder.check()
+
+    def _rebuild_if_asked(self) -> None:
+        """Apply epoch knobs. A config that fails leaves the run as it was."""
+        if not self.knobs.waiting or self._position.iteration:  # a run resumed within an epoch ends it by its old plan
+            return
+        changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
+        self.knobs.waiting = {}
+        made, reason = rebuilt(
+            self.knobs.config, changes, self._snapshot(), self._graph, self._group, device=self._device, before=before
+        )  # fmt: skip
+        if made is None:
+            self._event("refused", {"changes": changes, "reason": reason})
+        else:
+            self._go_on_with(made, changes, started_ns)
+        heavy = before.partition is not None or before.snapshot_blocks is not None or self._device != "cpu"
+        del before, made
+        if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
+            gc.collect()
+
+    def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:
+        before, self._built = self._built, made.built
+        if before.hybrid is not None:
+            before.hybrid.close()
+        self.knobs.config, self._row_memory = made.built.config, made.measured
+        apart, self._updates = not self._updates.together, self._made_updates()
+        if apart and self._updates.together:  # ranks have been at steps of their own
+            self._position = furthest(self._position, self._group, device=self._device)
+        self._take_settings()
+        self._note_rebuild(changes, made.told, started_ns)
+        planned = [(built.config.system, built.snapshot_blocks) for built in (self._built, before)]
+        if made.measured is not None or (tells_blocks(self._built) and planned[0] != planned[1]):
+            self._probe_memory()  # as it is now; the new blocks' memory is not the old ones'
+        if self._built.hybrid is not None:
+            self._built.hybrid.open()
+
+    def _note_rebuild(self, changes: dict[str, Any], told: Told, started_ns: int) -> None:
+        step = self._position.step
+        took_s = (self._journal.between(step, self._position.epoch, "rebuild", started_ns) - started_ns) * 1e-9
+        self._knob_event(changes, "epoch", step, took_s=took_s)
+        for kind, data in told:
+            self._event(kind, {**data, "rebuild_s": took_s})
+
+    def _snapshot(self, carried: dict[str, Any] | None = None) -> Checkpoint:
+        return Checkpoint(
+            self._built.model.state_dict(),
+            self._built.optimizer.state_dict(),
+            self._position,
+            self.knobs.config.to_json(),
+            self.knobs.waiting,
+            self._graph.data_hash,
+            {**self._built.plan, **(carried or {})},
+        )
+
+    def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
+        """Position and settings to go on with; within an epoch, changes of its plan wait until it is over."""
+        config = RunConfig.from_json(stored.config_json)
+        changed = check_changes(config, changes)
+        self._position = stored.position
+        waiting = {name: value for name, value in stored.waiting.items() if name not in changes}
+        if self._position.iteration == 0:
+            return Knobs(changed, waiting=waiting)
+        knobs = Knobs(config, waiting=waiting)
+        knobs.apply({"set": changes})
+        return knobs
+
+    @property
+    def _current_epoch(self) -> int:
+        """The epoch that what is done between steps belongs to: the one just ended where the next has not begun."""
+        at_boundary = self._position.iteration == 0 and self._position.step > 0
+        return self._position.epoch - at_boundary
+
+    def _probe_memory(self) -> None:
+        traced = probe_memory(self._built, device=self._device)
+        self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
+        self._event("memory_trace", traced.told())
+
+    def _tell(self, *kinds: str) -> None:
+        for kind, data in told_plans(self._built, self._graph, self._group, memory=self._row_memory):
+            if kind in kinds:
+                self._event(kind, data)
+
+    def _knob_event(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
+        data = {"version": self.knobs.version, "changes": changes, "when": when, **facts}
+        self._journal.knobs(self._position, data, step)
+
+    def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:
+        self._journal.event(self._position, kind, data, step)

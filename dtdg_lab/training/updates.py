@@ -1,0 +1,167 @@
+"""How the gradients of a step become an update, and how ranks agree: all together, or each at its own pace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from dtdg_lab.comm.averager import Averager, Round, Word
+from dtdg_lab.comm.averager_for import averager_for
+from dtdg_lab.comm.gradients import Exchanged, FlatGradients
+from dtdg_lab.comm.group import Group
+from dtdg_lab.parallel.layout import Computed
+from dtdg_lab.training.build import Built
+
+CONTROL_ROUND_S = 0.5  # a paused job meets this often
+PAUSED_S = 0.005  # between two looks at rounds of averaging
+
+
+class Updates(Protocol):
+    """What the loop asks of either.
+
+    Attributes:
+        together: whether every step is made by all ranks at once, so that what is collective may follow any of them.
+    """
+
+    together: bool
+
+    def exchange(self, computed: Computed) -> Exchanged:
+        """Make the gradients those of the update; what a step is known by."""
+        ...
+
+    def follow(self) -> Word:
+        """The word to be followed from the next step on; asked once after every update."""
+        ...
+
+    def pause(self, wait: Callable[[float], None]) -> Word:
+        """Stand still for a while, and hear the word; ``wait`` returns early where something was asked for here."""
+        ...
+
+    def gather(self) -> Word:
+        """Return when all ranks are here, with one model and one word; what is collective may follow."""
+        ...
+
+    def rounds(self) -> list[Round]:
+        """Rounds of averaging since this was last asked."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Leave because of a failure here."""
+        ...
+
+
+class TogetherUpdates:
+    """Gradients are summed over ranks in every step, and the word rides with them.
+
+    Args:
+        gradients: of the model.
+        asked: the newest word; rank 0's counts.
+        start: the word that holds already.
+    """
+
+    together = True
+
+    def __init__(self, gradients: FlatGradients, asked: Callable[[], Word], start: Word) -> None:
+        self._gradients, self._asked, self._word = gradients, asked, start
+
+    def exchange(self, computed: Computed) -> Exchanged:
+        """Sum and divide."""
+        asked = self._asked()
+        agreed = self._gradients.exchange(
+            version=asked.version, choice=asked.choice, loss_sum=computed.loss_sum, groups=computed.groups
+        )
+        self._word = Word(agreed.version, agreed.choice)
+        return agreed
+
+    def follow(self) -> Word:
+        """What rode with the gradients."""
+        return self._word
+
+    def pause(self, wait: Callable[[float], None]) -> Word:
+        """A control round, once something was asked for or half a second has passed."""
+        wait(CONTROL_ROUND_S)
+        self._word = self._word._replace(version=self._gradients.agree(self._asked().version))
+        return self._word
+
+    def gather(self) -> Word:
+        """They are."""
+        return self._word
+
+    def rounds(self) -> list[Round]:
+        """None."""
+        return []
+
+    def close(self, reason: str) -> None:
+        """The others find out from the collective that fails."""
+
+
+class AveragedUpdates:
+    """Each rank updates by its own gradients; models are averaged now and then, and the word rides with them.
+
+    Args:
+        gradients: of the model.
+        averager: of the ranks.
+    """
+
+    together = False
+
+    def __init__(self, gradients: FlatGradients, averager: Averager) -> None:
+        self._gradients, self._averager = gradients, averager
+
+    def exchange(self, computed: Computed) -> Exchanged:
+        """Own gradients alone."""
+        self._gradients.divide(computed.groups)
+        word = self._averager.agreed
+        return Exchanged(word.version, computed.loss_sum, computed.groups, 0.0, 0.0, word.choice)
+
+    def follow(self) -> Word:
+        """Serve the averaging; the word of the newest round."""
+        self._averager.control()
+        return self._averager.agreed
+
+    def pause(self, wait: Callable[[float], None]) -> Word:
+        """Serve rounds without a step."""
+        time.sleep(PAUSED_S)
+        self._averager.idle()
+        return self._averager.agreed
+
+    def every(self, seconds: float) -> None:
+        """Average this often from here on; rank 0's word counts."""
+        self._averager.every_s = seconds
+
+    def gather(self) -> Word:
+        """Serve the others until they come; a second call does nothing."""
+        self._averager.finish()
+        return self._averager.agreed
+
+    def rounds(self) -> list[Round]:
+        """Those applied."""
+        return self._averager.taken()
+
+    def close(self, reason: str) -> None:
+        """Tell the others."""
+        self._averager.close(reason)
+
+
+def updates_for(
+    built: Built, group: Group, asked: Callable[[], Word], *, name: str, start: Word,
+    replay: Sequence[Round] | None = None,
+) -> Updates:  # fmt: skip
+    """What the config asks for; collective.
+
+    Args:
+        built: what trains.
+        group: the ranks.
+        asked: the newest word; rank 0's counts.
+        name: of the averager, another one after every change.
+        start: the word that holds already.
+        replay: rounds of an earlier run of this rank, to be repeated.
+    """
+    if built.config["exchange"] == "gradients":
+        return TogetherUpdates(built.gradients, asked, start)
+    parameters = [parameter.data for parameter in built.model.parameters()]
+    averager = averager_for(
+        group, parameters, every_s=built.config["average_every_s"], asked=asked, name=name, start=start, replay=replay
+    )
+    return AveragedUpdates(built.gradients, averager)

@@ -14,21 +14,23 @@ from dtdg_lab.dash.ascode import as_cell, as_json
 from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.settings import Settings
-from dtdg_lab.views import compare_figure
+from dtdg_lab.views import compare_figure, wall_time_figure, wall_time_words
 from dtdg_lab.views.series import XAxis
 
 COMPARED = 6
 
 
 class ComparePage:
-    """Validation losses of the last runs in one chart."""
+    """Validation losses of the last runs in one chart, and all their losses over wall time in another."""
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         self._drawn: tuple[Any, ...] = ()
         self.figure = compare_figure([])
+        self.wall_time, self.words = wall_time_figure([]), wall_time_words([])
         self.charts = WholeCharts(
-            lambda: {"compare": self.figure}, defer=defer, chart_height=620, sizing_mode="stretch_width"
-        )
+            lambda: {"compare": self.figure, "wall-time": self.wall_time}, lambda: {"wall-time": self.words},
+            defer=defer, chart_height=620, sizing_mode="stretch_width",
+        )  # fmt: skip
         self.page = OpenedPage(self.charts)
 
     def update(self, runs: Sequence[Any], x: XAxis) -> None:
@@ -40,7 +42,9 @@ class ComparePage:
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
-            self.figure = compare_figure([(run.id, run.window) for run in last], x)
+            labelled = [(run.id, run.window) for run in last]
+            self.figure = compare_figure(labelled, x)
+            self.wall_time, self.words = wall_time_figure(labelled), wall_time_words(labelled)
         self._drawn = drawn
         self.charts.redraw()
 

@@ -12,6 +12,7 @@ from dtdg_lab.runs.parts import parts_line
 from dtdg_lab.views.block_facts import block_facts, blocks_left, blocks_words
 from dtdg_lab.views.block_memory import memory_facts, memory_words
 from dtdg_lab.views.chunk_words import chunks_words
+from dtdg_lab.views.hybrid_facts import hybrid_facts, hybrid_left, hybrid_words
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import head_words
 from dtdg_lab.views.schedule_facts import is_end, schedule_facts, schedule_words
@@ -102,6 +103,10 @@ def _trapezoid(data: dict[str, Any]) -> str:
     return "no windows from here on" if trapezoid_left(data) else trapezoid_words(trapezoid_facts(data))
 
 
+def _hybrid(data: dict[str, Any]) -> str:
+    return "no hybrid batches from here on" if hybrid_left(data) else hybrid_words(hybrid_facts(data))
+
+
 def _chunks(data: dict[str, Any]) -> str:
     return "no chunks from here on" if trapezoid_left(data) else chunks_words(data)
 
@@ -115,6 +120,6 @@ def _memory(data: dict[str, Any]) -> str:
 _SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
     {
         "parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks,
-        "chunks": _chunks, "trapezoid": _trapezoid, "memory_trace": _memory,
+        "chunks": _chunks, "trapezoid": _trapezoid, "hybrid": _hybrid, "memory_trace": _memory,
     }
 )  # fmt: skip

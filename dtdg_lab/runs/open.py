@@ -17,6 +17,7 @@ from dtdg_lab.views.compare import compare_figure
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.metrics import BASELINE
 from dtdg_lab.views.series import XAxis
+from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
 from dtdg_lab.views.window import RunWindow
 
 if TYPE_CHECKING:
@@ -142,13 +143,27 @@ def open_run(path: str | Path) -> StoredRun:
 class Comparison:
     """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses.
 
-    The table's columns are the settings that differ, what every run has, and the metrics of the runs' tasks.
+    The table's columns are the settings that differ, what every run has, and the metrics of the runs' tasks; ``labels``
+    name the runs in charts.
     """
 
     runs: tuple[StoredRun, ...]
     differing: tuple[str, ...]
     table: pd.DataFrame
     figure: Figure
+    labels: tuple[str, ...]
+
+    @property
+    def wall_time(self) -> Figure:
+        """Validation and training loss over wall seconds, with a star where a run reaches what all reach."""
+        return wall_time_figure(self._labelled())
+
+    def in_words(self) -> str:
+        """Who is first at the loss that all reach, and whether adjusters of batches beat the best fixed size."""
+        return wall_time_words(self._labelled())
+
+    def _labelled(self) -> list[tuple[str, RunWindow]]:
+        return [(label, run.window) for label, run in zip(self.labels, self.runs, strict=True)]
 
     def _repr_html_(self) -> str:
         """The table; where plotly is installed, ``plotly.graph_objects.Figure(comparison.figure)`` draws the chart."""
@@ -175,15 +190,26 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     settings = [run.config.flat for run in opened]
     names = list(dict.fromkeys(name for flat in settings for name in flat))
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
-    labels = [_label(run, differing) for run in opened]
-    if len(set(labels)) < len(labels):
-        labels = [run.id for run in opened]
+    labels = _labels(opened, differing)
     figure = compare_figure([(label, run.window) for label, run in zip(labels, opened, strict=True)], x)
-    return Comparison(opened, differing, _table(opened, differing), figure)
+    return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels))
 
 
-def _label(run: StoredRun, differing: tuple[str, ...]) -> str:
-    said = ", ".join(f"{name} {run.config.flat.get(name)}" for name in differing[:3] if name in run.config.flat)
+def _labels(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> list[str]:
+    """The first three settings that differ; where they do not tell the runs apart, the ones that do, else the ids."""
+    labels = [_label(run, differing[:3]) for run in runs]
+    if len(set(labels)) == len(labels):
+        return labels
+    telling: tuple[str, ...] = ()
+    for name in differing:
+        more = [_label(run, (*telling, name)) for run in runs]
+        if len(set(more)) > len({_label(run, telling) if telling else "" for run in runs}):
+            telling, labels = (*telling, name), more
+    return labels if len(set(labels)) == len(labels) else [run.id for run in runs]
+
+
+def _label(run: StoredRun, names: tuple[str, ...]) -> str:
+    said = ", ".join(f"{name} {run.config.flat.get(name)}" for name in names if name in run.config.flat)
     return said or run.id
 
 

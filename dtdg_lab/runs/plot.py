@@ -114,16 +114,18 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them the partition's, the schedule's, the blocks' and the windows' where there are."""
+    """The four charts, and under them those of partition, schedule, blocks, windows and batches, where there are."""
     if isinstance(run, StoredRun):
         replay_run(run)
     figures, sentences = run.window.figures(x), run.window.sentences()
     charts = [(figures[name], sentences[name]) for name in CHARTS]
     panels = [*charts, *run.window.partition.panels()]
     scheduled = run.window.schedule.panels()
+    more = [*panels, *scheduled, *run.window.blocks.panels(), *run.window.trapezoid.panels()]
+    batches = run.window.hybrid.panels()
     wide = {len(panels)} if scheduled else set()
-    more = [*run.window.blocks.panels(), *run.window.trapezoid.panels()]
-    return grid([*panels, *scheduled, *more], title=f"Run {run.id}", wide=wide)
+    wide |= {len(more)} if batches else set()  # its map
+    return grid([*more, *batches], title=f"Run {run.id}", wide=wide)
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

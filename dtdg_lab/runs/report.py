@@ -16,11 +16,12 @@ from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell
 from dtdg_lab.runs.summary import MEANINGS
 from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.blocks import BlocksView
+from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.trapezoid import TrapezoidView
-from dtdg_lab.views.window import BLOCKS, CHARTS, PARTITION, SCHEDULE, TRAPEZOID
+from dtdg_lab.views.window import BLOCKS, CHARTS, HYBRID, PARTITION, SCHEDULE, TRAPEZOID
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -58,6 +59,7 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
             _schedule(run, drawn=library is not None),
             _blocks(run, drawn=library is not None),
             _trapezoid(run, drawn=library is not None),
+            _hybrid(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -185,8 +187,14 @@ def _trapezoid(run: StoredRun, *, drawn: bool) -> str:
     return "" if view.facts is None else _tall("Windows that decay", TRAPEZOID, view, drawn=drawn)
 
 
+def _hybrid(run: StoredRun, *, drawn: bool) -> str:
+    """The section of hybrid batches; empty where the run has none."""
+    view = run.window.hybrid
+    return "" if view.facts is None else _tall("Hybrid batches", HYBRID, view, drawn=drawn)
+
+
 def _tall(
-    title: str, name: str, view: PartitionView | ScheduleView | BlocksView | TrapezoidView, *, drawn: bool
+    title: str, name: str, view: PartitionView | ScheduleView | BlocksView | TrapezoidView | HybridView, *, drawn: bool
 ) -> str:  # fmt: skip
     """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])

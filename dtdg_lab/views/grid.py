@@ -14,6 +14,7 @@ _TITLE, _LEGEND, _SENTENCE, _FOOT = 42, 38, 60, 124
 _TOP_MARGIN, _BOTTOM_MARGIN = 30, 4
 _GAP = 0.12  # between columns, share of the width: room for the axes of both sides
 _LINE = 136  # characters of a sentence on a line as wide as the figure
+_NO_TRACE: dict[str, Any] = {"type": "scatter", "x": [None], "y": [None], "showlegend": False}
 _BAR = 0.075  # share of the width that a legend of colours takes from its panel
 
 
@@ -78,7 +79,7 @@ class _Room:
         return name[0] + _number(self._axes + name.endswith("2"))
 
     def traces(self, traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The panel's traces on its own axes, named in its own legend."""
+        """The panel's traces on its own axes, named in its own legend; a panel without any still shows its axes."""
         return [
             {
                 **trace,
@@ -86,7 +87,7 @@ class _Room:
                 "yaxis": self._axis(trace.get("yaxis", "y")),
                 **({"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}),
             }
-            for trace in traces
+            for trace in traces or (_NO_TRACE,)
         ]
 
     def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:

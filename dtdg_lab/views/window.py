@@ -9,6 +9,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.views.blocks import BlocksView
 from dtdg_lab.views.energy import EnergyView
+from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.loss import LossView
 from dtdg_lab.views.marks import Marks
@@ -24,8 +25,12 @@ PARTITION = "partition"  # the chart of runs whose vertices are partitioned, bes
 SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
 BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
 TRAPEZOID = "trapezoid"  # the chart of runs whose steps take a window of full and decayed snapshots
+HYBRID = "hybrid"  # the chart of runs whose steps take some targets in some snapshots
 
-View = LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView | TrapezoidView
+View = (
+    LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView | TrapezoidView
+    | HybridView
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class RunWindow:
         self.schedule = ScheduleView(config.ranks)
         self.blocks = BlocksView(self.partition.links, self.marks, config.flat.get("memory_gib"))
         self.trapezoid = TrapezoidView(config.ranks, self.marks, config.flat.get("overlap", True))
+        self.hybrid = HybridView(self.marks)
         self._of_step: Mapping[str, tuple[Callable[[int, Mapping[str, Any], int], None], ...]] = {
             "phases": (self.timeline.interval, self.schedule.gantt.phase),
             "links": (self.partition.links.link,),
@@ -67,6 +73,8 @@ class RunWindow:
             "transfers": (self.blocks.transfers.row,),
             "batches": (self.trapezoid.batch,),
             "tasks": (self.trapezoid.tasks.row,),
+            "targets": (self.hybrid.targets.row,),
+            "rounds": (self.hybrid.rounds.row,),
         }
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
@@ -90,6 +98,9 @@ class RunWindow:
                 self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
                 self.trapezoid.decisions.row(row, attempt)
+                self.hybrid.decisions.row(row, attempt)
+            elif table == "reservoir" and self._current(attempt, row["step"]):
+                self.hybrid.reservoir.row(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "events":
                 self._add_event(rank, attempt, row)
             elif table in self._of_step and self._current(attempt, row["step"]):
@@ -112,6 +123,7 @@ class RunWindow:
         self.schedule.balance.step(rank, row, attempt)
         self.blocks.step(rank, step)
         self.trapezoid.step(rank, row, attempt)
+        self.hybrid.step(rank, row, seconds, attempt)
         if step >= self._step:
             self._step = step + 1
             self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
@@ -131,7 +143,8 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        for view in (self.loss, self.phases, self.marks, self.partition, self.schedule, self.blocks, self.trapezoid):
+        views = (self.partition, self.schedule, self.blocks, self.trapezoid, self.hybrid)
+        for view in (self.loss, self.phases, self.marks, *views):
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step = step
@@ -159,6 +172,8 @@ class RunWindow:
             self.blocks.event(row, attempt)
         elif row["kind"] == TRAPEZOID and self._current(attempt, row["step"] - 1):
             self.trapezoid.event(row, attempt)
+        elif row["kind"] == HYBRID and self._current(attempt, row["step"] - 1):
+            self.hybrid.event(row, attempt)
         elif row["kind"] == "chunks" and self._current(attempt, row["step"] - 1):
             self.trapezoid.chunks(row, attempt)
         elif row["kind"] == "memory_trace" and self._current(attempt, row["step"] - 1):
@@ -193,8 +208,8 @@ class RunWindow:
         """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
 
         A run whose vertices are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
-        ``schedule``, one in blocks of time has ``blocks``, and one whose steps take windows of full and decayed
-        snapshots has ``trapezoid``: tall ones of several panels.
+        ``schedule``, one in blocks of time has ``blocks``, one whose steps take windows of full and decayed snapshots
+        has ``trapezoid``, and one of hybrid batches has ``hybrid``: tall ones of several panels.
         """
         return {
             "loss": self.loss.figure(x),
@@ -205,6 +220,7 @@ class RunWindow:
             **({} if self.schedule.facts is None else {SCHEDULE: self.schedule.figure()}),
             **({} if self.blocks.facts is None else {BLOCKS: self.blocks.figure()}),
             **({} if self.trapezoid.facts is None else {TRAPEZOID: self.trapezoid.figure()}),
+            **({} if self.hybrid.facts is None else {HYBRID: self.hybrid.figure()}),
         }
 
     def sentences(self) -> dict[str, str]:
@@ -221,6 +237,8 @@ class RunWindow:
             yield BLOCKS, self.blocks
         if self.trapezoid.facts is not None:
             yield TRAPEZOID, self.trapezoid
+        if self.hybrid.facts is not None:
+            yield HYBRID, self.hybrid
 
 
 class _Clock:

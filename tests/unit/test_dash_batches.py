@@ -1,0 +1,127 @@
+"""Hybrid batches in the dashboard: the map live, charts of what makes and chooses batches, and the verdict."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from pretend_hybrid import SYSTEM, HybridRun, HybridSession
+from test_dash import choose, click, look, settle
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.dash import Dashboard
+from dtdg_lab.dash.app import BATCHES, COMPARE
+
+CHARTS = [
+    f"batches-{name}"
+    for name in ("sources", "reservoir", "made", "values", "choices", "rewards", "regret", "staleness")
+]
+
+
+@pytest.fixture
+def session() -> HybridSession:
+    return HybridSession()
+
+
+@pytest.fixture
+def dashboard(session: HybridSession):
+    made = Dashboard(session, RunConfig(**SYSTEM))
+    yield made
+    made.close()
+
+
+def started(shown: Dashboard, steps: int = 30) -> HybridRun:
+    click(shown, "run")
+    run = shown.session.current
+    run.advance(steps)
+    settle(shown)
+    look(shown)
+    return run
+
+
+def opened(shown: Dashboard) -> dict[str, list[dict[str, Any]]]:
+    """Open the page as a browser does; the messages that its displays get."""
+    shown.tabs.active = BATCHES
+    sent: dict[str, list[dict[str, Any]]] = {"map": [], "charts": []}
+    for name, charts in (("map", shown.batches.map), ("charts", shown.batches.charts)):
+        charts._send_msg = lambda text, into=sent[name]: into.append(json.loads(text))
+        charts._handle_msg('{"kind": "ready"}')
+    look(shown)
+    return sent
+
+
+def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
+    opened(dashboard)
+    page = dashboard.batches
+    assert page.words.value.startswith("No run yet. Systems whose steps take some vertices in some snapshots: dbov, ")
+    assert page.map_figures() == page.figures() == {}
+    started(dashboard)
+    assert page.words.value.startswith("Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 vertices")
+    assert list(page.map_figures()) == ["batches-map"] and list(page.figures()) == CHARTS
+    for figure in (*page.map_figures().values(), *page.figures().values()):
+        go.Figure(figure)
+    assert all({**page.sentences(), **page.map_sentences()}.values())
+    assert not page.verdict.visible, "there is no run with a fixed size"
+
+
+def test_the_map_is_live_and_the_charts_follow_once_a_second(dashboard):
+    sent = opened(dashboard)
+    run = started(dashboard)
+    look(dashboard)
+    before = {name: len(messages) for name, messages in sent.items()}
+    for _ in range(3):
+        run.advance(1)
+        dashboard.tick()
+    assert len(sent["map"]) == before["map"] + 3, "a batch is drawn as soon as it is told"
+    assert len(sent["charts"]) <= before["charts"] + 1
+    assert sent["map"][-1]["react"]["batches-map"]["layout"]["title"]["text"] == "Batch of step 32"
+    look(dashboard)
+    newest = sent["charts"][-1]["react"]
+    assert newest and set(newest) <= set(CHARTS)
+
+
+def test_a_closed_page_is_not_drawn(dashboard):
+    started(dashboard)
+    assert dashboard.batches.map_figures() == dashboard.batches.figures() == {}
+
+
+def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashboard):
+    opened(dashboard)
+    started(dashboard)
+    click(dashboard, "stop")
+    choose(dashboard, "system", "psg")
+    started(dashboard)
+    page = dashboard.batches
+    assert page.figures() == page.map_figures() == {}
+    assert page.words.value.startswith("This run has no hybrid batches. Systems whose steps take")
+
+
+def test_a_run_that_has_not_told_its_batches_yet_is_not_called_one_without(dashboard):
+    opened(dashboard)
+    started(dashboard)
+    dashboard.batches.follow(dashboard.batches._run)
+    assert dashboard.batches.words.value == "The run has not told its batches yet."
+
+
+def test_an_adjuster_is_judged_where_fixed_sizes_ran_too(dashboard, session):
+    opened(dashboard)
+    started(dashboard, steps=100)
+    click(dashboard, "stop")
+    session.train(RunConfig(**SYSTEM, adjuster="none")).advance(100)
+    look(dashboard)
+    look(dashboard)
+    verdict = dashboard.batches.verdict
+    assert verdict.visible and "The best of 1 fixed size, in hindsight, is 20 % x 5 %" in verdict.value
+    assert verdict.value.endswith("does not beat it here."), "as fast is not faster"
+
+
+def test_runs_are_compared_over_wall_time(dashboard):
+    dashboard.tabs.active = COMPARE
+    started(dashboard, steps=60)
+    look(dashboard)
+    page = dashboard.compare
+    assert page.wall_time["layout"]["title"]["text"].startswith("Loss over wall time")
+    assert page.words.startswith("To loss ")
+    assert list(page.charts._figures()) == ["compare", "wall-time"]

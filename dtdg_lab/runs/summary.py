@@ -183,6 +183,9 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
 def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     """Of the partition that the run ended with; None where its layout then had none."""
     events = tables["events"]
+    batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
+    if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training part
+        return _number(batches.iloc[-1]["data"]["deviation"])
     told = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
     if told.empty or told.iloc[-1]["data"].get("layout", "") is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,7 @@ from dtdg_lab.parallel.neighbours import Gather
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.tasks.task import Task
+from dtdg_lab.training.batch_deviation import batch_deviation
 from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
 from dtdg_lab.training.chunked import shared_chunks
 from dtdg_lab.training.evaluate import Evaluator
@@ -145,6 +147,7 @@ def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, 
     return Hybrid(
         layout, of.config, candidates=candidates(of.partition, of.task), snapshots=of.train, leads=of.group.rank == 0,
         nodes=len(of.partition.owner), device=device, state=plan,
+        deviation=partial(batch_deviation, layout, of.model, of.task, of.sequence),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Hybrid:
         nodes: N.
         device: where this rank computes.
         state: of an earlier one, from a checkpoint, to be gone on with as far as it fits.
+        deviation: measures how far a batch's loss is from that of its targets in the whole graph.
 
     Attributes:
         adjuster: what chooses sizes, on the rank that decides; None where they are set.
@@ -43,11 +44,11 @@ class Hybrid:
 
     def __init__(
         self, layout: TargetBatchLayout, config: RunConfig, *, candidates: Sequence[int], snapshots: range, leads: bool,
-        nodes: int, device: str, state: Mapping[str, Any],
+        nodes: int, device: str, state: Mapping[str, Any], deviation: Callable[[], float | None],
     ) -> None:  # fmt: skip
         self._layout, self._config, self._candidates = layout, config, tuple(candidates)
         self._snapshots, self._leads, self._nodes, self._device = snapshots, leads, nodes, device
-        self._generation, self._validation_loss = 0, None
+        self._generation, self._deviation = 0, deviation
         self.adjuster = self._made_adjuster()
         self._put_back(state.get(HYBRID, {}))
         self.measure()
@@ -193,6 +194,6 @@ class Hybrid:
             "choice": layout.choice, "adjuster": config["adjuster"], "reservoir": config["reservoir"],
             "stands_in": layout.stands_in, "generators": config["generators"], "exchange": config["exchange"],
             "average_every_s": config["average_every_s"], "capacities": capacities,
-            "load_groups": config["load_groups"],
+            "load_groups": config["load_groups"], "deviation": self._deviation(),
             "cache_bytes": sum(part.sequence.part.nbytes for part in layout.parts),
         }  # fmt: skip

@@ -16,7 +16,14 @@ SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 150, "g
 
 @pytest.mark.parametrize(
     ("system", "model", "exact"),
-    [("adgnn-t", "dcrnn", True), ("pygt-dist", "tgcn", True), ("pygt-dist", "evolvegcn-h", False)],
+    [
+        ("adgnn-t", "dcrnn", True),
+        ("pygt-dist", "tgcn", True),
+        ("pygt-dist", "evolvegcn-h", False),
+        ("dbov", "tgcn", True),
+        ("dbov", "dcrnn", False),
+        ("dynahb", "evolvegcn-o", True),
+    ],
 )
 def test_only_what_a_layout_approximates_deviates(system: str, model: str, exact: bool, tmp_path: Path) -> None:
     config = lab.RunConfig(system=system, model=model, **SMALL)

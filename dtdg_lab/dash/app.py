@@ -84,7 +84,7 @@ class Dashboard:
         self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
         self.blocks = BlockPage(self.actions.later)
         self.trapezoid = TrapezoidPage(self.actions.later, self._knobs)
-        self.batches = BatchPage(self.actions.later)
+        self.batches = BatchPage(self.actions.later, self._knobs)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))

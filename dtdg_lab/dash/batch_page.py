@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.dash.batch_knobs import BatchKnobs
 from dtdg_lab.dash.changes import ACTIVE
 from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.opened import OpenedPage
@@ -27,10 +28,12 @@ _WORDS = {"font-size": "13px", "color": "#24292f"}
 class BatchPage:
     """The map of vertices and snapshots that a step takes, live, and the charts of what makes and chooses batches.
 
-    ``defer(call)`` has a call made by the event loop.
+    ``defer(call)`` has a call made by the event loop, ``apply(changes)`` asks the run for live changes.
     """
 
-    def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, defer: Callable[[Callable[[], None]], None], apply: Callable[[dict[str, Any]], None]
+    ) -> None:  # fmt: skip
         self._run: Run | None = None
         self._version = self._mapped = -1
         self._map: Panel | None = None
@@ -46,13 +49,17 @@ class BatchPage:
             value="", visible=False, margin=(2, 10), styles={**_WORDS, "font-weight": "bold"},
             sizing_mode="stretch_width",
         )  # fmt: skip
-        self.panel = pn.Column(self.words, self.verdict, *(page.panel for page in self._opened), **stretch)
+        self.knobs = BatchKnobs(apply)
+        self.panel = pn.Column(
+            self.words, self.verdict, self.knobs.panel, *(page.panel for page in self._opened), **stretch
+        )
         self.follow(None)
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
         self._run, self._version, self._mapped = run, -1, -1
         self._map, self._panels = None, {}
+        self.knobs.follow(run)
         self._say("")
         self.map.redraw()
         self.charts.redraw()
@@ -84,6 +91,7 @@ class BatchPage:
             self._say(words)
             self.charts.redraw()
         if slow:
+            self.knobs.update(run)
             self._judge(list(runs)[-JUDGED:])
 
     def _judge(self, runs: list[Run]) -> None:

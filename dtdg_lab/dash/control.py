@@ -27,9 +27,21 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "decay": "Decay of older ones", "chunks": "Chunks a part (0: fit)", "chunker": "Chunks by",
         "tune": "Tune K and alpha by the validation part", "tune_every": "Look every (epochs)",
         "tune_memory_gib": "Tune within (GiB)", "fanout": "Neighbours sampled",
+        "batch_snapshots": "Snapshots a batch (N_S)", "batch_vertices": "Vertices a batch (N_V)",
+        "load_groups": "Groups of like load", "epoch_batches": "Batches an epoch", "reservoir": "Reservoir of batches",
+        "reservoir_gib": "Reservoir (GiB)", "reservoir_uses": "Uses of a kept batch (0: all)",
+        "stand_in_gib": "All vertices stand in within (GiB)", "adjuster": "Sizes chosen by",
+        "snapshot_sizes": "Sizes in snapshots", "vertex_sizes": "Sizes in vertices", "decide_every": "Steps a choice",
+        "reward_loss": "Rewarded by the loss of", "agent_rate": "The DQN's learning rate",
+        "exchange": "Ranks exchange", "average_every_s": "Average every (T_mu, s)",
     }
 )  # fmt: skip
-LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"learning_rate": (1e-5, 1.0), "alpha": (1e-3, 1.0)})
+LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "learning_rate": (1e-5, 1.0), "alpha": (1e-3, 1.0), "batch_snapshots": (0.01, 1.0),
+        "batch_vertices": (0.001, 1.0), "average_every_s": (0.01, 60.0),
+    }
+)  # fmt: skip
 SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
 
 _STYLE = (

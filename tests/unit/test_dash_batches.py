@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import param
 import plotly.graph_objects as go
 import pytest
 from pretend_hybrid import SYSTEM, HybridRun, HybridSession
@@ -125,3 +126,23 @@ def test_runs_are_compared_over_wall_time(dashboard):
     assert page.wall_time["layout"]["title"]["text"].startswith("Loss over wall time")
     assert page.words.startswith("To loss ")
     assert list(page.charts._figures()) == ["compare", "wall-time"]
+
+
+def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
+    opened(dashboard)
+    knobs = dashboard.batches.knobs
+    assert not knobs.panel.visible
+    run = started(dashboard)
+    assert knobs.panel.visible and not knobs.controls["adjuster"].widget.disabled
+    assert knobs.controls["batch_vertices"].value == run.config["batch_vertices"]
+    knobs.controls["adjuster"].widget.value = "none"
+    settle(dashboard)
+    run.advance(1)
+    look(dashboard)
+    assert run.config["adjuster"] == "none" == dashboard.settings.controls["adjuster"].value
+    slider = knobs.controls["batch_vertices"].widget
+    with param.edit_constant(slider):
+        slider.param.update(value=-1.0, value_throttled=-1.0)  # a power of ten, let go
+    settle(dashboard)
+    run.advance(1)
+    assert run.config["batch_vertices"] == 0.1

@@ -80,8 +80,8 @@ class AloneAverager:
         rounds, self.rounds = self.rounds, []
         return rounds
 
-    def finish(self) -> None:
-        """Hear the last word; a second call does nothing."""
+    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
+        """Hear the last word, and call ``heard``; a second call does nothing."""
         if self._finished:
             return
         self._finished = True
@@ -93,6 +93,7 @@ class AloneAverager:
                 raise does_not_fit(self._replay[0], self.step)
             word = self._replay.pop(0).word if self._replay else self.agreed
         self._hear(word, last=True)
+        heard()
 
     def close(self, reason: str = "") -> None:
         """Leave without finishing; there is nobody to tell."""

@@ -95,10 +95,11 @@ class Averager(Protocol):
         """The rounds applied since this was last called, oldest first."""
         ...
 
-    def finish(self) -> None:
+    def finish(self, heard: Callable[[], None] = ...) -> None:
         """Return when all ranks have called it, with one model and one agreed word everywhere.
 
-        Until then this rank goes on serving rounds, with weight 0. A second call does nothing.
+        Until then this rank goes on serving rounds, with weight 0, and calls ``heard`` after each. A second call does
+        nothing.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.

@@ -155,10 +155,13 @@ class ModelAverager:
         rounds, self.rounds = self.rounds, []
         return rounds
 
-    def finish(self) -> None:
+    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
         """Take part with weight 0 until every rank has finished and all rounds are served; then end.
 
         Rank 0 goes on calling rounds for those that still train. A second call does nothing.
+
+        Args:
+            heard: called after every round that is applied meanwhile, and after the last.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -166,7 +169,7 @@ class ModelAverager:
         if self._finished:
             return
         try:
-            self._finish()
+            self._finish(heard)
         except BaseException as error:
             self.close(f"{type(error).__name__}: {error}")
             raise
@@ -195,18 +198,19 @@ class ModelAverager:
         else:
             self.close(f"{type(error).__name__}: {error}")
 
-    def _finish(self) -> None:
+    def _finish(self, heard: Callable[[], None]) -> None:
         self._weight = 0.0
         word: Word | None = None
         if self._replay is None:
-            self._serve_the_others()
+            self._serve_the_others(heard)
         else:
             word = self._follow_to_the_end(self._replay)
         self._weight = 1.0
         self._join(word)
         self._wait(last=True)
+        heard()
 
-    def _serve_the_others(self) -> None:
+    def _serve_the_others(self, heard: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
 
         Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
@@ -215,7 +219,10 @@ class ModelAverager:
         nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
         while True:
             self._heartbeat.check()
+            under_way = self._work
             self._apply_if_complete()
+            if under_way is not None and self._work is None:
+                heard()
             if self._work is None:
                 if self._rank == 0 and self._add("done", 0) == self._ranks:
                     self._add("end", self._number + 1)

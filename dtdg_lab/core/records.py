@@ -56,7 +56,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "step": "updates of the model before this row, from 0, through all epochs",
         "time_s": "wall-clock seconds of the step; its phases sum to it",
         "loss": "mean loss of the groups this rank computed; empty where it had none",
-        "global_loss": "mean loss of all groups of the step, the same on every rank",
+        "global_loss": "mean loss of all groups of the step, the same on every rank; the rank's own where ranks "
+        "average models; empty where no batch had a label",
         "vertex_snapshots": "vertices times snapshots this rank ran forward and backward",
         "wait_s": "from this rank's arrival at the exchange to the last rank's",
         "communicate_s": "from the last rank's arrival at the exchange to its end",

@@ -20,6 +20,8 @@ from dtdg_lab.parallel.target_sequence import TargetSequence
 
 DEVICE_COPIES = 3  # what a batch takes as tensors, in times of its arrays: operators both ways, and pulled features
 
+FIRST_NEW = 1 << 40  # number of step 0's new batch: apart from those that generators number from 0
+
 RESERVOIR, NEW, SNAPSHOT = "reservoir", "new", "snapshot"
 
 
@@ -138,7 +140,7 @@ class PartBatches:
         References: DynaHB algorithm 3.
         """
         if self.reservoir is None:
-            return self.again(Drawn(NEW, action, step))
+            return self.again(Drawn(NEW, action, FIRST_NEW + step))
         u, v = generator(self.sampler.seed, "hybrid/draw", self.number, step).random(2)
         taken = self.reservoir.take(action, u, v)
         if taken is not None:
@@ -146,14 +148,14 @@ class PartBatches:
             prepared = self._prepared(drawn, taken[1])
             self._count(drawn)
             return prepared
-        return self.again(Drawn(SNAPSHOT if stands_in else NEW, action, step))
+        return self.again(Drawn(SNAPSHOT, action, step) if stands_in else Drawn(NEW, action, FIRST_NEW + step))
 
     def again(self, drawn: Drawn) -> Prepared:
         """The batch that was drawn, built anew where it is not kept."""
         size = self.sizes[drawn.action]
         if drawn.source == SNAPSHOT:
             return self._whole(self.sampler.snapshot_batch(size, drawn.index, drawn.action), drawn)
-        if size.vertices == self.sequence.own:  # a snapshot batch in any case: nothing need be built
+        if drawn.source == NEW and size.vertices == self.sequence.own:  # a snapshot batch: nothing need be built
             return self._whole(self.sampler.batch(size, drawn.action, drawn.index), drawn)
         kept = None if self.reservoir is None else self.reservoir.get(drawn.action, drawn.index)
         return self._prepared(drawn, kept or self._built(drawn))

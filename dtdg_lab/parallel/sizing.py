@@ -10,6 +10,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.target_batches import BatchSize
 
+MOST_CHOICES = 1024
+
 Sizes = tuple[tuple[BatchSize, ...], ...]
 
 
@@ -51,6 +53,14 @@ class Sizing:
             return cls((set_by_hand,), by_hand, 0)
         shares = adjustable(grid(config["snapshot_sizes"], config["vertex_sizes"]))
         sizes = _sizes(shares, ("snapshot_sizes", "vertex_sizes"), snapshots, candidates)
+        if not any(len(set(of_part)) > 1 for of_part in sizes):
+            raise ConfigError(
+                f"an adjuster with one action: all of snapshot_sizes={config['snapshot_sizes']!r} x vertex_sizes="
+                f"{config['vertex_sizes']!r} come to {sizes[0][0].snapshots} snapshots x {sizes[0][0].vertices} "
+                "vertices here. Give sizes that are farther apart, or set adjuster='none'."
+            )
+        if len(shares) > MOST_CHOICES:
+            raise ConfigError(f"{len(shares)} sizes to choose from: at most {MOST_CHOICES} are allowed. Give fewer.")
         return cls(shares, sizes, nearest(shares, *set_by_hand))
 
     def __len__(self) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.batch_generators import Generators
 from dtdg_lab.parallel.grouped import bring
@@ -45,7 +44,7 @@ class TargetBatchLayout:
     snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
     for memories ``per_vertex``, ``weights`` and ``none``, approximately as
     :class:`dtdg_lab.parallel.cached_vertex.CachedVertexLayout` says for others. A step's gradients are means over
-    parts. With all trained vertices it is a snapshot batch, with all snapshots a vertex batch.
+    parts whose batch has labels. With all trained vertices it is a snapshot batch, with all snapshots a vertex batch.
 
     Where batches are kept, a step takes one of them by the probability of equation 4, else all vertices of as many
     snapshots, which need no building (where ``stands_in``), else a new batch.
@@ -59,9 +58,10 @@ class TargetBatchLayout:
         epoch_batches: steps of an epoch.
 
     Attributes:
-        choice: which size the next step has.
+        step: which one is computed next, of the run; it decides all draws.
+        choice: which size it has.
         stands_in: whether a snapshot batch may stand in for one that is not there.
-        replay: what each step and part drew in a run that is repeated, by step of this rank and part.
+        replay: what each step and part drew in a run that is repeated; None where batches are drawn.
 
     Raises:
         UnsupportedError: the task needs all vertices at once.
@@ -79,39 +79,41 @@ class TargetBatchLayout:
                 "Choose system='adgnn-t' (halo_vertex), or another task."
             )
         self._model, self.parts, self._task, self.epoch_batches = model, tuple(parts), task, epoch_batches
-        self.choice, self.stands_in = sizing.initial, False
-        self.replay: Mapping[tuple[int, int], Drawn] = MappingProxyType({})
+        self.step, self.choice, self.stands_in = 0, sizing.initial, False
+        self.replay: Mapping[tuple[int, int], Drawn] | None = None
         self.sizing, self.keeping = sizing, keeping
-        self._is_open, self._epoch = False, 0
+        self._is_open = False
         self._generators: Generators | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._mapped_s = self._levelled_s = 0.0
         self._use()
-        if keeping.on:
-            for part in self.parts:
-                part.check_fits(self._share_bytes)
+        self.check_fits()
 
     # steps
 
     def epoch(self, epoch: int) -> Sequence[Work]:
-        """As many steps in every epoch; what is computed next is of this one."""
-        self._epoch = epoch
+        """As many steps in every epoch."""
         own = tuple(part.number for part in self.parts)
         return tuple(Work(number, own, len(self.sizing.sizes)) for number in range(self.epoch_batches))
 
     def compute(self, work: Work, marks: Marks) -> Computed:
         """Gradients of a batch of each of this rank's parts, one part after another."""
-        step = self._epoch * self.epoch_batches + work.iteration
         if self._generators is not None:
             self._generators.check()
-        prepared = [self._next(part, step) for part in self.parts]
+        prepared = [self._next(part) for part in self.parts]
         self._note(prepared)
         return self._trained(prepared, marks)
 
-    def _next(self, part: PartBatches, step: int) -> Prepared:
-        if self.replay:
-            return part.again(self.replay[step, part.number])
-        return part.next(step, self.choice, stands_in=self.stands_in)
+    def _next(self, part: PartBatches) -> Prepared:
+        if self.replay is None:
+            return part.next(self.step, self.choice, stands_in=self.stands_in)
+        try:
+            return part.again(self.replay[self.step, part.number])
+        except KeyError as error:
+            raise ConfigError(
+                f"replay: no batch of step {self.step} and part {part.number} was recorded. Replay the records of one "
+                "rank, with the settings, data and ranks of their run."
+            ) from error
 
     def _trained(self, prepared: Sequence[Prepared], marks: Marks) -> Computed:
         runs = [TargetRun(self._model, of.sequence, self._task, of.batch.snapshots, "all") for of in prepared]
@@ -120,7 +122,8 @@ class TargetBatchLayout:
             bring(run)
         marks("transfer")
         loss_sum = sum(float(add_gradients(run)) for run in runs)
-        return Computed(loss_sum, len(runs), sum(run.own * len(run.snapshots) for run in runs))
+        labelled = sum(run.num_labelled > 0 for run in runs)
+        return Computed(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def tried(self, source: str, marks: Marks) -> None:
         """Compute the largest batches of one kind that steps may have, for their memory; not noted down.
@@ -160,6 +163,15 @@ class TargetBatchLayout:
         self._is_open = False
         self._stop_generating()
 
+    def check_fits(self) -> None:
+        """Refuse reservoirs that cannot hold one batch of each size.
+
+        Raises:
+            ConfigError: one of this rank's parts has batches that are larger.
+        """
+        for part in self.parts if self.keeping.on else ():
+            part.check_fits(self._share_bytes)
+
     @property
     def _share_bytes(self) -> int:
         return max(1, self.keeping.limit_bytes // len(self.parts))
@@ -170,7 +182,7 @@ class TargetBatchLayout:
             part.use(self.sizing.sizes[part.number], limit, self.keeping.most_uses)
 
     def _generate(self) -> None:
-        if self.keeping.on and self._is_open and not self.replay:
+        if self.keeping.on and self._is_open and self.replay is None:
             self._generators = Generators([part.source() for part in self.parts], kind=self.keeping.generators)
             self._generators.start()
 

@@ -96,9 +96,9 @@ def summarize(
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
-        **_times(steps, finished),
-        "bytes_sent": _whole(steps["bytes_sent"].sum(min_count=1)),
-        "bytes_received": _whole(steps["bytes_received"].sum(min_count=1)),
+        **_times(steps, finished, meets=config["exchange"] == "gradients"),
+        "bytes_sent": _bytes(tables, "bytes_sent"),
+        "bytes_received": _bytes(tables, "bytes_received"),
         "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         "energy_j": _joules(everything["energy"], everything["steps"]),
@@ -106,6 +106,14 @@ def summarize(
         "loss_deviation": _deviation(tables),
         **_schedule(tables["events"]),
     }
+
+
+def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
+    """Those of steps, and of what ranks that had finished served the others."""
+    events = tables["events"]
+    waited = sum(int(data[name]) for data in events.loc[events["kind"] == "gathered", "data"])
+    of_steps = _whole(tables["steps"][name].sum(min_count=1))
+    return None if of_steps is None else of_steps + waited
 
 
 def _number(value: Any) -> float | None:
@@ -222,7 +230,8 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
     return started if over else started[:-1]
 
 
-def _times(steps: pd.DataFrame, finished: list[int]) -> dict[str, Any]:
+def _times(steps: pd.DataFrame, finished: list[int], *, meets: bool) -> dict[str, Any]:
+    """Of epochs; ``meets`` says whether ranks make each step together, so that some may wait for others in it."""
     whole = steps[steps["epoch"].isin(finished)]
     by_epoch = whole.groupby(["epoch", "rank"])[["time_s"]].sum(min_count=1)["time_s"].groupby("epoch").max()
     phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
@@ -231,7 +240,7 @@ def _times(steps: pd.DataFrame, finished: list[int]) -> dict[str, Any]:
         "epoch_time_s": _number(by_epoch.median()),
         "phase_time_s": phases,
         "imbalance": _imbalance(whole),
-        **_balance(whole),
+        **(_balance(whole) if meets else dict.fromkeys(_BALANCE)),
         "wait_share": _number(waited / total) if _number(total) else None,
     }
 

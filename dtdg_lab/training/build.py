@@ -124,7 +124,9 @@ def build(
     made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None, chunking,
                           parts.validation)  # fmt: skip
     blocks, memory = _blocks(made_of)
-    layout = make_layout(replace(made_of, blocks=blocks))
+    parts_of = catalogue.system(config.system).parts
+    with together(group if "control" in parts_of else SoloGroup(), device=device):  # what each rank keeps may not fit
+        layout = make_layout(replace(made_of, blocks=blocks))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence
     if gather is not None:
@@ -145,7 +147,8 @@ def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, 
         return None
     assert of.partition is not None
     return Hybrid(
-        layout, of.config, candidates=candidates(of.partition, of.task), snapshots=of.train, leads=of.group.rank == 0,
+        layout, of.config, candidates=candidates(of.partition, of.task), snapshots=of.train,
+        validation=of.validation, leads=of.group.rank == 0,
         nodes=len(of.partition.owner), device=device, state=plan,
         deviation=partial(batch_deviation, layout, of.model, of.task, of.sequence),
     )  # fmt: skip

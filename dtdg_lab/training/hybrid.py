@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,17 +12,17 @@ from dtdg_lab.batching.reservoir import capacity
 from dtdg_lab.comm.averager import Word
 from dtdg_lab.control.batch_adjuster import BatchAdjuster, Decision, make_adjuster
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.parallel.part_batches import SNAPSHOT
-from dtdg_lab.parallel.sizing import Sizing
+from dtdg_lab.parallel.sizing import MOST_CHOICES, Sizing
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.training.layouts import GIB, keeping
 from dtdg_lab.training.memory import peak_bytes
 
 HYBRID = "hybrid"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
-GENERATIONS = CHOICES = 1024
+GENERATIONS = CHOICES = MOST_CHOICES
 
 
 class Hybrid:
@@ -32,6 +33,7 @@ class Hybrid:
         config: the run's settings.
         candidates: vertices that may be targets, of each of all P parts.
         snapshots: the training part.
+        validation: the validation part.
         leads: whether this rank decides; one does.
         nodes: N.
         device: where this rank computes.
@@ -43,15 +45,22 @@ class Hybrid:
     """
 
     def __init__(
-        self, layout: TargetBatchLayout, config: RunConfig, *, candidates: Sequence[int], snapshots: range, leads: bool,
+        self, layout: TargetBatchLayout, config: RunConfig, *, candidates: Sequence[int], snapshots: range,
+        validation: range, leads: bool,
         nodes: int, device: str, state: Mapping[str, Any], deviation: Callable[[], float | None],
     ) -> None:  # fmt: skip
         self._layout, self._config, self._candidates = layout, config, tuple(candidates)
+        self._validation = validation
         self._snapshots, self._leads, self._nodes, self._device = snapshots, leads, nodes, device
-        self._generation, self._deviation = 0, deviation
+        self._generation, self._deviation = 0, cache(deviation)
         self.adjuster = self._made_adjuster()
+        self._check_reward(config)
         self._put_back(state.get(HYBRID, {}))
         self.measure()
+
+    def begin(self, step: int) -> None:
+        """What is computed next is this step of the run."""
+        self._layout.step = step
 
     # what the word says
 
@@ -104,20 +113,36 @@ class Hybrid:
         """Why batches cannot be as a config has them; empty where they can. The same on all ranks."""
         try:
             self._sizing(config)
+            self._check_reward(config)
         except LabError as error:
             return str(error)
         return ""
 
+    def too_small(self) -> str:
+        """Why the reservoirs of this rank hold nothing of some size; empty where they hold what they may."""
+        try:
+            self._layout.check_fits()
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def _check_reward(self, config: RunConfig) -> None:
+        if config["adjuster"] != "none" and config["reward_loss"] == "validation" and not self._validation:
+            raise ConfigError(
+                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation part. Choose another "
+                "protocol (such as warm), or reward_loss='train'."
+            )
+
     def steer(self, config: RunConfig) -> None:
         """Have what a config asks for, from the next step on."""
         before, self._config = self._config, config
-        sizing = self._sizing(config)
-        if (sizing.shares, sizing.initial) != (self._layout.sizing.shares, self._layout.sizing.initial):
-            self._generation += 1
+        sizing, old = self._sizing(config), self._layout.sizing
+        by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
+        self._generation += by_hand
         self._layout.steer(sizing, keeping(config))
         if before["adjuster"] != config["adjuster"]:
             self.adjuster = self._made_adjuster()
-        elif self.adjuster is not None and self.adjuster.choice != self._layout.choice and self._leads:
+        elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
             self.adjuster.follow(self._layout.choice)
         if config["reservoir"] and not before["reservoir"]:
             self.measure()
@@ -155,10 +180,11 @@ class Hybrid:
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint's plan: the size that steps have, and on the rank that decides what chooses it."""
         adjuster = None if self.adjuster is None else self.adjuster.state_dict()
-        return {HYBRID: {"choices": len(self._layout.sizing), "choice": self._layout.choice, "adjuster": adjuster}}
+        shares = [list(share) for share in self._layout.sizing.shares]
+        return {HYBRID: {"shares": shares, "choice": self._layout.choice, "adjuster": adjuster}}
 
     def _put_back(self, held: Mapping[str, Any]) -> None:
-        if held.get("choices") != len(self._layout.sizing):
+        if held.get("shares") != [list(share) for share in self._layout.sizing.shares]:
             return
         self._layout.choice = held["choice"]
         state = held["adjuster"]

@@ -34,8 +34,8 @@ class Journal:
         self.taken_down: dict[str, list[tuple[Any, ...]]] = {}
 
     def step(
-        self, at: Position, work: Work, computed: Computed, *, loss: float, cpu_s: float, moved: Moved, version: int,
-        layout: Layout,
+        self, at: Position, work: Work, computed: Computed, *, loss: float | None, cpu_s: float, moved: Moved,
+        version: int, layout: Layout,
     ) -> None:  # fmt: skip
         """The rows of a step that is over.
 
@@ -43,7 +43,7 @@ class Journal:
             at: which step.
             work: what was to be computed.
             computed: what was.
-            loss: of all groups.
+            loss: of all groups; None where they had no labels.
             cpu_s: processor seconds of this process.
             moved: bytes in the step.
             version: of the control word that holds after it.
@@ -71,6 +71,12 @@ class Journal:
         for of in rounds:
             row = (of.number, of.joined_step, of.applied_step, of.weight, of.version, of.choice)
             self._recorder.row("rounds", (at.step, at.epoch, *row))
+
+    def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
+        """All ranks have come together: how long this one waited, and what was moved meanwhile."""
+        took_s = (time.time_ns() - started_ns) * 1e-9
+        data = {"wait_s": took_s, "bytes_sent": moved[0], "bytes_received": moved[1]}
+        self._recorder.row("events", (at.step, at.epoch, time.time_ns(), "gathered", data))
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""

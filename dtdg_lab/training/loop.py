@@ -27,7 +27,7 @@ from dtdg_lab.training.last_good import not_finite
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.replay import Replay
 from dtdg_lab.training.steered import Steered
-from dtdg_lab.training.together import any_rank
+from dtdg_lab.training.together import any_rank, slowest
 from dtdg_lab.training.told_plans import KINDS
 from dtdg_lab.training.vitals import Vitals
 
@@ -93,13 +93,11 @@ class Trainer(Steered):
         self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
         self._row_memory = windowed.measure(self._built, group, device=device)
         self._replay = replay
-        if replay is not None:
-            replay.lead(self._built.layout)
-        self._updates = self._made_updates()
         if stored is not None:
             stored.restore(self._built.model, self._built.optimizer)
             self._take_settings()
             windowed.put_back(self._built, plan, device=device)
+        self._updates = self._made_updates()
         self._keeper = Keeper(checkpoint, group, self._journal, self._snapshot)
         self._loss = 0.0
 
@@ -139,6 +137,10 @@ class Trainer(Steered):
                     self._epoch()
                     bar.update(self._position.epoch - bar.n)
         self._control.refuse(ENDING)
+        if not self._updates.together:
+            self._gather()  # where a change after the last step has begun another stretch
+            if self.knobs.stopping:  # what is not done on every rank is to be resumed
+                self._position = slowest(self._position, self._group, device=self._device)
         self._save(force=True)
         if not self.knobs.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
@@ -196,7 +198,7 @@ class Trainer(Steered):
             return self._is_over()
         if self._has_epochs and not self.knobs.stopping and not self._waits:
             return False
-        self._hear(self._updates.gather())  # every rank comes here in the end, for one of these reasons or another
+        self._gather()  # every rank comes here in the end, for one of these reasons or another
         gathered = self._updates
         if self.knobs.stopping:
             return True
@@ -234,6 +236,8 @@ class Trainer(Steered):
         clock, built, cpu_s = self._clock, self._built, time.process_time()
         sent, received = self._group.bytes_sent, self._group.bytes_received
         choice = 0 if built.hybrid is None else built.hybrid.choice
+        if built.hybrid is not None:
+            built.hybrid.begin(self._position.step)
         clock.start()
         built.gradients.zero()
         computed = built.layout.compute(work, clock)
@@ -245,24 +249,25 @@ class Trainer(Steered):
         if not abs(loss) < float("inf"):
             raise not_finite(loss, self._position, self.knobs.config.learning_rate)
         self._loss = loss
+        heard = loss if agreed.groups else None  # batches may be without labels
         built.optimizer.step()
         clock("update")
         word = self._updates.follow()
         if not self._updates.together:
             clock("communicate")
-        self._decide(loss, choice)
+        self._decide(heard, choice)
         self._hear(word, self._position.step + 1)
         self._recorder.check()
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         self._journal.step(
-            self._position, work, computed, loss=loss, cpu_s=time.process_time() - cpu_s, moved=moved,
+            self._position, work, computed, loss=heard, cpu_s=time.process_time() - cpu_s, moved=moved,
             version=self.knobs.version, layout=built.layout,
         )  # fmt: skip
         if built.scheduling is not None:
             built.scheduling.observe(self._journal.taken_down.get("groups", ()), agreed.communicate_s)
 
-    def _decide(self, loss: float, choice: int) -> None:
+    def _decide(self, loss: float | None, choice: int) -> None:
         if self._built.hybrid is not None:
             seconds = sum(self._clock.seconds().values())
             self._note_decision(self._built.hybrid.after_step(loss, seconds, choice))

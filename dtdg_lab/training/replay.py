@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.comm.averager import Round
+from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.part_batches import Drawn
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
@@ -35,10 +36,19 @@ class Replay:
         return cls(made, drawn)
 
     def stretch(self, number: int) -> Sequence[Round]:
-        """The rounds of a stretch, from 1."""
+        """The rounds of a stretch in which ranks averaged, from 1.
+
+        Raises:
+            ConfigError: there were not as many.
+        """
         ends = [place + 1 for place, of in enumerate(self.rounds) if of.is_last]
-        bounds = [0, *ends, len(self.rounds)]
-        return self.rounds[bounds[number - 1] : bounds[number]] if number < len(bounds) else ()
+        bounds = [0, *ends, *([len(self.rounds)] if self.rounds[-1:] and not self.rounds[-1].is_last else [])]
+        if number >= len(bounds):
+            raise ConfigError(
+                f"replay: {len(bounds) - 1} stretches of averaging were recorded, and this is number {number}. Replay "
+                "the records of one rank, with the settings, data, ranks and requests of their run."
+            )
+        return self.rounds[bounds[number - 1] : bounds[number]]
 
     def lead(self, layout: Layout) -> None:
         """Have a layout draw what was drawn."""

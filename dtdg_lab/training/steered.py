@@ -20,9 +20,11 @@ from dtdg_lab.training.knobs import Knobs, check_changes
 from dtdg_lab.training.probe import probe_memory
 from dtdg_lab.training.rebuild import Rebuilt, rebuilt
 from dtdg_lab.training.replay import Replay
-from dtdg_lab.training.together import furthest
+from dtdg_lab.training.together import as_rank_0, share_moments
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
+
+BATCH_KNOBS = {"batch_snapshots", "batch_vertices", "adjuster", "reservoir"}
 
 
 class Steered:
@@ -44,7 +46,8 @@ class Steered:
     _row_memory: RowMemory | None
     _updates: Updates
     _replay: Replay | None
-    _stretch = 0  # how often ranks have begun to train after coming together
+    _makes = 0  # of updates
+    _stretch = 0  # of these, averaged ones
 
     def _asked(self) -> Word:
         """The newest request and size of batches; rank 0's count."""
@@ -54,12 +57,30 @@ class Steered:
 
     def _made_updates(self) -> Updates:
         """Those of a stretch that begins now; collective."""
-        self._stretch += 1
+        self._makes += 1
         start = Word(self.knobs.version, 0 if self._built.hybrid is None else self._built.hybrid.asked)
-        rounds = None if self._replay is None else self._replay.stretch(self._stretch)
+        rounds = None
+        if self._replay is not None:
+            self._replay.lead(self._built.layout)
+            if self._built.config["exchange"] == "models":
+                self._stretch += 1
+                rounds = self._replay.stretch(self._stretch)
         return updates_for(
-            self._built, self._group, self._asked, name=f"averaging-{self._stretch}", start=start, replay=rounds
-        )
+            self._built, self._group, self._asked, name=f"averaging-{self._makes}", start=start,
+            step=self._position.step, replay=rounds,
+        )  # fmt: skip
+
+    def _gather(self) -> None:
+        """Wait for all ranks, and follow words meanwhile."""
+        started_ns, sent, received = time.time_ns(), self._group.bytes_sent, self._group.bytes_received
+
+        def hear(word: Word) -> None:
+            self._hear(word)
+            self._recorder.check()
+
+        self._updates.gather(hear)
+        moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
+        self._journal.gathered(self._position, started_ns, moved)
 
     def _hear(self, word: Word, next_step: int | None = None) -> None:
         """Follow a word: the size of batches first, since changes may make other sizes."""
@@ -79,6 +100,7 @@ class Steered:
             elif changed:
                 self._take_settings()
                 self._knob_event(changed, "step", next_step)
+                self._tell_batches(changed)
             if self.knobs.paused != was_paused:
                 self._event("paused" if self.knobs.paused else "unpaused", {"version": self.knobs.version}, next_step)
             if payload.get("stop"):
@@ -96,10 +118,21 @@ class Steered:
         windowed.steer(self._built, self.knobs.config)
         if self._built.hybrid is not None:
             self._built.hybrid.steer(self.knobs.config)
-        if isinstance(self._updates, AveragedUpdates):
-            self._updates.every(self.knobs.config["average_every_s"])
         for options in self._built.optimizer.param_groups:
             options["lr"] = self.knobs.config.learning_rate
+
+    def _tell_batches(self, changes: dict[str, Any]) -> None:
+        """What changes in place have made of batches and their averaging."""
+        if isinstance(self._updates, AveragedUpdates):
+            self._updates.every(self.knobs.config["average_every_s"])
+        if self._built.hybrid is None or not BATCH_KNOBS & set(changes):
+            return
+        if reason := self._built.hybrid.too_small():
+            self._recorder.row(
+                "events",
+                (self._position.step, self._position.epoch, time.time_ns(), "empty reservoir", {"reason": reason}),
+            )  # fmt: skip
+        self._tell("hybrid")
 
     def _meet_while_paused(self) -> None:
         def wait(seconds: float) -> None:
@@ -133,9 +166,10 @@ class Steered:
         if before.hybrid is not None:
             before.hybrid.close()
         self.knobs.config, self._row_memory = made.built.config, made.measured
-        apart, self._updates = not self._updates.together, self._made_updates()
-        if apart and self._updates.together:  # ranks have been at steps of their own
-            self._position = furthest(self._position, self._group, device=self._device)
+        if not self._updates.together and made.built.config["exchange"] == "gradients":  # ranks were at own steps
+            self._position = as_rank_0(self._position, self._group, device=self._device)
+            share_moments(self._built.optimizer, self._group)
+        self._updates = self._made_updates()
         self._take_settings()
         self._note_rebuild(changes, made.told, started_ns)
         planned = [(built.config.system, built.snapshot_blocks) for built in (self._built, before)]

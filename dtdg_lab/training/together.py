@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from dtdg_lab.comm.group import Group
@@ -79,9 +82,29 @@ def any_rank(flag: bool, group: Group, *, device: str) -> bool:
     return bool(word.item())
 
 
-def furthest(position: Position, group: Group, *, device: str) -> Position:
-    """The position of the rank that has made most steps; collective."""
-    own = torch.tensor([[position.step, position.epoch, position.iteration]], dtype=torch.int64, device=device)
-    positions = group.gather_rows(own, [1] * group.size).tolist()
-    step, epoch, iteration = max(positions)
-    return Position(epoch, iteration, step)
+def _positions(position: Position, group: Group, *, device: str) -> list[Position]:
+    """Of every rank."""
+    own = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
+    return [Position(*row) for row in group.gather_rows(own, [1] * group.size).tolist()]
+
+
+def slowest(position: Position, group: Group, *, device: str) -> Position:
+    """Of the rank that has most before it; collective."""
+    return min(_positions(position, group, device=device), key=lambda at: (at.epoch, at.iteration, at.step))
+
+
+def as_rank_0(position: Position, group: Group, *, device: str) -> Position:
+    """Epoch and iteration of rank 0, and a step that no rank has made; collective."""
+    positions = _positions(position, group, device=device)
+    return replace(positions[0], step=max(at.step for at in positions))
+
+
+def share_moments(optimizer: torch.optim.Optimizer, group: Group) -> None:
+    """Give every rank what rank 0's optimiser remembers; collective."""
+    if group.size == 1:
+        return
+    held = io.BytesIO()
+    torch.save(optimizer.state_dict() if group.rank == 0 else {}, held)
+    told = group.broadcast_array(np.frombuffer(held.getvalue(), np.uint8) if group.rank == 0 else None)
+    if group.rank != 0:
+        optimizer.load_state_dict(torch.load(io.BytesIO(told.tobytes()), weights_only=True))

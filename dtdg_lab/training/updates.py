@@ -38,8 +38,11 @@ class Updates(Protocol):
         """Stand still for a while, and hear the word; ``wait`` returns early where something was asked for here."""
         ...
 
-    def gather(self) -> Word:
-        """Return when all ranks are here, with one model and one word; what is collective may follow."""
+    def gather(self, hear: Callable[[Word], None]) -> None:
+        """Return when all ranks are here, with one model and one word; what is collective may follow.
+
+        ``hear`` is told every word until then.
+        """
         ...
 
     def rounds(self) -> list[Round]:
@@ -84,9 +87,8 @@ class TogetherUpdates:
         self._word = self._word._replace(version=self._gradients.agree(self._asked().version))
         return self._word
 
-    def gather(self) -> Word:
+    def gather(self, hear: Callable[[Word], None]) -> None:
         """They are."""
-        return self._word
 
     def rounds(self) -> list[Round]:
         """None."""
@@ -130,10 +132,9 @@ class AveragedUpdates:
         """Average this often from here on; rank 0's word counts."""
         self._averager.every_s = seconds
 
-    def gather(self) -> Word:
+    def gather(self, hear: Callable[[Word], None]) -> None:
         """Serve the others until they come; a second call does nothing."""
-        self._averager.finish()
-        return self._averager.agreed
+        self._averager.finish(lambda: hear(self._averager.agreed))
 
     def rounds(self) -> list[Round]:
         """Those applied."""
@@ -146,7 +147,7 @@ class AveragedUpdates:
 
 def updates_for(
     built: Built, group: Group, asked: Callable[[], Word], *, name: str, start: Word,
-    replay: Sequence[Round] | None = None,
+    step: int = 0, replay: Sequence[Round] | None = None,
 ) -> Updates:  # fmt: skip
     """What the config asks for; collective.
 
@@ -156,12 +157,14 @@ def updates_for(
         asked: the newest word; rank 0's counts.
         name: of the averager, another one after every change.
         start: the word that holds already.
+        step: of the run, that comes next.
         replay: rounds of an earlier run of this rank, to be repeated.
     """
     if built.config["exchange"] == "gradients":
         return TogetherUpdates(built.gradients, asked, start)
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
-        group, parameters, every_s=built.config["average_every_s"], asked=asked, name=name, start=start, replay=replay
-    )
+        group, parameters, every_s=built.config["average_every_s"], asked=asked, name=name, start=start, step=step,
+        replay=replay,
+    )  # fmt: skip
     return AveragedUpdates(built.gradients, averager)

@@ -1,0 +1,144 @@
+"""Hybrid batches while two real engines train: every knob, what is refused, a stop, a death, and who is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import psutil
+import pytest
+from following import until, until_step
+
+from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunFailedError
+from dtdg_lab.runs.open import open_run
+
+STEP: list[dict[str, Any]] = [
+    {"batch_snapshots": 0.3}, {"batch_vertices": 0.1}, {"average_every_s": 0.02}, {"adjuster": "none"},
+    {"batch_snapshots": 2.0, "batch_vertices": 1.0}, {"reservoir": False}, {"adjuster": "bandit", "decide_every": 2},
+    {"reward_loss": "validation"}, {"reservoir": True},
+]  # fmt: skip
+EPOCH: list[dict[str, Any]] = [{"partitioner": "hash"}, {"exchange": "gradients"}, {"exchange": "models"},
+                               {"system": "pygt-dist"}, {"system": "dynahb"}]  # fmt: skip
+
+
+@pytest.fixture
+def hybrid(config: RunConfig) -> RunConfig:
+    """A run that goes on until it is told to end."""
+    return config.replace(system="dynahb", epochs=1_000_000, average_every_s=0.05, generators="processes")
+
+
+def change(run: Run, **knobs: Any) -> None:
+    """Ask for changes, see them applied, and the run going on."""
+    before = run.reason
+    run.set(**knobs)
+
+    def applied() -> bool:
+        now = {**run.config.flat, "system": run.config.system}
+        return all(now.get(name) == value for name, value in knobs.items())
+
+    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
+    assert applied(), run.reason
+    goes_on(run)
+
+
+def refused(run: Run, said: str, **knobs: Any) -> None:
+    """Ask for changes that cannot be made; see why, and the run going on as it was."""
+    before = run.config
+    run.set(**knobs)
+    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
+    assert run.status == "running" and run.config == before
+    goes_on(run)
+
+
+def goes_on(run: Run, steps: int = 3) -> None:
+    now = run.window.progress.step
+    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
+    assert run.status != "failed", run.reason
+
+
+def generators(run: Run) -> list[psutil.Process]:
+    """Processes that build batches, of both engines."""
+    engines = [psutil.Process(note.pid) for note in read_notes(run.path / "live", run.attempt).values()]
+    children = [child for engine in engines for child in engine.children(recursive=True)]
+    return [child for child in children if "dtdg_lab.parallel.generator_child" in child.cmdline()]
+
+
+def knobs_by_rank(run: Run) -> list[list[dict[str, Any]]]:
+    """What each rank changed, in order."""
+    table = open_run(run.path).table("events")
+    rows = table[table.kind == "knob"].sort_values("time_ns")
+    return [[row.data["changes"] for row in rows[rows["rank"] == rank].itertuples()] for rank in (0, 1)]
+
+
+def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid: RunConfig) -> None:
+    run = session.train(hybrid)
+    until_step(run, 3)
+    built_by = generators(run)
+    assert len(built_by) == 2, "one process a part"
+    for knobs in STEP:
+        change(run, **knobs)
+    refused(run, "batch_snapshots=9999.0 of", batch_snapshots=9999.0, adjuster="none")
+    refused(run, "batch_vertices=101.0 of", batch_vertices=101.0, adjuster="none")
+    for knobs in EPOCH:
+        change(run, **knobs)
+    run.pause()
+    until(lambda: run.status == "paused", what="a pause")
+    run.unpause()
+    until(lambda: run.status == "running", what="going on")
+    run.stop()
+    run.wait(20)
+    one, other = knobs_by_rank(run)
+    assert one == other == [*STEP, *EPOCH]
+    until(lambda: not any(process.is_running() for process in built_by), what="generators end")
+    _check_what_was_recorded(run)
+    again = run.resume()
+    until_step(again, run.window.progress.step + 10)
+    assert again.config == run.config
+    again.stop()
+    again.wait(20)
+    assert generators(again) == []
+
+
+def _check_what_was_recorded(run: Run) -> None:
+    opened = open_run(run.path)
+    names = ("steps", "targets", "rounds", "decisions", "reservoir", "links", "events")
+    steps, targets, rounds, decisions, kept, links, events = (opened.table(name) for name in names)
+    assert len(links) == 0
+    assert set(targets.source) >= {"reservoir", "new"}
+    last = rounds[rounds.number == 0]
+    assert (last["rank"] == 0).sum() == (last["rank"] == 1).sum() >= 4
+    words = [rounds[rounds["rank"] == rank][["number", "version", "choice"]].values.tolist() for rank in (0, 1)]
+    assert words[0] == words[1]
+    assert set(decisions["rank"]) == {0} and {"dqn", "bandit"} >= set(decisions.policy) >= {"dqn"}
+    assert (kept.held <= kept.capacity).all() and set(kept["rank"]) == {0, 1}
+    hybrid = events[events.kind == "hybrid"]
+    assert hybrid.data.iloc[0]["adjuster"] == "dqn"
+    assert any(data.get("layout", "there") is None for data in hybrid.data), "the run has left its batches once"
+    for rank in (0, 1):
+        made = steps[steps["rank"] == rank].step.tolist()
+        assert made == sorted(set(made)), "no step is made twice"
+
+
+def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: RunConfig) -> None:
+    run = session.train(hybrid.replace(slow_rank=1, slow_ms=30.0))
+    until_step(run, 20)
+    built_by = generators(run)
+    assert len(built_by) == 2
+    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
+    assert took_s < 5.0 and run.failed_rank == 1 and "rank 1 died" in run.reason
+    with pytest.raises(RunFailedError, match="rank 1 died"):
+        run.wait(20)
+    until(lambda: not any(process.is_running() for process in built_by), what="generators end with their ranks")
+    session.repair()
+    again = run.resume(slow_ms=0.0)
+    until_step(again, 30)
+    change(again, batch_snapshots=0.1)
+    again.stop()
+    again.wait(20)
+    assert again.status == "stopped" and again.config["batch_snapshots"] == 0.1

@@ -1,0 +1,182 @@
+"""What tests of hybrid batches run on ranks: module-level, so that fresh processes can import it by name."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hybrid_training import drawn, generators_left, repeated, train
+
+from dtdg_lab.comm.averager import Averager
+from dtdg_lab.comm.averager_for import averager_for
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunFailedError, RunStoreError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.testing.in_memory import Trained
+from dtdg_lab.testing.processes import join_group
+from dtdg_lab.testing.recorders import RecordingRecorder
+from dtdg_lab.training import updates
+from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.steered import Steered
+
+PARTS, STEPS, EPOCHS = 4, 3, 2
+SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
+         "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": EPOCHS,
+         "epoch_batches": STEPS, "evaluate_every": 100, "parts": PARTS, "partitioner": "hash"}  # fmt: skip
+SYNC = {"system": "dynahb", "exchange": "gradients", "reservoir": False, "adjuster": "none"}
+CASES: list[dict[str, Any]] = [
+    {"system": "dbov", "batch_vertices": 0.3, "layers": 2},
+    {"system": "dbov", "batch_vertices": 0.3, "model": "dcrnn"},
+    {"system": "dbos", "model": "evolvegcn-o", "layers": 2},
+    {"system": "dbos", "partitioner": "load_aware", "model": "gatlstm"},
+    {**SYNC, "batch_vertices": 0.3, "layers": 3},
+    {**SYNC, "batch_vertices": 2.0, "batch_snapshots": 4.0, "model": "graphsage"},
+    {
+        **SYNC,
+        "batch_vertices": 0.3,
+        "task": "classification",
+        "dataset": "sbm",
+        "communities": 3,
+        "generated_edges": 100,
+    },
+]
+SLOW_MS = 60.0
+RUN = {**SMALL, "system": "dynahb", "parts": 2, "batch_vertices": 0.3, "snapshot_sizes": "0.2 0.4",
+       "vertex_sizes": "0.3 0.6", "generators": "threads", "average_every_s": 0.005, "decide_every": 3,
+       "epoch_batches": 10, "epochs": 3}  # fmt: skip
+TOGETHER = {"exchange": "gradients", "reservoir": False}
+LIVE: dict[int, dict[str, Any]] = {
+    4: {"set": {"batch_snapshots": 0.4, "batch_vertices": 0.6}}, 8: {"set": {"average_every_s": 0.002}},
+    11: {"set": {"batch_vertices": 99.0, "adjuster": "none"}}, 13: {"pause": True}, 15: {"pause": False},
+    17: {"set": {"adjuster": "none", "reservoir": False}}, 20: {"set": {"adjuster": "random"}},
+}  # fmt: skip
+EPOCH: dict[int, dict[str, Any]] = {2: {"set": {"partitioner": "load_aware"}}, 12: {"set": {"exchange": "gradients"}},
+                                    22: {"set": {"exchange": "models"}}}  # fmt: skip
+
+
+def case_config(case: dict[str, Any], ranks: int) -> RunConfig:
+    return RunConfig(**{**SMALL, **case, "ranks": ranks})
+
+
+def built_case(case: dict[str, Any], group: Group) -> Built:
+    config = case_config(case, group.size)
+    return build(config, load_for(config), group)
+
+
+def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
+    """Losses and gradients of two epochs, with the batches they are of."""
+    built, found = built_case(case, group), []
+    assert built.hybrid is not None
+    for epoch in range(EPOCHS):
+        for work in built.layout.epoch(epoch):
+            built.hybrid.begin(len(found))
+            built.gradients.zero()
+            sent = group.bytes_sent
+            computed = built.layout.compute(work, Unmarked())
+            sent = group.bytes_sent - sent
+            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+            found.append(
+                {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
+                 "sent": sent, "groups": agreed.groups, "work": computed.vertex_snapshots,
+                 "batches": [(row[0], *row[2:9]) for row in built.layout.rows()["targets"]]}
+            )  # fmt: skip
+            built.optimizer.step()
+    return found
+
+
+def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]:
+    group = join_group(rank, ranks, address)
+    found = [first_steps(case, group) for case in CASES]
+    group.close()
+    return found
+
+
+# runs
+
+
+class Full(RecordingRecorder):
+    """A recorder whose disk is full after some steps."""
+
+    def check(self) -> None:
+        if len(self.tables["steps"]) >= 8:
+            raise RunStoreError("the disk of this rank is full")
+
+
+def run_config(**settings: Any) -> RunConfig:
+    return RunConfig(**{**RUN, "ranks": 2, **settings})
+
+
+def _told(done: Trained) -> dict[str, Any]:
+    tables = done.recorder.tables
+    names = ("steps", "rounds", "targets", "decisions", "evaluations", "links", "reservoir")
+    return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "drawn": drawn(done),
+            "refused": done.recorder.events("refused"), "knobs": done.recorder.events("knob"),
+            "paused": len(done.recorder.events("paused")), "config": dict(done.config.flat),
+            "position": done.outcome.position, **{name: tables[name] for name in names}}  # fmt: skip
+
+
+def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
+    """Every run of two ranks, one after another on one group; the last one fails."""
+    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    group = join_group(rank, ranks, address)
+    graph, found = load_for(run_config()), {}
+
+    def go(name: str, *, keep: str | None = None, **how: Any) -> Trained:
+        group.barrier()  # rank 0 may still be writing the checkpoint that another one reads
+        settings = how.pop("settings", {})
+        before = group.bytes_sent
+        updates.averager_for = partial(_averager_for, name)
+        done = train(run_config(**settings), graph, Path(folder) / f"{keep or name}.pt", group=group, **how)
+        found[name] = {**_told(done), "sent": group.bytes_sent - before, "left": [*generators_left(), *_beating(name)]}
+        return done
+
+    paced = {"slow_rank": rank_slowed, "slow_ms": 6.0} if (rank_slowed := 1) else {}
+    go("together", settings={**TOGETHER, "decide_every": 2})
+    chance = {**TOGETHER, "adjuster": "random", "decide_every": 2, "epochs": 1, "seed": 2}
+    go("whole", settings=chance)
+    go("first half", settings=chance, script={1: {"stop": True}})
+    go("second half", keep="first half", resume=True, first_step=2)
+    go("live together", settings=TOGETHER, script=LIVE)
+    done = go("live", settings=paced, script=LIVE)
+    go("live again", script=LIVE, replay=repeated(done))
+    go("decided", settings={**paced, "adjuster": "random", "decide_every": 2, "epochs": 6})
+    go("halted", settings=paced, script={13: {"stop": True}})
+    go("resumed", keep="halted", resume=True, first_step=14)
+    stops = {**EPOCH, 35: {"stop": True}}
+    go("by epochs", settings={**paced, "epochs": 1000}, script=stops, one_by_one=True)
+    go("to models at the end", settings={"exchange": "gradients", "epochs": 1}, script={3: EPOCH[22]})
+    fixed = {"adjuster": "none", "reservoir": False, "average_every_s": 0.02, "epochs": 2}
+    apart = {**fixed, "average_every_s": 0.005, "slow_rank": 1, "slow_ms": 15.0, "epochs": 6, "epoch_batches": 5,
+             "optimizer": "adam", "learning_rate": 0.01}  # fmt: skip
+    go("from apart", settings=apart, script={14: EPOCH[12]})
+    go("validation", settings={"reward_loss": "validation", "evaluate_every": 1, "decide_every": 2})
+    go("even", settings=fixed)
+    go("slowed", settings={**fixed, "slow_rank": 1, "slow_ms": SLOW_MS})
+    go("slowed together", settings={**fixed, **TOGETHER, "slow_rank": 1, "slow_ms": SLOW_MS, "epochs": 1})
+    found["failed"] = _fails(group, graph, Path(folder))
+    return found
+
+
+def _averager_for(run: str, *given: Any, name: str, **more: Any) -> Averager:
+    """Runs of these tests share a store, on which every averager has a name of its own."""
+    return averager_for(*given, name=f"{run} {name}", **more)
+
+
+def _beating(run: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(run)]
+
+
+def _fails(group: Group, graph: Any, folder: Path) -> dict[str, Any]:
+    recorder = Full() if group.rank == 1 else RecordingRecorder()
+    updates.averager_for = partial(_averager_for, "failed")
+    settings = {"slow_rank": 1, "slow_ms": 5.0, "epochs": 100, "checkpoint_every_s": 0.01}
+    try:
+        train(run_config(**settings), graph, folder / "failed.pt", group=group, recorder=recorder)
+    except (RunFailedError, RunStoreError) as error:
+        return {"kind": type(error).__name__, "reason": str(error), "left": [*generators_left(), *_beating("failed")],
+                "steps": len(recorder.tables["steps"])}  # fmt: skip
+    raise AssertionError(f"rank {group.rank} saw no failure")

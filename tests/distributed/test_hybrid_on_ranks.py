@@ -1,0 +1,300 @@
+"""Hybrid batches on ranks: one plan on any number of them, adjusters and knobs followed by all, nobody waits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hybrid_on_ranks import (
+    CASES,
+    EPOCH,
+    LIVE,
+    PARTS,
+    RUN,
+    SLOW_MS,
+    STEPS,
+    all_cases,
+    all_stories,
+    built_case,
+    first_steps,
+    run_config,
+)
+from hybrid_training import train
+from torch import Tensor
+from torch.nn import functional
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.core.target_batches import TargetBatch
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.parallel.part_batches import FIRST_NEW
+from dtdg_lab.parallel.target_layout import TargetBatchLayout
+from dtdg_lab.testing.processes import run_ranks
+from dtdg_lab.training.build import Built
+
+ids = [" ".join(str(value) for value in case.values()) for case in CASES]
+Told = list[dict[str, Any]]
+
+
+# one plan on one, two and four processes, and on the whole graph
+
+
+@pytest.fixture(scope="module")
+def solo() -> list[Told]:
+    return [first_steps(case, SoloGroup()) for case in CASES]
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[list[Told]]:
+    return run_ranks(all_cases, request.param, timeout_s=240)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_one_plan_on_several_processes(solo: list[Told], ranks: list[list[Told]], case: int) -> None:
+    assert len(solo[case]) == 2 * STEPS
+    for step, wanted in enumerate(solo[case]):
+        each = [found[case][step] for found in ranks]
+        largest = np.abs(wanted["gradient"]).max()
+        assert largest > 0
+        for found in each:
+            assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-10)
+            assert np.abs(found["gradient"] - wanted["gradient"]).max() <= 1e-10 * largest
+            assert (found["groups"], found["sent"]) == (PARTS, 0)  # nothing before gradients
+        assert [of for found in each for of in found["batches"]] == wanted["batches"]
+        assert sum(found["work"] for found in each) == wanted["work"]
+    assert len({tuple(found["batches"]) for found in solo[case]}) == len(solo[case])
+
+
+@pytest.mark.parametrize("case", [case for case in range(len(CASES)) if CASES[case].get("model") != "dcrnn"],
+                         ids=lambda case: ids[case])  # fmt: skip
+def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo: list[Told], case: int) -> None:
+    built = built_case(CASES[case], SoloGroup())
+    assert isinstance(built.layout, TargetBatchLayout)
+    losses = []
+    for part in built.layout.parts:
+        batch = part.sampler.batch(part.sizes[0], 0, FIRST_NEW)
+        losses.append(_loss_on_the_whole(built, part.number, batch))
+    torch.stack(losses).mean().backward()
+    wanted = solo[case][0]
+    assert float(torch.stack(losses).mean().detach()) == pytest.approx(wanted["loss"], rel=1e-10)
+    gradient = torch.cat([of.grad.reshape(-1) for of in built.model.parameters() if of.grad is not None]).numpy()
+    assert np.abs(gradient - wanted["gradient"]).max() <= 1e-10 * np.abs(gradient).max()
+
+
+def _loss_on_the_whole(built: Built, part: int, batch: TargetBatch) -> Tensor:
+    """The mean over snapshots of the mean over labelled targets; all vertices run, from state zero."""
+    assert built.partition is not None
+    graph, model = built.sequence.graph, built.model
+    targets = torch.tensor(built.partition.vertices(part)[batch.targets])
+    state, losses = model.initial_state(graph.num_nodes), []
+    for t in batch.snapshots:
+        space = built.sequence.space(t)
+        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        z = model.readout(h)[targets]
+        if built.config["task"] == "classification":
+            assert graph.classes is not None
+            labels = torch.tensor(graph.classes[t].astype(np.int64))[targets]
+            losses.append(functional.cross_entropy(z[labels >= 0], labels[labels >= 0]))
+        else:
+            losses.append((z.squeeze(-1) - torch.tensor(graph.targets[t]).double()[targets]).square().mean())
+    return torch.stack(losses).mean()
+
+
+# runs on two ranks
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stories")
+
+
+@pytest.fixture(scope="module")
+def stories(folder: Path) -> list[dict[str, Any]]:
+    return run_ranks(all_stories, 2, str(folder), timeout_s=180)
+
+
+def _by_step(told: dict[str, Any], column: str) -> dict[int, Any]:
+    """A rank has one part."""
+    return {row["step"]: row[column] for row in told["targets"]}
+
+
+def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("story", ["together", "live together"])
+def test_what_is_decided_is_followed_by_all_at_one_step(stories: list[dict[str, Any]], story: str) -> None:
+    one, other = (found[story] for found in stories)
+    assert _by_step(one, "action") == _by_step(other, "action")
+    assert _by_step(one, "snapshots") == _by_step(other, "snapshots")
+    assert len(set(_by_step(one, "action").values())) > 1
+    assert len(one["decisions"]) >= 4 and other["decisions"] == []
+    assert one["losses"] == other["losses"] and _same(one["parameters"], other["parameters"])
+    told = [[(event["step"], event["data"]["changes"]) for event in of["knobs"]] for of in (one, other)]
+    assert told[0] == told[1]
+    changed = {step + 1: asked["set"] for step, asked in LIVE.items() if "set" in asked and step != 11}
+    assert dict(told[0]) == (changed if story == "live together" else {})
+
+
+@pytest.mark.parametrize("story", ["live", "live again", "decided", "halted", "resumed", "by epochs"])
+def test_ranks_that_never_wait_hear_the_same_words(stories: list[dict[str, Any]], story: str) -> None:
+    one, other = (found[story] for found in stories)
+    words = [[(row["number"], row["version"], row["choice"]) for row in of["rounds"]] for of in (one, other)]
+    assert words[0] == words[1] and len(words[0]) > 3
+    told = [[event["data"]["changes"] for event in of["knobs"]] for of in (one, other)]
+    assert told[0] == told[1]
+    assert one["config"] == other["config"]
+    assert one["state"] == other["state"] == ("stopped" if story in ("halted", "by epochs") else "finished")
+    assert _same(one["parameters"], other["parameters"]), "all end with one model"
+
+
+def test_a_word_rules_from_the_step_after_its_round(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        actions = _by_step(found["decided"], "action")
+        applied = [(0, 0), *((row["applied_step"], row["choice"]) for row in found["decided"]["rounds"])]
+        for step, action in actions.items():
+            assert action == [choice for at, choice in applied if at <= step][-1]
+        assert len({choice for _, choice in applied}) > 1
+
+
+def test_changes_while_nobody_waits(stories: list[dict[str, Any]]) -> None:
+    asked = [change["set"] for step, change in LIVE.items() if "set" in change and step != 11]
+    for found in stories:
+        told = found["live"]
+        assert [event["data"]["changes"] for event in told["knobs"]] == asked
+        assert len(told["losses"]) == 30
+        sources, actions = _by_step(told, "source"), _by_step(told, "action")
+        since = {name: event["step"] for event in told["knobs"] for name in event["data"]["changes"]}
+        assert all(source == "new" for step, source in sources.items() if step >= since["reservoir"])
+        assert "new" not in {source for step, source in sources.items() if step < since["reservoir"]}
+        fixed = [event["step"] for event in told["knobs"] if event["data"]["changes"].get("adjuster")]
+        assert {actions[step] for step in range(fixed[0], fixed[1])} <= {0}
+        assert told["left"] == [] and len(told["reservoir"]) > 0
+    assert stories[0]["live"]["paused"] == stories[0]["live together"]["paused"] == 1
+    (refused,) = stories[0]["live"]["refused"]
+    assert refused["data"]["changes"] == LIVE[11]["set"] and "batch_vertices=99.0 of" in refused["data"]["reason"]
+
+
+def test_a_run_that_never_waited_repeats_bit_for_bit(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        done, again = found["live"], found["live again"]
+        assert again["losses"] == done["losses"] and again["drawn"] == done["drawn"]
+        rounds = [[{**row, "step": 0, "epoch": 0} for row in of["rounds"]] for of in (again, done)]
+        assert rounds[0] == rounds[1]
+        assert _same(again["parameters"], done["parameters"])
+    assert "reservoir" in {row["source"] for row in stories[0]["live"]["targets"]}
+
+
+def test_a_stop_is_heard_by_all_and_resumed(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["halted"] for found in stories)
+    assert one["state"] == other["state"] == "stopped" and len(one["losses"]) < 30
+    assert _same(one["parameters"], other["parameters"])
+    again, beside = (found["resumed"] for found in stories)
+    begun = min(len(one["losses"]), len(other["losses"]))
+    assert begun + len(again["losses"]) == begun + len(beside["losses"]) == 30, "from where the slowest was"
+    assert again["steps"][0]["step"] == beside["steps"][0]["step"] == begun
+    assert again["decisions"][0]["reward"] is not None, "the adjuster goes on"
+
+
+def test_a_run_of_equal_steps_is_resumed_as_if_nothing_had_been(stories: list[dict[str, Any]]) -> None:
+    """It was stopped after a decision that nobody had heard yet."""
+    for found in stories:
+        whole, first, second = (found[story] for story in ("whole", "first half", "second half"))
+        assert len(first["losses"]) == 2 and first["losses"] + second["losses"] == whole["losses"]
+        assert first["drawn"] + second["drawn"] == whole["drawn"]
+        assert _same(second["parameters"], whole["parameters"])
+    assert stories[0]["first half"]["decisions"][-1]["action"] != 0
+
+
+def test_partitioner_and_exchange_change_when_all_have_come_together(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["by epochs"] for found in stories)
+    told = [[(event["step"], event["data"]["when"], event["data"]["changes"]) for event in of["knobs"]]
+            for of in (one, other)]  # fmt: skip
+    assert (
+        [what for *_, what in told[0]] == [what for *_, what in told[1]] == [asked["set"] for asked in EPOCH.values()]
+    )
+    assert {when for _, when, _ in told[0] + told[1]} == {"epoch"}
+    models = [sum(row["number"] == 0 for row in of["rounds"]) for of in (one, other)]
+    assert models == [3, 3], "each stretch of averaging ends with a round of all"
+    assert one["left"] == other["left"] == []
+
+
+def test_ranks_that_were_apart_make_their_last_steps_together(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["from apart"] for found in stories)
+    (since,) = {of["knobs"][0]["step"] for of in (one, other)}
+    numbers, losses = (
+        [[row[name] for row in of["steps"] if row["step"] >= since] for of in (one, other)]
+        for name in ("step", "global_loss")
+    )
+    assert numbers == [list(range(since, 30))] * 2 and losses[0] == losses[1]
+    made = [sum(row["step"] < since for row in of["steps"]) for of in (one, other)]
+    assert made[0] == since > made[1], "the slower one goes on where the other is"
+    assert one["state"] == other["state"] == "finished"
+    assert _same(one["parameters"], other["parameters"])
+
+
+def test_a_change_after_the_last_step_leaves_nothing_running(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        told = found["to models at the end"]
+        assert [event["data"]["changes"] for event in told["knobs"]] == [EPOCH[22]["set"]]
+        assert told["left"] == []
+
+
+def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["validation"] for found in stories)
+    last = max(row["step"] for row in one["evaluations"])
+    heard = {row["step"]: row["loss"] for row in one["evaluations"] if row["split"] == "validation"}
+    decided = {row["step"]: row["state"]["loss"] for row in one["decisions"]}
+    assert decided and decided == {step: loss for step, loss in heard.items() if step < last}
+    assert {row["split"] for row in one["evaluations"] if row["step"] < last} == {"train", "validation"}
+    assert other["evaluations"] == other["decisions"] == []
+
+
+def test_a_slowed_rank_slows_nobody_else(stories: list[dict[str, Any]]) -> None:
+    step_s = {story: [median(row["time_s"] for row in found[story]["steps"]) for found in stories]
+              for story in ("even", "slowed", "slowed together")}  # fmt: skip
+    assert step_s["slowed"][1] > 1e-3 * SLOW_MS > 3 * step_s["even"][0]
+    assert step_s["slowed"][0] < max(2 * step_s["even"][0], 0.3e-3 * SLOW_MS)
+    assert step_s["slowed together"][0] > 1e-3 * SLOW_MS
+    one, other = (found["slowed"] for found in stories)
+    waited = [row for row in one["rounds"] if row["weight"] == 0]
+    assert waited and all(row["joined_step"] == row["applied_step"] == 20 for row in waited)
+    assert all(row["weight"] == 1 for row in other["rounds"]), "the slower one trains to its end"
+    assert len(one["losses"]) == len(other["losses"]) == 20 and _same(one["parameters"], other["parameters"])
+
+
+@pytest.mark.parametrize("story", ["decided", "slowed"])
+def test_models_are_all_that_travels(stories: list[dict[str, Any]], story: str) -> None:
+    for found in stories:
+        told = found[story]
+        assert told["links"] == []
+        numbers = sum(tensor.numel() for tensor in told["parameters"].values()) + 4
+        round_bytes = 2 * numbers * 8 // 2  # of an all-reduce on two ranks
+        joined = [row["joined_step"] - 1 for row in told["rounds"] if row["number"] and row["weight"]]
+        assert {row["step"]: row["bytes_sent"] for row in told["steps"] if row["bytes_sent"]} == dict.fromkeys(
+            joined, round_bytes
+        )
+
+
+def test_staleness_is_told(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        rounds = found["live"]["rounds"]
+        assert [row["number"] for row in rounds[:-1]] == list(range(1, len(rounds))) and rounds[-1]["number"] == 0
+        assert all(row["joined_step"] <= row["applied_step"] <= 30 for row in rounds)
+        assert all(before["applied_step"] <= after["joined_step"] for before, after in pairwise(rounds))
+
+
+def test_a_rank_that_fails_ends_the_run_everywhere(stories: list[dict[str, Any]], folder: Path) -> None:
+    one, other = (found["failed"] for found in stories)
+    assert other["kind"] == "RunStoreError"
+    assert "the disk of this rank is full" in one["reason"]
+    assert one["left"] == other["left"] == []
+    assert one["steps"] < 1000
+    config = run_config(ranks=1)
+    again = train(config, load_for(config), folder / "failed.pt", resume=True, changes={"epochs": 2, "slow_ms": 0.0})
+    assert again.outcome.state == "finished" and len(again.losses) <= 2 * RUN["epoch_batches"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from dtdg_lab.control.agent import Agent, checked_action, checked_choices
 from dtdg_lab.control.bandit import Bandit
+from dtdg_lab.control.dqn import DQN
 from dtdg_lab.control.fixed import Fixed
 from dtdg_lab.control.rewards import reward
 from dtdg_lab.control.uniform import Uniform
@@ -198,7 +199,7 @@ def make_adjuster(
     epsilon_min: float = 0.1,
     rate: float = 0.005,
 ) -> BatchAdjuster:
-    """An adjuster by its name in the catalogue; only ``dqn`` imports torch.
+    """An adjuster by its name in the catalogue.
 
     Args:
         name: none, random, bandit or dqn.
@@ -226,8 +227,6 @@ def make_adjuster(
     elif name == "bandit":
         agent = Bandit(choices)
     else:
-        from dtdg_lab.control.dqn import DQN
-
         agent = DQN(
             choices, seed=seed, discount=discount, epsilon_decay=epsilon_decay, epsilon_min=epsilon_min, rate=rate
         )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from dtdg_lab.control.adam import Adam
 from dtdg_lab.control.agent import Choice, checked_choices
 from dtdg_lab.control.replay import Replay
 from dtdg_lab.core import streams
 
 HIDDEN, MEMORY, BATCH, SOFT = 16, 1000, 5, 0.01
+
+Array = NDArray[np.float64]
 
 
 class DQN:
@@ -41,7 +44,7 @@ class DQN:
     References: DynaHB section 5.1 (state, gamma, epsilon, rate) and its released code (network, memory, batch, soft
     target), after Mnih et al. 2015 and, for the soft target, Lillicrap et al. 2016.
     Differs from the paper: it names neither the loss nor the optimiser; ours are the squared error and Adam, in
-    float64.
+    float64, written out: on four small arrays that takes a tenth of what a framework's calls do.
     """
 
     def __init__(
@@ -63,9 +66,8 @@ class DQN:
         self._epsilon_decay, self._epsilon_min = epsilon_decay, epsilon_min
         self._replay = Replay(memory)
         self._online = _drawn_parameters(choices, hidden, seed)
-        self._target = [parameter.detach().clone() for parameter in self._online]
-        # one tensor at a time: on four small ones the grouped form costs more than it saves
-        self._adam = torch.optim.Adam(self._online, lr=rate, foreach=False)
+        self._target = [parameter.copy() for parameter in self._online]
+        self._adam = Adam(self._online, rate)
         self._decisions = 0
         self._learned = 0
 
@@ -76,8 +78,8 @@ class DQN:
 
     def values(self, state: float) -> list[float]:
         """Q(state, action) for each action."""
-        with torch.no_grad():
-            return _q(self._online, torch.tensor([state], dtype=torch.float64))[0].tolist()
+        found: list[float] = _q(self._online, np.array([state]))[1][0].tolist()
+        return found
 
     def choose(self, state: float) -> Choice:
         """A drawn action with probability epsilon, else the one of the highest Q-value; ties go to the lower one."""
@@ -95,52 +97,39 @@ class DQN:
             return
         draw = streams.generator(self._seed, "control/dqn/replay", self._learned)
         self._learned += 1
-        before, actions, rewards, after = torch.from_numpy(self._replay.sample(self._batch, draw)).unbind(1)
-        with torch.no_grad():
-            goal = rewards + self._discount * _q(self._target, after).amax(1)
-        known = _q(self._online, before).gather(1, actions.long().unsqueeze(1)).squeeze(1)
-        gradients = torch.autograd.grad((known - goal).square().mean(), self._online)
-        for parameter, gradient in zip(self._online, gradients, strict=True):
-            parameter.grad = gradient
-        self._adam.step()
-        with torch.no_grad():
-            for slow, parameter in zip(self._target, self._online, strict=True):
-                slow.lerp_(parameter, self._soft)
+        before, actions, rewards, after = self._replay.sample(self._batch, draw).T
+        goal = rewards + self._discount * _q(self._target, after)[1].max(axis=1)
+        self._adam.step(_gradients(self._online, before, actions.astype(np.int64), goal))
+        for slow, parameter in zip(self._target, self._online, strict=True):
+            slow[...] = slow + self._soft * (parameter - slow)
 
     def state_dict(self) -> dict[str, Any]:
         """Both networks, Adam's means, the memory and the counters, as plain lists and numbers."""
-        adam = [self._adam.state[parameter] for parameter in self._online if parameter in self._adam.state]
         return {
             "decisions": self._decisions,
             "learned": self._learned,
             "online": [parameter.tolist() for parameter in self._online],
             "target": [parameter.tolist() for parameter in self._target],
-            "adam": [{name: tensor.tolist() for name, tensor in state.items()} for state in adam],
+            "adam": self._adam.state_dict(),
             "replay": self._replay.rows(),
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self._decisions, self._learned = int(data["decisions"]), int(data["learned"])
-        with torch.no_grad():
-            for parameters, stored in ((self._online, data["online"]), (self._target, data["target"])):
-                for parameter, numbers in zip(parameters, stored, strict=True):
-                    parameter.copy_(torch.tensor(numbers, dtype=torch.float64))
-        self._adam.state.clear()
-        for parameter, state in zip(self._online, data["adam"], strict=False):  # none before the first step
-            # Adam counts its steps in float32
-            kept = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in state.items()}
-            self._adam.state[parameter] = kept | {"step": kept["step"].float()}
+        for parameters, stored in ((self._online, data["online"]), (self._target, data["target"])):
+            for parameter, numbers in zip(parameters, stored, strict=True):
+                parameter[...] = numbers
+        self._adam.load_state_dict(data["adam"])
         self._replay.load(data["replay"])
 
 
-def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Tensor]:
+def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Array]:
     """Weights and biases (H,), (H,), (A, H), (A,), uniform within one over the root of a layer's inputs."""
-    draw = torch.Generator().manual_seed(streams.torch_seed(seed, "control/dqn/parameters"))
+    draw = streams.generator(seed, "control/dqn/parameters")
 
-    def uniform(*shape: int, inputs: int) -> Tensor:
-        numbers = torch.rand(*shape, generator=draw, dtype=torch.float64)
-        return ((2 * numbers - 1) / inputs**0.5).requires_grad_()
+    def uniform(*shape: int, inputs: int) -> Array:
+        return draw.uniform(-1, 1, shape) / np.sqrt(inputs)
 
     return [
         uniform(hidden, inputs=1),
@@ -150,7 +139,18 @@ def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Tensor]:
     ]
 
 
-def _q(parameters: Sequence[Tensor], states: Tensor) -> Tensor:
-    """States (B,) -> values (B, A)."""
+def _q(parameters: Sequence[Array], states: Array) -> tuple[Array, Array]:
+    """States (B,) -> the hidden layer (B, H) and values (B, A)."""
     into, bias, out, offset = parameters
-    return torch.addmm(offset, torch.relu(states.unsqueeze(1) * into + bias), out.t())
+    hidden = np.maximum(states[:, np.newaxis] * into + bias, 0.0)
+    return hidden, hidden @ out.T + offset
+
+
+def _gradients(parameters: Sequence[Array], states: Array, actions: NDArray[np.int64], goal: Array) -> list[Array]:
+    """Of the mean squared error of the values of some actions, (B,), against a goal (B,)."""
+    hidden, values = _q(parameters, states)
+    rows = np.arange(len(states))
+    of_values = np.zeros_like(values)
+    of_values[rows, actions] = 2 * (values[rows, actions] - goal) / len(states)
+    of_hidden = (of_values @ parameters[2]) * (hidden > 0)
+    return [states @ of_hidden, of_hidden.sum(axis=0), of_values.T @ hidden, of_values.sum(axis=0)]

@@ -155,11 +155,11 @@ class Comparison:
 
     @property
     def wall_time(self) -> Figure:
-        """Validation and training loss over wall seconds, with a star where a run reaches what all reach."""
+        """Validation and training loss over wall seconds, with a star where a run is near the best of all."""
         return wall_time_figure(self._labelled())
 
     def in_words(self) -> str:
-        """Who is first at the loss that all reach, and whether adjusters of batches beat the best fixed size."""
+        """Who is first near the least loss of all, and whether adjusters of batches beat the best fixed size."""
         return wall_time_words(self._labelled())
 
     def _labelled(self) -> list[tuple[str, RunWindow]]:

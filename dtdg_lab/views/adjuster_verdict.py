@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.views.layout import join_words
-from dtdg_lab.views.time_to_loss import common_loss, seconds_to
+from dtdg_lab.views.time_to_loss import near_best, seconds_to
 
 if TYPE_CHECKING:
     from dtdg_lab.views.window import RunWindow
@@ -21,7 +22,7 @@ _FREE = frozenset({*_SIZES, "system", "seed", "epochs", "name"})
 
 
 def adjuster_verdict(runs: Labelled) -> str:
-    """Whether adjusters reach the loss that all reach before the best fixed size does, in hindsight.
+    """Whether adjusters come near the least loss of all before the best fixed size does, in hindsight.
 
     Compared are runs of the same settings, but for sizes, adjusters and seeds; of several that differ in the seed alone
     the median counts. A run whose sizes or adjuster were changed on the way is left out.
@@ -40,16 +41,16 @@ def adjuster_verdict(runs: Labelled) -> str:
 
 
 def _verdict(windows: Sequence[RunWindow]) -> str:
-    loss = common_loss(windows)
+    loss = near_best(windows)
     if loss is None:
         return ""
     adjusted: dict[str, list[float]] = {}
     fixed: dict[str, list[float]] = {}
     for window in windows:
         seconds, facts = seconds_to(window, loss), window.hybrid.facts
-        if seconds is not None and facts is not None:
+        if facts is not None:
             into, name = (adjusted, facts.adjuster) if facts.adjusted else (fixed, facts.size.label)
-            into.setdefault(name, []).append(seconds)
+            into.setdefault(name, []).append(math.inf if seconds is None else seconds)
     return verdict_words(_medians(adjusted), _medians(fixed), loss)
 
 
@@ -61,12 +62,16 @@ def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], los
     """The verdict on adjusters, by seconds to a loss; empty where there is nothing to compare with.
 
     Args:
-        adjusted: seconds by adjuster.
+        adjusted: seconds by adjuster; infinite where it did not get there.
         fixed: seconds by fixed size.
-        loss: that all of them reach.
+        loss: to be reached.
     """
     if not adjusted or not fixed:
         return ""
+    if min(fixed.values()) == math.inf:
+        there = [name for name in adjusted if adjusted[name] < math.inf]
+        got = f"{join_words(sorted(there))} got" if there else "nothing of these got"
+        return f"None of {len(fixed)} fixed size{'s' * (len(fixed) > 1)} got to loss {loss:.4g}; {got} there."
     best = min(fixed, key=lambda name: fixed[name])
     text = (
         f"The best of {len(fixed)} fixed size{'s' * (len(fixed) > 1)}, in hindsight, is {best}: "
@@ -76,9 +81,13 @@ def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], los
     behind = [name for name in adjusted if name not in ahead]
     for names, one, several in ((ahead, "beats", "beat"), (behind, "does not beat", "do not beat")):
         if names:
-            told = join_words([f"{name} ({format_seconds(adjusted[name])})" for name in sorted(names)])
+            told = join_words([f"{name} ({_taken(adjusted[name])})" for name in sorted(names)])
             text += f" {told} {one if len(names) == 1 else several} it here."
     return text
+
+
+def _taken(seconds: float) -> str:
+    return format_seconds(seconds) if seconds < math.inf else "not there"
 
 
 def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:

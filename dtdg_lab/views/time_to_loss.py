@@ -1,4 +1,4 @@
-"""How long runs took to one common loss: what a comparison of systems comes down to."""
+"""How long runs took to a loss that is nearly the best of all: what a comparison of systems comes down to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.views.layout import join_words
 
 if TYPE_CHECKING:
     from dtdg_lab.views.window import RunWindow
@@ -17,11 +18,17 @@ def loss_points(window: RunWindow) -> list[tuple[float, float]]:
     return [(point.seconds, point.value) for point in points if point.value is not None]
 
 
-def common_loss(windows: Sequence[RunWindow]) -> float | None:
-    """The least loss that every run has reached; None where one of them was never evaluated."""
+NEAR = 0.05
+
+
+def near_best(windows: Sequence[RunWindow]) -> float | None:
+    """The least loss that any of the runs has reached, and 5 % more; None where one of them was never evaluated.
+
+    What all reach would be what the worst of them reaches: a run that learns something else soon would look quick.
+    """
     least = [min((loss for _, loss in loss_points(window)), default=None) for window in windows]
     known = [loss for loss in least if loss is not None]
-    return max(known) if known and len(known) == len(least) else None
+    return min(known) * (1 + NEAR) if known and len(known) == len(least) else None
 
 
 def seconds_to(window: RunWindow, loss: float) -> float | None:
@@ -29,14 +36,15 @@ def seconds_to(window: RunWindow, loss: float) -> float | None:
     return next((seconds for seconds, found in loss_points(window) if found <= loss), None)
 
 
-def time_to_loss_words(seconds: Mapping[str, float], loss: float) -> str:
-    """Who was first at a loss, and how many times longer the others took."""
+def time_to_loss_words(seconds: Mapping[str, float], loss: float, missed: Sequence[str] = ()) -> str:
+    """Who was first at a loss, how many times longer the others took, and who did not get there."""
     if not seconds:
         return "No run has been evaluated yet."
     order = sorted(seconds, key=lambda label: seconds[label])
     first = order[0]
-    text = f"To loss {loss:.4g}, which all reach, {first} took {format_seconds(seconds[first])}"
+    text = f"To loss {loss:.4g}, {NEAR:.0%} above the least of all, {first} took {format_seconds(seconds[first])}"
     for label in order[1:]:
         times = f", {seconds[label] / seconds[first]:.3g} times as long" if seconds[first] > 0 else ""
         text += f"; {label} {format_seconds(seconds[label])}{times}"
-    return f"{text}."
+    did_not = f" {join_words(list(missed))} did not get there." if missed else ""
+    return f"{text}.{did_not}"

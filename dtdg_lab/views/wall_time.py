@@ -1,4 +1,4 @@
-"""Validation and training loss of several runs over wall seconds, and when each reaches what all reach."""
+"""Validation and training loss of several runs over wall seconds, and when each is near the best of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dtdg_lab.views.layout import Figure, frame, with_note
 from dtdg_lab.views.loss import X_TITLES
 from dtdg_lab.views.metrics import LOSSES
 from dtdg_lab.views.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.views.time_to_loss import common_loss, seconds_to, time_to_loss_words
+from dtdg_lab.views.time_to_loss import near_best, seconds_to, time_to_loss_words
 
 if TYPE_CHECKING:
     from dtdg_lab.views.window import RunWindow
@@ -43,14 +43,14 @@ def wall_time_figure(runs: Labelled) -> Figure:
 
 
 def wall_time_words(runs: Labelled) -> str:
-    """Who is first at the loss that all reach, and how an adjuster stands against fixed sizes where both are shown."""
+    """Who is first near the least loss of all, and how an adjuster stands against fixed sizes where both are shown."""
     look = "Look which line is first at the star's height; a lower line later on is another merit."
-    loss = common_loss([window for _, window in runs]) if runs else None
+    loss = near_best([window for _, window in runs]) if runs else None
     if loss is None:
         return look
     seconds = {label: taken for label, window in runs if (taken := seconds_to(window, loss)) is not None}
-    verdict = adjuster_verdict(runs)
-    return f"{time_to_loss_words(seconds, loss)} {look}" + (f" {verdict}" if verdict else "")
+    verdict, missed = adjuster_verdict(runs), [label for label, _ in runs if label not in seconds]
+    return f"{time_to_loss_words(seconds, loss, missed)} {look}" + (f" {verdict}" if verdict else "")
 
 
 def _loss_name(runs: Labelled) -> str:
@@ -79,14 +79,14 @@ def _line(label: str, window: RunWindow, index: int, split: str) -> dict[str, An
 
 
 def _reached(runs: Labelled) -> list[dict[str, Any]]:
-    """A dotted line at the loss that all reach, with a star where each does."""
-    loss = common_loss([window for _, window in runs])
+    """A dotted line near the least loss of all, with a star where a run reaches it."""
+    loss = near_best([window for _, window in runs])
     if loss is None or len(runs) < 2:
         return []
     seconds = [seconds_to(window, loss) for _, window in runs]
     end = max((taken for taken in seconds if taken is not None), default=0.0)
     line = {
-        "type": "scatter", "mode": "lines", "name": "reached by all", "x": [0.0, round(end, 4)], "y": [loss, loss],
+        "type": "scatter", "mode": "lines", "name": "near the best", "x": [0.0, round(end, 4)], "y": [loss, loss],
         "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"}, "hoverinfo": "skip",
     }  # fmt: skip
     stars = [
@@ -94,7 +94,7 @@ def _reached(runs: Labelled) -> list[dict[str, Any]]:
             "type": "scatter", "mode": "markers", "name": label, "legendgroup": label, "showlegend": False,
             "x": [round(taken, 4)], "y": [loss],
             "marker": {"color": series_colour(index), "symbol": "star", "size": 13},
-            "hovertemplate": "%{x:.2f} s to the loss that all reach<extra>%{fullData.name}</extra>",
+            "hovertemplate": "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
         }
         for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True)) if taken is not None
     ]  # fmt: skip

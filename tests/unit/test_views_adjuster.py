@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -32,7 +33,7 @@ from dtdg_lab.views.adjuster_log import AdjusterLog
 from dtdg_lab.views.adjuster_verdict import verdict_words
 from dtdg_lab.views.hybrid_facts import hybrid_facts
 from dtdg_lab.views.rank_steps import RankSteps
-from dtdg_lab.views.time_to_loss import common_loss, seconds_to
+from dtdg_lab.views.time_to_loss import near_best, seconds_to
 
 ROOM = 68 * 4  # characters that a sentence under a panel of a grid has room for
 BEST = 4  # of the decisions of targets_synthetic: 20 % x 5 %
@@ -206,21 +207,25 @@ def test_losses_are_drawn_over_seconds_with_a_star_where_all_have_been() -> None
     fast = evaluated(window(hybrid_data(), system="dbov"), [1.0, 0.5, 0.25])
     slow = evaluated(window(hybrid_data(), system="dbos"), [1.0, 0.8, 0.5, 0.45])
     evaluated(slow, [0.9], split="train")
-    assert common_loss([fast, slow]) == 0.45
+    near = near_best([fast, slow])
+    assert near == pytest.approx(1.05 * 0.25)
     assert seconds_to(fast, 0.45) == pytest.approx(0.6) and seconds_to(slow, 0.45) == pytest.approx(0.8)
-    assert seconds_to(slow, 0.3) is None and common_loss([fast, window()]) is None
+    assert seconds_to(slow, 0.3) is None and near_best([fast, window()]) is None
     figure = wall_time_figure([("fast", fast), ("slow", slow)])
     check(figure)
     stars = [(t["x"], t["y"]) for t in figure["data"] if t.get("marker", {}).get("symbol") == "star"]
-    assert stars == [([0.6], [0.45]), ([0.8], [0.45])]
+    assert stars == [([0.6], [near])], "what the worst run reaches says nothing of a quick one"
     below = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
     assert below[0]["mode"] == "lines" and below[0]["y"] == [2.0], "steps where training was not evaluated"
     assert below[1]["y"] == [0.9]
     words = wall_time_words([("fast", fast), ("slow", slow)])
-    assert words.startswith("To loss 0.45, which all reach, fast took 600 ms; slow 800 ms, 1.33 times as long.")
+    assert words.startswith("To loss 0.2625, 5% above the least of all, fast took 600 ms. slow did not get there.")
+    close = evaluated(window(hybrid_data(), system="bvr"), [1.0, 0.8, 0.5, 0.26])
+    words = wall_time_words([("fast", fast), ("close", close)])
+    assert "fast took 600 ms; close 800 ms, 1.33 times as long. Look" in words
     check(wall_time_figure([]))
     check(wall_time_figure([("one", fast)]))
-    assert wall_time_words([]) and "all reach" not in wall_time_words([("new", window())])
+    assert wall_time_words([]) and "least of all" not in wall_time_words([("new", window())])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +238,7 @@ def test_an_adjuster_is_judged_by_runs_with_fixed_sizes(dqn: list[float], said: 
         given = [[float(part.split()[0]) / 100 for part in label.split(" x ")]]
         runs.append((label, evaluated(window(hybrid_data(reservoir=True, exchange="models", shares=given)), losses)))
     words = wall_time_words(runs)
-    assert "The best of 2 fixed sizes, in hindsight, is 20 % x 5 %: 600 ms to loss 0.4." in words and said in words
+    assert "The best of 2 fixed sizes, in hindsight, is 20 % x 5 %: 600 ms to loss 0.42." in words and said in words
     other = RunWindow(RunConfig(system="dynahb", dataset="growing", ranks=2, epochs=20, model="gatlstm"))
     other.add(event(hybrid_data()))
     assert "fixed" not in wall_time_words([runs[0], ("other", evaluated(other, [1.0, 0.4]))]), "of another model"
@@ -241,6 +246,9 @@ def test_an_adjuster_is_judged_by_runs_with_fixed_sizes(dqn: list[float], said: 
 
 def test_several_adjusters_are_told_in_one_verdict() -> None:
     assert verdict_words({"dqn": 2.0}, {}, 0.1) == verdict_words({}, {"a": 1.0}, 0.1) == ""
+    lost = verdict_words({"dqn": math.inf}, {"a": 1.5}, 0.1)
+    assert "a: 1.5 s to loss 0.1. dqn (not there) does not beat it here." in lost
+    assert verdict_words({"dqn": 2.0}, {"a": math.inf}, 0.1) == "None of 1 fixed size got to loss 0.1; dqn got there."
     words = verdict_words({"dqn": 2.0, "bandit": 1.0, "random": 3.0}, {"a": 1.5, "b": 2.5}, 0.1)
     assert words == (
         "The best of 2 fixed sizes, in hindsight, is a: 1.5 s to loss 0.1. bandit (1.0 s) beats it here. dqn (2.0 s) "
@@ -254,7 +262,7 @@ def test_stored_runs_are_compared_over_wall_time(tmp_path) -> None:
         finish(run, "finished")
     found = compare([run.path for run in runs])
     check(found.wall_time)
-    assert found.in_words().startswith("To loss 0.9, which all reach, epochs ")
+    assert found.in_words().startswith("To loss 0.63, 5% above the least of all, epochs 3 took 300 ms. epochs 2 did not ")
     assert lab.plot(found.wall_time).data[0].name == found.labels[0]
 
 

@@ -127,6 +127,15 @@ QUICK_PLAN = Plan(
 )  # fmt: skip
 
 
+# systems that are there and not timed here, and why
+ELSEWHERE = {"dynahb": "not timed here: its ranks make steps of their own, see benchmarks/dynahb.py"}
+
+
+def missing(name: str) -> str:
+    """Why a system has no row here; empty where it has."""
+    return ELSEWHERE.get(name, "" if built(name) else "not built")
+
+
 def built(name: str) -> bool:
     """Whether the lab has the system that a row needs."""
     system = SYSTEMS[name]["system"]

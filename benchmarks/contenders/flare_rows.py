@@ -8,7 +8,7 @@ from typing import Any
 
 from contenders import flare_paper as paper
 from contenders.esdg_plan import Workload
-from contenders.flare_plan import HYBRID, RIVALS, SYSTEMS, Plan, built, config
+from contenders.flare_plan import HYBRID, RIVALS, SYSTEMS, Plan, built, config, missing
 from contenders.flare_steps import Contender, cell, in_turn, joined, peaks, trained
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -33,8 +33,8 @@ def clock_of(ranks: int, cores: Sequence[int]) -> str:
 
 def attempted(name: str, measure: Callable[[], Row]) -> Row:
     """What a system gives, or why there is nothing of it: ``failed`` says so in the row."""
-    if not built(name):
-        return {"system": name, "failed": "not built"}
+    if why := missing(name):
+        return {"system": name, "failed": why}
     try:
         return {"system": name, **measure()}
     except RanksError as error:
@@ -182,7 +182,7 @@ def rank_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[Row]:
     rows = []
     first: dict[str, dict[str, float]] = {}
     for ranks in plan.ranks:
-        here = [name for name in RANKED if built(name)]
+        here = [name for name in RANKED if not missing(name)]
         here, failed = _possible(plan, model, here, ranks)
         contenders = [Contender(name, config(plan.spread, name, model, ranks=ranks)) for name in here]
         epochs, each = timed(contenders, ranks, plan, cores)
@@ -192,7 +192,7 @@ def rank_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[Row]:
         for name in RANKED:
             row = {"graph": plan.spread.name, "model": model, "ranks": ranks, "system": name}
             if name not in by_name:
-                rows.append({**row, "failed": failed.get(name, "not built")})
+                rows.append({**row, "failed": failed.get(name, missing(name))})
                 continue
             own, clock = by_name[name], clock_of(ranks, cores)
             memory: Row = {}  # the others' is in part memory

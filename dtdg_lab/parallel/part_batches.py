@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dtdg_lab.batching.reservoir import Reservoir, capacity, check_fits
 from dtdg_lab.batching.target_sampler import TargetSampler
 from dtdg_lab.core.streams import generator
@@ -20,6 +22,7 @@ from dtdg_lab.parallel.target_sequence import TargetSequence
 
 DEVICE_COPIES = 3  # what a batch takes as tensors, in times of its arrays: operators both ways, and pulled features
 
+_DRAWN = 256  # steps whose numbers are drawn at once
 FIRST_NEW = 1 << 40  # number of step 0's new batch: apart from those that generators number from 0
 
 RESERVOIR, NEW, SNAPSHOT = "reservoir", "new", "snapshot"
@@ -95,6 +98,7 @@ class PartBatches:
         self._uses: dict[Drawn, int] = {}
         self._most_uses = 0
         self._device_room = 0
+        self._block, self._uniforms = -1, np.empty((0, 2))
 
     def use(self, sizes: tuple[BatchSize, ...], limit_bytes: int | None, most_uses: int = 0) -> None:
         """Draw batches of these sizes from here on, and keep some where there is a limit.
@@ -141,7 +145,7 @@ class PartBatches:
         """
         if self.reservoir is None:
             return self.again(Drawn(NEW, action, FIRST_NEW + step))
-        u, v = generator(self.sampler.seed, "hybrid/draw", self.number, step).random(2)
+        u, v = self._uniform(step)
         taken = self.reservoir.take(action, u, v)
         if taken is not None:
             drawn = Drawn(RESERVOIR, action, taken[0])
@@ -149,6 +153,15 @@ class PartBatches:
             self._count(drawn)
             return prepared
         return self.again(Drawn(SNAPSHOT, action, step) if stands_in else Drawn(NEW, action, FIRST_NEW + step))
+
+    def _uniform(self, step: int) -> tuple[float, float]:
+        """Two numbers in [0, 1) of a step: a generator's start takes longer than many of its numbers."""
+        block, place = divmod(step, _DRAWN)
+        if self._block != block:
+            self._uniforms = generator(self.sampler.seed, "hybrid/draw", self.number, block).random((_DRAWN, 2))
+            self._block = block
+        u, v = self._uniforms[place].tolist()
+        return u, v
 
     def again(self, drawn: Drawn) -> Prepared:
         """The batch that was drawn, built anew where it is not kept."""

@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "slowest_rank": "the rank that is the most of the critical path",
         "slowest_rank_share": "its share of the critical path; even is 1 / ranks",
         "wait_share": "share of all ranks' step time spent waiting for others",
-        "bytes_sent": "bytes sent in steps, summed over ranks",
+        "bytes_sent": "bytes sent in steps, and by ranks that wait for the others, summed over ranks",
         "bytes_received": "bytes received in steps, summed over ranks",
         "peak_bytes": "largest peak of tensor memory of any rank",
         "peak_rss_bytes": "largest resident memory of any rank's process",

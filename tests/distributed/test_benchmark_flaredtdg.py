@@ -70,7 +70,7 @@ def test_systems_are_trained_beside_their_baselines(
     assert len({tuple(systems[name]["mse"]) for name in alive}) == len(alive)  # each batch its own
     assert all(systems[name]["persistence"] == systems["esdg"]["persistence"] for name in alive)
     missing = systems["dynahb"]
-    assert missing.get("failed") == "not built" and "not built" in flare.words.training_text(missing)
+    assert "benchmarks/dynahb.py" in missing["failed"] and missing["failed"] in flare.words.training_text(missing)
     json.dumps([rows, [verdict.text for verdict in flare.claims.training_verdicts(rows)]])
 
 
@@ -183,7 +183,7 @@ def test_ranks_share_rows_and_memory(flare: ModuleType, plan: Any, monkeypatch: 
     assert two["bytes"] > 0 and two["peak_bytes"] < one["peak_bytes"]
     assert one["ratio"] == two["ratio"] == (1, 1, 1)
     assert two["clock"] == ("wall" if len(CORES) >= 2 else "cpu")
-    assert {row["system"] for row in rows if row.get("failed") == "not built"} >= {"dynahb"}
+    assert {row["system"] for row in rows if "not timed here" in row.get("failed", "")} >= {"dynahb"}
 
 
 def test_maps_have_a_cell_for_each_setting(flare: ModuleType, plan: Any) -> None:
@@ -282,7 +282,7 @@ def test_failures_of_a_system_are_rows_and_errors_of_ours_are_not(
     rows = flare.flare_rows
     assert "cannot carry it" in rows.attempted("esdg", refuse)["failed"]
     assert "out of memory" in rows.attempted("esdg", die)["failed"]
-    assert rows.attempted("dynahb", break_) == {"system": "dynahb", "failed": "not built"}
+    assert "not timed here" in rows.attempted("dynahb", break_)["failed"]
     with pytest.raises(RanksError):
         rows.attempted("esdg", break_)
 

@@ -1,0 +1,191 @@
+"""One rank of a run, step by step as the training loop makes them, with what each step took; for benchmarks/dynahb.py.
+
+Imported by fresh processes (``dtdg_lab.testing.processes.run_ranks``), so that nothing here imports torch at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from contenders.esdg_steps import BothClocks
+from dtdg_lab.core.records import TABLES
+
+if TYPE_CHECKING:
+    from dtdg_lab.comm.averager import Word
+    from dtdg_lab.comm.group import Group
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.parallel.layout import Work
+
+# the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
+NAMED = {"gen_bat": ("batch",), "to_gpu": ("transfer",), "comp": ("compute",), "comm": ("wait", "communicate"),
+         "upda": ("update",)}  # fmt: skip
+FULL_S, LOOK_S = 20.0, 0.02  # most that is waited for full reservoirs; between two looks
+Row = dict[str, Any]
+_numbers = itertools.count()
+
+
+class RankRun:
+    """A run whose ranks train in stretches, and come together after each.
+
+    A stretch ends as a run stops: rank 0 raises its word, which rides with gradients or in a round of averaging, and
+    each rank hears it after a step. So nothing is added to a step that training has not.
+
+    Args:
+        config: of the run.
+        group: the ranks.
+        slowed: rank whose steps take longer; none where negative.
+        slow_s: that it sleeps in a step.
+
+    Attributes:
+        graph: the data.
+        built: what trains.
+        group: the ranks.
+        seconds: of this rank's steps, by the clock on the wall.
+        steps: of this rank.
+        spent: seconds by the paper's names, of this rank.
+        sources: how often batches came from where.
+        levels: what was last told of its reservoirs, by part and action.
+        bytes_sent: by this rank in its steps.
+    """
+
+    def __init__(self, config: RunConfig, group: Group, *, slowed: int = -1, slow_s: float = 0.0) -> None:
+        from dtdg_lab.datasets.names import load_for
+        from dtdg_lab.training.build import build
+
+        self.graph = load_for(config)
+        self.built, self.group = build(config, self.graph, group), group
+        self.seconds, self.steps, self.bytes_sent = 0.0, 0, 0
+        self.spent: Counter[str] = Counter()
+        self.sources: Counter[str] = Counter()
+        self.levels: dict[tuple[int, int], Row] = {}
+        self._slow_s = slow_s if group.rank == slowed else 0.0
+        self._wanted = self._heard = 0
+        self._works, self._epoch = iter(()), itertools.count()
+        self._name = f"benchmark-{next(_numbers)}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # generators
+
+    def open(self) -> None:
+        """Let generators of batches begin, where the run has any."""
+        if self.built.hybrid is not None:
+            self.built.hybrid.open()
+
+    def close(self) -> None:
+        """Let them end."""
+        if self.built.hybrid is not None:
+            self.built.hybrid.close()
+
+    def filled(self) -> float:
+        """The share of what this rank's reservoirs may hold that they hold; 1 where there is none, or bytes are out."""
+        parts = [part for part in getattr(self.built.layout, "parts", ()) if part.reservoir is not None]
+        held = room = 0
+        for part in parts:
+            for action, level in enumerate(part.reservoir.levels()):
+                held += level.held
+                room += level.capacity if part.reservoir.wants(action) else level.held
+        return held / room if room else 1.0
+
+    def fill(self) -> float:
+        """Wait until reservoirs are full, and return the seconds that took."""
+        began_s = time.perf_counter()
+        while self.filled() < 1 and time.perf_counter() - began_s < FULL_S:
+            time.sleep(LOOK_S)
+        return time.perf_counter() - began_s
+
+    # stretches
+
+    def train(self, *, seconds: float = float("inf"), steps: int = 0) -> Iterator[Row]:
+        """Steps of this rank, one after another, until rank 0 has spent its seconds or steps; collective.
+
+        Args:
+            seconds: of rank 0's steps since it was built.
+            steps: of this stretch, on rank 0; any number where 0.
+        """
+        from dtdg_lab.training.updates import updates_for
+
+        number = self._wanted + 1
+        self._updates = updates_for(
+            self.built, self.group, self._asked, name=f"{self._name}-{number}", start=self._asked()
+        )
+        try:
+            for count in itertools.count(1):
+                if count == steps or self.seconds >= seconds:
+                    self._wanted = number  # others' are not asked for
+                yield self._step()
+                if self._heard >= number:
+                    break
+            self._updates.gather(self._follow)
+        except BaseException as error:
+            self._updates.close(f"{type(error).__name__}: {error}")
+            raise
+        self._wanted = self._heard = number
+
+    def _asked(self) -> Word:
+        from dtdg_lab.comm.averager import Word
+
+        return Word(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
+
+    def _follow(self, word: Word) -> None:
+        self._heard = word.version
+        if self.built.hybrid is not None:
+            self.built.hybrid.follow(word)
+
+    def _next(self) -> Work:
+        work = next(self._works, None)
+        while work is None:
+            self._works = iter(self.built.layout.epoch(next(self._epoch)))
+            work = next(self._works, None)
+        return work
+
+    def _step(self) -> Row:
+        built, sent = self.built, self.group.bytes_sent
+        choice = 0 if built.hybrid is None else built.hybrid.choice
+        work, clocks, began_s, cpu_s = self._next(), BothClocks(), time.perf_counter(), time.process_time()
+        built.gradients.zero()
+        computed = built.layout.compute(work, clocks)
+        if self._slow_s:
+            time.sleep(self._slow_s)
+        clocks("compute")
+        agreed = self._updates.exchange(computed)
+        clocks.exchange(agreed.wait_s)
+        built.optimizer.step()
+        clocks("update")
+        word = self._updates.follow()
+        clocks("communicate")
+        loss = agreed.loss_sum / max(agreed.groups, 1)
+        if built.hybrid is not None:
+            built.hybrid.after_step(loss, time.perf_counter() - began_s, choice)
+        self._follow(word)
+        clocks("rl")
+        seconds = time.perf_counter() - began_s
+        self._updates.rounds()
+        self._take_down(clocks, seconds)
+        self.bytes_sent += self.group.bytes_sent - sent
+        own = sum(clocks.cpu[phase] for phase in ("batch", "transfer", "compute", "update", "rl"))
+        return {"seconds": seconds, "loss": loss, "choice": choice, "batch_s": clocks.wall["batch"], "own_s": own,
+                "cpu_s": time.process_time() - cpu_s}  # fmt: skip
+
+    def _take_down(self, clocks: BothClocks, seconds: float) -> None:
+        self.seconds, self.steps = self.seconds + seconds, self.steps + 1
+        for name, phases in NAMED.items():
+            self.spent[name] += sum(clocks.wall[phase] for phase in phases)
+        if getattr(self.built.hybrid, "adjuster", None) is not None:
+            self.spent["rl"] += clocks.wall["rl"]
+        rows = self.built.layout.rows()
+        source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's
+        self.sources.update(row[source] for row in rows.get("targets", ()))
+        for row in rows.get("reservoir", ()):
+            told = dict(zip(TABLES["reservoir"][2:], row, strict=True))
+            self.levels[told["part"], told["action"]] = told
+        if self.levels:
+            self.spent["rsv"] = sum(told["busy_s"] for told in self.levels.values())

@@ -1,0 +1,230 @@
+"""What benchmarks/dynahb.py tells follows from what ranks did, its claims are judged by rows, and its parts run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+
+@pytest.fixture
+def hybrid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
+    """The benchmark as a module, with a fresh cache."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
+    yield importlib.import_module("dynahb")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "dynahb")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def plan(hybrid: ModuleType) -> Any:
+    """A hundred and fifty vertices, thirty snapshots, one timed turn, trainings of a tenth of a second."""
+    sizes = importlib.import_module("contenders.hb_plan")
+    tiny = sizes.grown(150, 600, 31)
+    brief = sizes.Limits(0.1, 10, 5, 0.01, 2.0, 1e-3, 0.01)
+    return dataclasses.replace(
+        hybrid.QUICK_PLAN, trained=(tiny,), timed=tiny, chosen=(tiny,), sized=(tiny,), partitioned=(tiny,), cut=tiny,
+        ranks=(1, 2), layers=(1,), turns=1, steps=3, turn_s=0.05, repeats=2, limits=brief, adjusting=brief,
+    )  # fmt: skip
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Leave systems out of a test."""
+    for module, known in (("hb_plan", "SYSTEMS"), ("hb_costs", "SYSTEMS")):
+        monkeypatch.setattr(importlib.import_module(f"contenders.{module}"), known, names)
+
+
+def alive(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["system"]: row for row in rows if "failed" not in row}
+
+
+def a_row(system: str, *curves: list[tuple[float, int, float]], **more: Any) -> dict[str, Any]:
+    """A row of trainings with the fields that losses are judged by."""
+    best = [min(loss for _, _, loss in curve) for curve in curves]
+    return {"graph": "g", "model": "tgcn", "ranks": 1, "system": system, "curve": list(curves), "validation": best,
+            "persistence": 0.5, "mean": 0.6, "test": best, **more}  # fmt: skip
+
+
+def test_trainings_end_where_nothing_is_better(hybrid: ModuleType) -> None:
+    curve = importlib.import_module("contenders.hb_training").Curve()
+    told = [curve.add(float(at), at, loss, 0.001) for at, loss in enumerate((0.1, 0.5, 0.4999, 0.499, 0.7))]
+    assert told == [False, True, False, True, False]  # training is needed, and a thousandth
+    assert (curve.best, curve.at, curve.without) == (0.499, 3, 1)
+    unknown = importlib.import_module("contenders.hb_training").Curve()
+    assert not unknown.add(0.5, 1, float("inf"), 0.001) and unknown.add(1.0, 1, 2.0, 0.001)
+
+
+def test_times_to_a_common_loss_are_read_off_the_curves(hybrid: ModuleType) -> None:
+    slow = a_row("dbos", [(0.0, 0, 1.0), (4.0, 1, 0.5), (8.0, 2, 0.4)], [(0.0, 0, 1.0), (6.0, 1, 0.42)])
+    fast = a_row("dynahb", [(0.0, 0, 0.3), (1.0, 9, 0.41), (2.0, 20, 0.2)], [(0.0, 0, 1.0), (1.5, 9, 0.39)])
+    dead = {"graph": "g", "model": "tgcn", "ranks": 1, "system": "adgnn-t", "failed": "too large"}
+    slow, dead, fast = hybrid.hb_rows.judged([slow, dead, fast])
+    assert slow["common"] == fast["common"] == 0.42  # the worst training's lowest
+    assert (slow["common_s"], fast["common_s"]) == ([8.0, 6.0], [1.0, 1.5])  # what was not trained does not count
+    assert fast["common_over_rival"] == 8 / 1.5 and slow["common_over_rival"] == 1
+    assert fast["near"] == pytest.approx(1.05085 * (0.2 + 0.39) / 2)
+    assert (slow["near_s"], fast["near_s"]) == ([None, None], [2.0, None]) and slow["near_over_rival"] is None
+    assert hybrid.hb_rows.middle([None, 1.0, 2.0]) == 2.0 and hybrid.hb_rows.middle([None, 1.0]) is None
+    first, mean, *_, naive = hybrid.claims.convergence_verdicts([slow, dead, fast])
+    assert first.holds == 2 and mean.where == (f"g tgcn: {8 / 1.5:.2f} to the common loss",) and naive.holds == 1
+
+
+def test_the_dqn_is_held_against_the_best_size(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(second: float) -> list[tuple[float, int, float]]:
+        return [(0.0, 0, 1.0), (second, 5, 0.1)]
+
+    times = {"0.2 x 0.1": 2.0, "1 x 0.1": 9.0, "random": 4.0, "bandit": 1.0, "dqn": 3.0}
+    made = hybrid.hb_rows.judged([a_row(name, at(second)) for name, second in times.items()])
+    monkeypatch.setattr(hybrid.hb_rows, "training_rows", lambda *_, **__: made)
+    rows = hybrid.hb_rows.adjuster_rows(plan, plan.chosen[0], CORES)
+    assert {row["system"]: row["regret_s"] for row in rows} == {name: second - 2 for name, second in times.items()}
+    best, random, bandit = hybrid.claims.adjuster_verdicts(rows)
+    assert (best.holds, random.holds, bandit.holds) == (0, 1, 0)
+    assert best.where == ("g tgcn, 0.2 x 0.1: 3 s against 2 s",) and "DOES NOT HOLD HERE" in best.text
+
+
+def test_systems_are_trained_by_one_rule(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "pygt-dist", "adgnn-x", "dbos", "dynahb")
+    rows = hybrid.DO["convergence"](plan)
+    systems = alive(rows)
+    assert set(systems) == {"pygt-dist", "dbos", "dynahb"}
+    assert [row["failed"] for row in rows if row["system"] == "adgnn-x"] == ["not built"]
+    for name, row in systems.items():
+        (curve,), (phases,) = row["curve"], row["phases"]
+        assert curve[0][:2] == (0.0, 0)  # untrained
+        assert row["validation"][0] * 0.999 <= min(loss for *_, loss in curve[1:]) <= row["validation"][0]
+        assert [at for at, *_ in curve] == sorted(at for at, *_ in curve) and row["steps"][0] >= curve[-1][1]
+        assert row["persistence"] > 0 and row["test"][0] > 0 and row["step_s"][0] > 0
+        assert sum(seconds for what, seconds in phases.items() if what != "rsv") <= row["converged_s"][0]
+        assert ("rl" in phases) is (name == "dynahb")
+        assert f"{row['validation'][0]:.5f}" in hybrid.words.training_text(row)
+        assert all(
+            isinstance(line, str) for line in (hybrid.words.breakdown_text(row), hybrid.words.adjuster_text(row))
+        )
+    assert systems["dbos"]["curve"] != systems["pygt-dist"]["curve"]
+    assert set(systems["dynahb"]["sources"][0]) <= {"snapshot", "reservoir", "new"}
+    json.dumps([rows, [verdict.text for verdict in hybrid.claims.convergence_verdicts(rows)]])
+
+
+def test_variants_differ_in_what_they_are_named_by(hybrid: ModuleType, plan: Any) -> None:
+    sizes = importlib.import_module("contenders.hb_plan")
+
+    def made(variants: Any) -> dict[str, Any]:
+        return {name: sizes.config(plan.timed, chosen, "tgcn", ranks=1, parts=2) for name, chosen in variants.items()}
+
+    ablation = made(sizes.variants_of_ablation())
+    assert [each["exchange"] for each in ablation.values()] == ["gradients"] * 2 + ["models"] * 3
+    assert [each["partitioner"] for each in ablation.values()] == ["metis"] + ["load_aware"] * 4
+    assert [each["adjuster"] for each in ablation.values()] == ["none"] * 3 + ["dqn"] * 2
+    assert [each["reservoir"] for each in ablation.values()] == [False] * 4 + [True]
+    dqn = made(sizes.variants_of_dqn())
+    assert len({each.to_json() for each in dqn.values()}) == len(dqn) == 8
+    adjusters = made(sizes.variants_of_adjusters(plan))
+    assert len({each.to_json() for each in adjusters.values()}) == len(adjusters) == 5
+    assert adjusters["1 x 0.1"]["batch_snapshots"] == 1.0 and adjusters["dqn"]["snapshot_sizes"] == "0.2 1"
+    assert made(sizes.variants_of_sizes())["20%"]["batch_vertices"] == 0.2
+
+
+def test_steps_are_timed_in_turn(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "pygt-dist", "dbos", "dynahb")
+    rows = hybrid.hb_costs.step_rows(plan, plan.timed, "tgcn", layers=2, ranks=2, parts=2, cores=CORES)
+    systems = alive(rows)
+    assert set(systems) == {"pygt-dist", "dbos", "dynahb"} and systems["dbos"]["over_rival"] == (1, 1, 1)
+    assert systems["dynahb"]["filled"] == 1 and systems["dbos"]["sources"] == {"new": 2 * 3}  # with the warm-up
+    assert systems["dbos"]["bytes_a_step"] > 0
+    assert systems["dbos"]["clock"] == ("wall" if len(CORES) >= 2 else "cpu")
+    assert "100%" in hybrid.words.step_text(systems["dynahb"])
+    json.dumps([rows, [verdict.text for verdict in hybrid.claims.rank_verdicts(rows)]])
+
+
+def test_a_slowed_rank_holds_up_gradients_alone(hybrid: ModuleType, plan: Any) -> None:
+    if len(CORES) < 2:
+        pytest.skip("ranks are slowed where each has a core of its own")
+    gradients, models = hybrid.hb_costs.slowed_rows(plan, CORES)
+    assert (gradients["exchange"], models["exchange"]) == ("gradients", "models")
+    assert gradients["others"] > 3 > models["others"]
+    for row in (gradients, models):
+        assert row["slowed_s"][1] > 5 * row["even_s"][1] / 2 and f"{row['others']:.2f}" in hybrid.words.slowed_text(row)
+
+
+def test_waiting_and_what_generators_cost_are_told(
+    hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hybrid.hb_costs, "KEEPING", ("dynahb",))
+    rows = hybrid.hb_costs.waiting_rows(dataclasses.replace(plan, parts=1), CORES)
+    assert [row["system"] for row in rows] == ["dynahb, threads", "dynahb, processes"]
+    for row in rows:
+        assert 0 < row["warm"] < 1 and row["filled"] == 1 and row["made"] > 0 and row["bytes"] > 0
+        assert f"{row['warm']:.2%}" in hybrid.words.waiting_text(row)
+    none, threads, processes = hybrid.hb_costs.beside_rows(plan, CORES[:1])
+    assert none["slower"] == (1, 1, 1) and none["made_per_s"] == 0
+    assert threads["made_per_s"] > 0 and processes["made_per_s"] > 0
+    assert f"{threads['made_per_s']:.1f}" in hybrid.words.beside_text(threads)
+    waits, cost = hybrid.claims.reservoir_verdicts([*rows, none, threads, processes])
+    assert waits.holds + len(waits.where) == 2 and cost.holds + len(cost.where) == 2
+
+
+def test_batches_are_held_against_dgl_and_the_whole_graph(hybrid: ModuleType, plan: Any) -> None:
+    (built,) = hybrid.hb_costs.building_rows(plan, 1, CORES)
+    assert built["lab_s"] > 0 and built["full_s"] > 0 and built["rows"] >= built["targets"] > 0
+    assert "2 x 8" in hybrid.words.building_text(built)
+    exact, truncated = hybrid.hb_costs.truncation_rows(plan, 1, CORES)
+    assert (exact["model"], truncated["model"]) == ("tgcn", "dcrnn")
+    assert exact["trained"]["gradients"][2] < 1e-4 < truncated["trained"]["gradients"][2] < 1
+    assert len(hybrid.words.truncation_texts(truncated)) == 2
+    json.dumps([verdict.text for verdict in hybrid.claims.truncation_verdicts([exact, truncated])])
+
+
+def test_memory_and_partitions_are_told(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "pygt-dist", "dynahb")
+    full, ours = hybrid.hb_costs.memory_rows(plan, CORES[:1])
+    assert ours["peak_bytes"] < full["peak_bytes"] and ours["kept_bytes"] > full["kept_bytes"] == 0
+    assert ours["stand_in_bytes"] > ours["peak_bytes"] and full["stand_in_bytes"] is None and full["cache_bytes"] > 0
+    assert "40.25" in hybrid.words.memory_text(ours)
+    rows = hybrid.DO["partitions"](plan)
+    assert [row["partitioner"] for row in rows] == ["hash", "metis", "load_aware"]
+    assert min(row["made_s"][0] for row in rows) > 0
+    sooner, even = hybrid.claims.partition_verdicts(rows)
+    loads = [row["imbalance"]["load"] for row in rows]
+    assert even.holds == (loads[2] == min(loads)) and sooner.holds == (rows[2]["made_s"][1] < rows[1]["made_s"][1])
+
+
+def test_graphs_are_made_once_and_cut(hybrid: ModuleType, plan: Any) -> None:
+    from dtdg_lab.datasets.names import load_dataset
+
+    made = hybrid.stored(dataclasses.replace(plan, classified=plan.timed))
+    assert made.timed.dataset.startswith("graph:") and made.trained[0] == made.timed == made.cut
+    half, whole = (load_dataset(hybrid.shortened(made.cut, share).dataset) for share in (0.5, 1.0))
+    assert (half.num_snapshots, whole.num_snapshots) == (15, 30) and half.num_nodes == whole.num_nodes
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["nothing"], ["--ranks", "0"], ["--seeds", "0"], ["--seconds", "0"], ["--models", "gcn"], ["--layers", "0"]],
+)
+def test_arguments_are_checked(hybrid: ModuleType, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        hybrid.arguments(given)
+    assert given[-1] in capsys.readouterr().err
+
+
+def test_plans_are_what_was_asked_for(hybrid: ModuleType) -> None:
+    asked = ["--quick", "--only", "grown 800", "--layers", "3", "--seeds", "2", "--seconds", "1"]
+    plan = hybrid.planned(hybrid.arguments(asked))
+    assert [each.name for each in plan.sized] == ["grown 800"] and plan.trained == ()
+    assert (plan.layers, plan.seeds, plan.limits.seconds, plan.adjusting.seconds) == ((3,), 2, 1, 1)
+    with pytest.raises(SystemExit, match="no such graph"):
+        hybrid.planned(hybrid.arguments(["--only", "grown 9"]))
+    assert set(hybrid.claims.JUDGES) <= set(hybrid.DO) and all(part in hybrid.__doc__ for part in hybrid.DO)

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.kernels.heap import keep_freed_memory
 from dtdg_lab.kernels.operator_settings import OperatorSettings
 from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.parallel.apart import Apart
 from dtdg_lab.parallel.cached_part import CachedPart
 from dtdg_lab.parallel.device_sequence import PULLS_BYTES, SPACES_BYTES
 from dtdg_lab.parallel.neighbours import AllHere
@@ -37,7 +38,7 @@ class OwnBest(AllHere):
         return x[: self._own], scores[: self._own]
 
 
-class CachedSequence:
+class CachedSequence(Apart):
     """Snapshots of a cached part as spaces (see :class:`dtdg_lab.parallel.sequence.Sequence`).
 
     Layer l of L, of h hops each, sees the vertices within (L - l) h hops, which are the first rows of its input, and
@@ -55,6 +56,9 @@ class CachedSequence:
         PlanError: the part does not hold whole layers.
     """
 
+    where = "layout cached_vertex, where each part computes its own rows"
+    instead = "system='adgnn-t' (halo_vertex)"
+
     def __init__(
         self,
         part: CachedPart,
@@ -70,7 +74,7 @@ class CachedSequence:
             )
         keep_freed_memory()
         self.part, self.settings, self.own = part, settings, part.own
-        self.device, self.dtype, self.collective = settings.device, settings.dtype, False
+        self.device, self.dtype = settings.device, settings.dtype
         own = part.vertices(part.reach.snapshots[0])[: part.own]
         self.vertices: Tensor | None = torch.tensor(own, device=self.device).long()
         self._layers = part.reach.hops // layer_hops
@@ -101,25 +105,6 @@ class CachedSequence:
             rows = self.part.prefix(snapshots[0], self.part.reach.hops)
             ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
         return [self._stores[layer].get(some) for some in ranges]
-
-    def any_rank(self, flag: bool) -> bool:
-        """No other rank has a say: each computes by itself."""
-        return flag
-
-    def join(self, z: Tensor) -> Tensor:
-        """Refused: other parts' rows are not computed here, and no rows are exchanged.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            "a loss that needs all vertices at once, on layout cached_vertex, where each part computes its own rows. "
-            "Choose system='adgnn-t' (halo_vertex), or another task."
-        )
-
-    def has_turn(self, t: int) -> bool:
-        """Always: each part computes its own."""
-        return True
 
     def _make(self, snapshots: range, hops: int) -> SnapshotSpace:
         source = LocalSource(lambda way: stacked_edges(self.part, snapshots, hops, way), self.settings)

@@ -7,18 +7,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.heap import keep_freed_memory
 from dtdg_lab.kernels.operator_settings import OperatorSettings
 from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.parallel.apart import Apart
 from dtdg_lab.parallel.neighbours import AllHere
 from dtdg_lab.parallel.part_edges import LocalSource, PartEdges
 from dtdg_lab.parallel.sampled_part import SampledPart, SampledSnapshot
 from dtdg_lab.parallel.space import SnapshotSpace
 
 
-class SampledSequence:
+class SampledSequence(Apart):
     """Snapshots of a sampled part as spaces (see :class:`dtdg_lab.parallel.sequence.Sequence`).
 
     A snapshot's edges are drawn when a window first has it, and let go when no later window has it. So are pulls of
@@ -32,10 +32,13 @@ class SampledSequence:
         settings: of the operators; they say where tensors live, and their type.
     """
 
+    where = "layout sampled_window, where each part computes its own rows"
+    instead = "system='full-history' (halo_window)"
+
     def __init__(self, graph: DynamicGraph, part: SampledPart, settings: OperatorSettings) -> None:
         keep_freed_memory()
         self.part, self.settings, self.own = part, settings, part.own
-        self.device, self.dtype, self.collective = settings.device, settings.dtype, False
+        self.device, self.dtype = settings.device, settings.dtype
         self.vertices: Tensor | None = torch.tensor(part.vertices, device=self.device)
         self._graph = graph
         self._sampled: dict[int, SampledSnapshot] = {}
@@ -68,25 +71,6 @@ class SampledSequence:
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotSpace]:
         """Consecutive snapshots for one layer, each by itself: another window begins elsewhere."""
         return [self._of(t)[layer] for t in snapshots]
-
-    def any_rank(self, flag: bool) -> bool:
-        """No other rank has a say: each computes by itself."""
-        return flag
-
-    def join(self, z: Tensor) -> Tensor:
-        """Refused: other parts' rows are not computed here, and no rows are exchanged.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            "a loss that needs all vertices at once, on layout sampled_window, where each part computes its own rows. "
-            "Choose system='full-history' (halo_window), or another task."
-        )
-
-    def has_turn(self, t: int) -> bool:
-        """Always: each part computes its own."""
-        return True
 
     def _of(self, t: int) -> list[SnapshotSpace]:
         if t not in self._spaces:

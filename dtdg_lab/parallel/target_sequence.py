@@ -8,10 +8,11 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.kernels.heap import keep_freed_memory
 from dtdg_lab.kernels.operator_settings import OperatorSettings
 from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.parallel.apart import Apart
 from dtdg_lab.parallel.cached_sequence import OwnBest
 from dtdg_lab.parallel.part_edges import LocalSource, PartEdges
 from dtdg_lab.parallel.space import SnapshotSpace
@@ -20,7 +21,7 @@ from dtdg_lab.parallel.target_blocks import TargetBlocks
 from dtdg_lab.parallel.target_edges import target_edges
 
 
-class TargetSequence:
+class TargetSequence(Apart):
     """The snapshots of a batch as spaces (see :class:`dtdg_lab.parallel.sequence.Sequence`).
 
     The targets are the first rows of every space. Snapshots are stacked. Pulls of features, which no parameter changes,
@@ -31,11 +32,14 @@ class TargetSequence:
         settings: of the operators; they say where tensors live, and their type.
     """
 
+    where = "hybrid batches, which have some of them"
+    instead = "system='adgnn-t' (halo_vertex)"
+
     def __init__(self, blocks: TargetBlocks, settings: OperatorSettings) -> None:
         keep_freed_memory()
         self.blocks, self.settings = blocks, settings
         self.own = len(blocks.batch.targets)
-        self.device, self.dtype, self.collective = settings.device, settings.dtype, False
+        self.device, self.dtype = settings.device, settings.dtype
         self.vertices: Tensor | None = torch.tensor(blocks.arrays["vertices"], device=self.device)
         self._spaces: dict[tuple[range, int], SnapshotSpace] = {}
         self._one_by_one: dict[int, _LayerByLayer] = {}
@@ -66,25 +70,6 @@ class TargetSequence:
         if snapshots == self.blocks.batch.snapshots:
             return [self._space(some, layer) for some in self._stacks]
         return [self._space(range(t, t + 1), layer) for t in snapshots]
-
-    def any_rank(self, flag: bool) -> bool:
-        """No other rank has a say: each computes by itself."""
-        return flag
-
-    def join(self, z: Tensor) -> Tensor:
-        """Refused: a batch has some of the vertices.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            "a loss that needs all vertices at once, on hybrid batches, which have some of them. "
-            "Choose system='adgnn-t' (halo_vertex), or another task."
-        )
-
-    def has_turn(self, t: int) -> bool:
-        """Always: each part computes its own."""
-        return True
 
     def _space(self, snapshots: range, layer: int) -> SnapshotSpace:
         key = snapshots, layer

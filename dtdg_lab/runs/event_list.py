@@ -73,7 +73,8 @@ def _steps(group: list[dict[str, Any]]) -> str:
     steps = {int(event["rank"]): _step(event) for event in group}
     if len(set(steps.values())) == 1:
         return next(iter(steps.values()))
-    return "NOT AT ONE STEP: " + ", ".join(f"rank {rank} at {step}" for rank, step in sorted(steps.items()))
+    where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(steps.items()))
+    return where if (group[0]["data"] or {}).get("apart") else f"NOT AT ONE STEP: {where}"
 
 
 def _words(kind: str, data: Any) -> str:
@@ -107,6 +108,10 @@ def _hybrid(data: dict[str, Any]) -> str:
     return "no hybrid batches from here on" if hybrid_left(data) else hybrid_words(hybrid_facts(data))
 
 
+def _gathered(data: dict[str, Any]) -> str:
+    return f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
+
+
 def _chunks(data: dict[str, Any]) -> str:
     return "no chunks from here on" if trapezoid_left(data) else chunks_words(data)
 
@@ -120,6 +125,7 @@ def _memory(data: dict[str, Any]) -> str:
 _SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
     {
         "parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks,
+        "gathered": _gathered, "empty reservoir": lambda data: str(data.get("reason")),
         "chunks": _chunks, "trapezoid": _trapezoid, "hybrid": _hybrid, "memory_trace": _memory,
     }
 )  # fmt: skip

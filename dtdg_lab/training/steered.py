@@ -132,7 +132,8 @@ class Steered:
                 "events",
                 (self._position.step, self._position.epoch, time.time_ns(), "empty reservoir", {"reason": reason}),
             )  # fmt: skip
-        self._tell("hybrid")
+        if self._group.rank == 0:
+            self._event("hybrid", self._built.hybrid.told())
 
     def _meet_while_paused(self) -> None:
         def wait(seconds: float) -> None:
@@ -226,6 +227,8 @@ class Steered:
 
     def _knob_event(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
         data = {"version": self.knobs.version, "changes": changes, "when": when, **facts}
+        if not self._updates.together:
+            data["apart"] = True  # each rank at a step of its own
         self._journal.knobs(self._position, data, step)
 
     def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:

@@ -17,13 +17,17 @@ ROOM = 0.05  # of the chart, for a label
 
 @dataclass(slots=True)
 class Mark:
-    """One change: its words, the step at which each rank applied it, and the seconds that the slowest took for it."""
+    """One change: its words, the step at which each rank applied it, and the seconds that the slowest took for it.
+
+    Where ranks average models each is at a step of its own (``apart``), and heard of the change in the same round.
+    """
 
     label: str
     seconds: float
     attempt: int
     took_s: float = 0.0
     steps: dict[int, int] = field(default_factory=dict)
+    apart: bool = False
 
     @property
     def step(self) -> int:
@@ -32,16 +36,16 @@ class Mark:
 
     @property
     def together(self) -> bool:
-        """Whether all ranks that reported applied the change at one step."""
-        return len(set(self.steps.values())) == 1
+        """Whether all ranks that reported applied the change where they should: at one step, unless they are apart."""
+        return self.apart or len(set(self.steps.values())) == 1
 
     @property
     def text(self) -> str:
         """The label, with the steps by rank where they differ."""
-        if self.together:
+        if len(set(self.steps.values())) <= 1:
             return self.label
         where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(self.steps.items()))
-        return f"{self.label} NOT AT ONE STEP: {where}"
+        return f"{self.label} ({where})" if self.apart else f"{self.label} NOT AT ONE STEP: {where}"
 
 
 class Marks:
@@ -61,7 +65,7 @@ class Marks:
         words = ", ".join(f"{name} {short(value)}" for name, value in data.get("changes", {}).items())
         # a change of an epoch's end is told under the newest version by then, which may be that of a step's change
         key = (attempt, data.get("version"), data.get("when"))
-        self._note(key, Mark(words, seconds, attempt), rank, step)
+        self._note(key, Mark(words, seconds, attempt, apart=bool(data.get("apart"))), rank, step)
         if key in self._marks:
             self._marks[key].took_s = max(self._marks[key].took_s, data.get("took_s", 0.0))
 

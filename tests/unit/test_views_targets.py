@@ -320,3 +320,18 @@ def test_report_and_plot_of_a_run_show_its_batches(tmp_path) -> None:
     drawn = lab.plot(stored)
     titles = [note.text for note in drawn.layout.annotations]
     assert "<b>Batch of step 3</b>" in titles and "<b>Regret, estimated</b>" in titles
+
+
+def test_a_change_that_each_rank_hears_at_a_step_of_its_own_is_no_alarm() -> None:
+    shown = window(hybrid_data(), 20)
+    data = {"version": 1, "changes": {"average_every_s": 1.0}, "when": "step", "apart": True}
+    rows = [{"step": 12 + rank, "epoch": 0, "time_ns": START_NS, "kind": "knob", "data": data} for rank in (0, 1)]
+    for rank, row in enumerate(rows):
+        shown.add(line("events", [list(row.values())], rank=rank))
+    [mark] = shown.marks
+    assert mark.together and mark.text == "average_every_s 1 (rank 0 at 12, rank 1 at 13)"
+    told = event_rows([{**row, "rank": rank, "attempt": 1} for rank, row in enumerate(rows)])
+    assert [each[1] for each in told] == ["rank 0 at 12, rank 1 at 13"]
+    waited = {"step": 20, "epoch": 1, "time_ns": START_NS, "kind": "gathered", "rank": 1, "attempt": 1,
+              "data": {"wait_s": 1.5, "bytes_sent": 9, "bytes_received": 9}}  # fmt: skip
+    assert "waited 1.5 s for the other ranks" in event_rows([waited])[0][4]

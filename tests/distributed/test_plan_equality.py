@@ -214,13 +214,13 @@ def test_the_work_is_shared_and_none_is_done_twice(
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
 def test_bytes_are_the_ring_s(ranks: list[dict[str, Any]], case: int) -> None:
-    """2 b (R - 1) / R with b the gradients and 3 + R slots behind them."""
+    """2 b (R - 1) / R with b the gradients and 4 + R slots behind them."""
     size = len(ranks)
     for precision, width in (("exact", 8), ("single_precision", 4)):
         for found in ranks:
             step = found[precision][case]
             step = step[0] if precision == "exact" else step
-            assert step["bytes"] == 2 * width * (step["numel"] + 3 + size) * (size - 1) // size
+            assert step["bytes"] == 2 * width * (step["numel"] + 4 + size) * (size - 1) // size
 
 
 def test_evaluation_is_the_same_on_any_number_of_processes(solo: dict[str, Any], ranks: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import psutil
+from generator_children import generator_children
 
 from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
@@ -151,5 +151,4 @@ def knobs_of(done: Trained) -> list[tuple[int, str, dict[str, Any]]]:
 def generators_left() -> list[str]:
     """Generators that live on."""
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("generator")]
-    children = psutil.Process().children(recursive=True)
-    return [*threads, *(str(child.pid) for child in children if "generator_child" in " ".join(child.cmdline()))]
+    return [*threads, *(str(child.pid) for child in generator_children())]

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from generator_children import generator_children
 
 from dtdg_lab import load_dataset
 from dtdg_lab.batching.load_groups import load_groups
@@ -73,7 +74,7 @@ def _full(sources: list[Source]) -> bool:
 
 def _nothing_is_left() -> bool:
     names = [thread.name for thread in threading.enumerate() if "generator" in thread.name]
-    return names == [] and psutil.Process().children() == []
+    return names == [] and generator_children() == []
 
 
 @each_kind
@@ -185,7 +186,7 @@ def test_a_process_that_is_killed_is_told(makers: list[BatchMaker]) -> None:
     sources = _sources(makers[:1], (10**6, 10**6))
     with Generators(sources, kind="processes") as generators:
         _until(lambda: sum(map(sum, generators.made)) > 0, generators)
-        psutil.Process().children()[0].send_signal(signal.SIGKILL)
+        generator_children()[0].send_signal(signal.SIGKILL)
         with pytest.raises(RunFailedError, match=r"ended with status -9 .* memory runs out"):
             _until(lambda: False, generators)
     assert _nothing_is_left()
@@ -237,7 +238,7 @@ def test_generators_give_way_to_training(makers: list[BatchMaker]) -> None:
     with Generators(sources, kind="processes") as generators:
         made = sum(map(sum, generators.made))
         _until(lambda: sum(map(sum, generators.made)) > made, generators)
-        assert psutil.Process().children()[0].nice() > 0
+        assert generator_children()[0].nice() > 0
 
 
 def test_a_process_that_cannot_start_is_told(makers: list[BatchMaker], monkeypatch: pytest.MonkeyPatch) -> None:

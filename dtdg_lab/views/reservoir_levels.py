@@ -91,7 +91,7 @@ def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -
         ),
         "made": (
             _figure("Batches generated", "batches, all parts", made, facts),
-            "Each size has a generator of its own: large batches take longer to make, and a line that is flat is full.",
+            "Sizes take turns by time: large batches take longer to make, and a line that is flat is full.",
         ),
     }  # fmt: skip
 

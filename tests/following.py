@@ -1,9 +1,10 @@
-"""Waiting for a run to get somewhere."""
+"""Waiting for a run to get somewhere, and changing its settings on the way."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from dtdg_lab.cluster.run import Run
 
@@ -38,3 +39,32 @@ def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
         if name in row.data["changes"]:
             found.setdefault((row.data["version"], row.data["changes"][name]), set()).add((row.rank, row.step))
     return found
+
+
+def change(run: Run, **knobs: Any) -> None:
+    """Ask for changes, see them applied, and the run going on."""
+    before = run.reason  # of what was refused earlier
+    run.set(**knobs)
+
+    def applied() -> bool:
+        now = {**run.config.flat, "system": run.config.system}
+        return all(now.get(name) == value for name, value in knobs.items())
+
+    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
+    assert applied(), run.reason
+    goes_on(run)
+
+
+def refused(run: Run, said: str, **knobs: Any) -> None:
+    """Ask for changes that cannot be made; see why, and the run going on as it was."""
+    before = run.config
+    run.set(**knobs)
+    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
+    assert run.status == "running" and run.config == before
+    goes_on(run)
+
+
+def goes_on(run: Run, steps: int = 3) -> None:
+    now = run.window.progress.step
+    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
+    assert run.status != "failed", run.reason

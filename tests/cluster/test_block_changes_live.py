@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from following import knob_steps, until, until_step
+from following import change, knob_steps, refused, until_step
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
@@ -26,35 +26,6 @@ STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     ({"system": "esdg-hybrid", "blocks": 2}, ("snapshot", 2, 2)),
     ({"system": "psg"}, (None, None, None)),
 ]
-
-
-def change(run: Run, **knobs: Any) -> None:
-    """Ask for changes, see them applied, and the run going on."""
-    before = run.reason  # of what was refused earlier
-    run.set(**knobs)
-
-    def applied() -> bool:
-        now = {**run.config.flat, "system": run.config.system}
-        return all(now.get(name) == value for name, value in knobs.items())
-
-    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
-    assert applied(), run.reason
-    goes_on(run)
-
-
-def refused(run: Run, said: str, **knobs: Any) -> None:
-    """Ask for changes that cannot be made; see why, and the run going on as it was."""
-    before = run.config
-    run.set(**knobs)
-    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
-    assert run.status == "running" and run.config == before
-    goes_on(run)
-
-
-def goes_on(run: Run, steps: int = 3) -> None:
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
-    assert run.status != "failed", run.reason
 
 
 def events(run: Run, kind: str) -> list[dict[str, Any]]:

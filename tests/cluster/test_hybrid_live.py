@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from following import until, until_step
+from following import change, refused, until, until_step
 
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
@@ -30,35 +30,6 @@ EPOCH: list[dict[str, Any]] = [{"partitioner": "hash"}, {"exchange": "gradients"
 def hybrid(config: RunConfig) -> RunConfig:
     """A run that goes on until it is told to end."""
     return config.replace(system="dynahb", epochs=1_000_000, average_every_s=0.05, generators="processes")
-
-
-def change(run: Run, **knobs: Any) -> None:
-    """Ask for changes, see them applied, and the run going on."""
-    before = run.reason
-    run.set(**knobs)
-
-    def applied() -> bool:
-        now = {**run.config.flat, "system": run.config.system}
-        return all(now.get(name) == value for name, value in knobs.items())
-
-    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
-    assert applied(), run.reason
-    goes_on(run)
-
-
-def refused(run: Run, said: str, **knobs: Any) -> None:
-    """Ask for changes that cannot be made; see why, and the run going on as it was."""
-    before = run.config
-    run.set(**knobs)
-    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
-    assert run.status == "running" and run.config == before
-    goes_on(run)
-
-
-def goes_on(run: Run, steps: int = 3) -> None:
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
-    assert run.status != "failed", run.reason
 
 
 def generators(run: Run) -> list[psutil.Process]:

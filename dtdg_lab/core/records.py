@@ -109,7 +109,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "joined_step": "steps this rank had made when it gave its model",
         "applied_step": "steps it had made when it took the mean; the difference is how stale the mean was",
         "weight": "of the rank in the mean: 1, or 0 once it had finished",
-        "choice": "size of batches that rank 0 asked for in the round, from 0",
+        "choice": "size of batches that rank 0 asked for in the round, from 0; plus 1,024 for each change of sizes",
         "group": "number of the snapshot group, from 0 in order of time; a row is one group that the rank computed",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from dtdg_lab.datasets.own import from_edges
     from dtdg_lab.datasets.own_csv import from_csv
     from dtdg_lab.datasets.own_dgl import from_dgl
+    from dtdg_lab.datasets.own_static import from_static
     from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.partition.measured import compare_partitions, partition_graph
     from dtdg_lab.partition.store import load_partition
+    from dtdg_lab.runs.congestion_trace import save_congestion
     from dtdg_lab.runs.difference_study import compare_transfers
     from dtdg_lab.runs.echo import echo
     from dtdg_lab.runs.graphs import compare_graphs
@@ -59,6 +61,7 @@ __all__ = [
     "from_edges",
     "from_pandas",
     "from_parquet",
+    "from_static",
     "load_dataset",
     "load_partition",
     "open_run",
@@ -66,6 +69,7 @@ __all__ = [
     "plot",
     "predict_scaling",
     "progress",
+    "save_congestion",
     "simulate_schedules",
     "study_decay",
     "trace",
@@ -93,6 +97,7 @@ _WHERE = {
     "from_edges": "dtdg_lab.datasets.own",
     "from_pandas": "dtdg_lab.datasets.own_tables",
     "from_parquet": "dtdg_lab.datasets.own_tables",
+    "from_static": "dtdg_lab.datasets.own_static",
     "load_dataset": "dtdg_lab.datasets.names",
     "load_partition": "dtdg_lab.partition.store",
     "open_run": "dtdg_lab.runs.open",
@@ -100,18 +105,23 @@ _WHERE = {
     "plot": "dtdg_lab.runs.plot",
     "predict_scaling": "dtdg_lab.runs.scaling_study",
     "progress": "dtdg_lab.runs.progress",
+    "save_congestion": "dtdg_lab.runs.congestion_trace",
     "simulate_schedules": "dtdg_lab.runs.schedule_study",
     "study_decay": "dtdg_lab.cluster.study_decay",
     "trace": "dtdg_lab.runs.trace",
     "train": "dtdg_lab.cluster.local",
 }
 
+_ROOMS = ("control",)  # whose functions are called by the room's name: lab.control.calibrate(...)
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"dtdg_lab.{name}")
     if name not in _WHERE:
         raise AttributeError(f"dtdg_lab has no {name!r}; it has {', '.join(__all__)}")
     return getattr(importlib.import_module(_WHERE[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, *_ROOMS, "__version__"])

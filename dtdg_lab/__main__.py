@@ -61,6 +61,17 @@ def _parser() -> argparse.ArgumentParser:
     data = commands.add_parser("datasets", help="list data sets and whether they are on this machine")
     data.set_defaults(command=_datasets)
 
+    learn = commands.add_parser("train-policy", help="learn a cache policy in the simulator")
+    learn.add_argument("--parts", type=_positive, default=4, help="parts that it decides for, 2 or more (default: 4)")
+    learn.add_argument(
+        "--name", default="double_dqn", choices=("double_dqn", "double_dqn_plus"), help="which (default: double_dqn)"
+    )
+    learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as the shipped one)")
+    learn.add_argument("--seed", type=int, default=0, help="of weights, draws and episodes (default: 0)")
+    learn.add_argument("--no-double", action="store_true", help="DQN instead of Double DQN")
+    learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="where the policy goes")
+    learn.set_defaults(command=_train_policy)
+
     sessions = commands.add_parser("sessions", help="list clusters of this user, or end them")
     which = sessions.add_mutually_exclusive_group()
     which.add_argument("--end", metavar="ID", help="end the session with this id")
@@ -151,6 +162,23 @@ def _datasets(parsed: argparse.Namespace) -> int:
         learns, licence = ", ".join(info.tasks), info.licence.partition(";")[0]
         rows.append((info.name, here, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
     _print_table(rows)
+    return 0
+
+
+def _train_policy(parsed: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from dtdg_lab.control.cache_training import shipped_training, train_policy
+
+    training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
+    if parsed.episodes is not None:
+        training = replace(training, episodes=parsed.episodes)
+    policy = train_policy(parsed.parts, training, out=parsed.out, progress=True)
+    print(f"{parsed.out}: policy {policy.name} for {policy.parts} parts, {policy.episodes:,} episodes")
+    print(
+        f'use it with: RunConfig(system="greendygnn", cache_policy="{policy.name}", parts={policy.parts}, '
+        f'policy_file="{parsed.out}", ...)'
+    )
     return 0
 
 

@@ -6,8 +6,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
+from dtdg_lab.core.paths import NETEM, state_root
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.open import StoredRun, open_run
@@ -33,6 +35,7 @@ def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = 
             f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
             "same plan, or Session(ranks=...).train(config)."
         )
+    undo_left_over(state_root() / NETEM)  # by a run that was killed
     directory = RunDirectory.create(config, root=runs_dir)
     try:
         with ExitStack() as stack:

@@ -17,8 +17,10 @@ from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.lookup import find_session, foreign_session_files, new_session_files
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import SessionFiles, all_sessions, end_processes
+from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
+from dtdg_lab.core.paths import NETEM, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 
 HEARTBEAT_S = 5.0
@@ -55,6 +57,7 @@ class Session:
         wanted = default_ranks() if ranks is None else ranks
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
+        undo_left_over(state_root() / NETEM)  # by a run that was killed
         found = find_session(name, wanted) if name else None
         files = found or new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
         self._setup(files)

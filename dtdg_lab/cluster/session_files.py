@@ -13,11 +13,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
-
-
-def state_root() -> Path:
-    """Where sessions are kept: ``$DTDG_LAB_STATE``, else ``~/.local/state/dtdg-lab``."""
-    return Path(os.environ.get("DTDG_LAB_STATE") or Path.home() / ".local" / "state" / "dtdg-lab")
+from dtdg_lab.core.paths import state_root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ class Arrived:
         in_flight_s: from start to completion, whenever it was waited for.
         exposed_s: of this, what the rank stood still in ``wait()``; the rest was hidden behind its own work.
         started_s: when it was started, by ``time.perf_counter``.
+        all_started_s: when the last rank started it, by the same clock of this rank: rows cross from then on.
     """
 
     rows: Tensor
@@ -25,6 +26,7 @@ class Arrived:
     in_flight_s: float
     exposed_s: float
     started_s: float = 0.0
+    all_started_s: float = 0.0
 
 
 class PendingRows(Protocol):

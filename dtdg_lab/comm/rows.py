@@ -100,7 +100,8 @@ class RowsInFlight:
         _check_fit([word[1] for word in told], counts, [tuple(word[2:]) for word in told], members)
         last_ns = max(word[0] for word in told)
         wait_s = min(max(0, last_ns - entered_ns) * 1e-9, exposed_s)
-        return Arrived(got, wait_s, in_flight_s, exposed_s, self._started_s)
+        ago_s = (members.clock_ns() - last_ns) * 1e-9
+        return Arrived(got, wait_s, in_flight_s, exposed_s, self._started_s, time.perf_counter() - ago_s)
 
 
 def start_rows(

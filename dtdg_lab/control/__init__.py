@@ -1,1 +1,5 @@
-"""Who chooses the size of the next batches: agents that learn from what the last ones cost and gained."""
+"""Who decides while training runs: the size of the next batches, the window of a cache; and what they reckon with."""
+
+from dtdg_lab.control.calibration import Calibration, calibrate, predict
+
+__all__ = ["Calibration", "calibrate", "predict"]

@@ -29,17 +29,22 @@ class Adam:
         self._step = 0
         self._means = [np.zeros_like(parameter) for parameter in self._parameters]
         self._squares = [np.zeros_like(parameter) for parameter in self._parameters]
+        self._work = [np.empty_like(parameter) for parameter in self._parameters]
 
-    def step(self, gradients: Sequence[NDArray[np.float64]]) -> None:
-        """Go one step against gradients, one of each array."""
+    def step(self, gradients: Sequence[NDArray[np.float64]], rate: float | None = None) -> None:
+        """Go one step against gradients, one of each array, at another rate than the usual one where it is given."""
         self._step += 1
-        rate, scale = self._rate / (1 - MEAN**self._step), np.sqrt(1 - SQUARE**self._step)
-        for parameter, mean, square, gradient in zip(
-            self._parameters, self._means, self._squares, gradients, strict=True
+        rate, scale = (self._rate if rate is None else rate) / (1 - MEAN**self._step), np.sqrt(1 - SQUARE**self._step)
+        for parameter, mean, square, work, gradient in zip(
+            self._parameters, self._means, self._squares, self._work, gradients, strict=True
         ):
-            mean[...] = mean + (1 - MEAN) * (gradient - mean)
-            square[...] = square + (1 - SQUARE) * (gradient**2 - square)
-            parameter[...] = parameter - rate * mean / (np.sqrt(square) / scale + LEAST)
+            np.subtract(gradient, mean, out=work)
+            mean[...] += np.multiply(work, 1 - MEAN, out=work)
+            np.subtract(np.multiply(gradient, gradient, out=work), square, out=work)
+            square[...] += np.multiply(work, 1 - SQUARE, out=work)
+            np.divide(np.sqrt(square, out=work), scale, out=work)
+            np.add(work, LEAST, out=work)
+            parameter[...] -= np.divide(rate * mean, work, out=work)
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Of each array its means and the steps made, as plain lists and numbers; nothing before the first step."""

@@ -120,4 +120,10 @@ LAYOUTS: tuple[Entry, ...] = (
         summary="Each part owns vertices anew in every epoch and has copies of what it samples; a step is a window.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it",
     ),
+    Entry(
+        name="remote_feature", room="parallel", target="dtdg_lab.parallel.remote_feature:RemoteFeatureLayout",
+        summary="Each part trains mini-batches of its own vertices; features of others' vertices are fetched from "
+        "whoever owns them, by remote procedure calls.",
+        source="GreenDyGNN sections II and V, on DistDGL (Zheng et al. 2020)",
+    ),
 )  # fmt: skip

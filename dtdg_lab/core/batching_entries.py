@@ -34,4 +34,10 @@ BATCHINGS: tuple[Entry, ...] = (
             "reservoir_uses", "generators", "stand_in_gib",
         ),
     ),
+    Entry(
+        name="neighbours", room="batching", target="dtdg_lab.batching.seed_batches:SeedBatches",
+        summary="Some vertices of a part at some consecutive snapshots, with sampled in-neighbours for each layer.",
+        source="Hamilton, Ying, Leskovec 2017 (GraphSAGE), as GreenDyGNN section VI-A trains it",
+        options=("batch_size", "batch_length", "fanouts", "sampler"),
+    ),
 )  # fmt: skip

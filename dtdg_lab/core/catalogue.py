@@ -13,6 +13,7 @@ from dtdg_lab.core.batching_entries import BATCHINGS
 from dtdg_lab.core.dataset_entries import DATASETS
 from dtdg_lab.core.entry import Entry, System
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
+from dtdg_lab.core.feature_entries import CONGESTIONS, FEATURE_PATHS
 from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 from dtdg_lab.core.partition_entries import PARTITIONERS
 from dtdg_lab.core.protocols import PROTOCOLS
@@ -21,7 +22,7 @@ from dtdg_lab.core.steering_entries import ADJUSTERS, EXCHANGES
 
 ENTRIES: tuple[Entry, ...] = (
     *DATASETS, *MODELS, *TASKS, *LAYOUTS, *SCHEDULERS, *PARTITIONERS, *BATCHINGS,
-    *ADJUSTERS, *EXCHANGES,
+    *ADJUSTERS, *EXCHANGES, *FEATURE_PATHS, *CONGESTIONS,
 )  # fmt: skip
 
 _HYBRID: Mapping[str, str] = MappingProxyType(
@@ -30,6 +31,14 @@ _HYBRID: Mapping[str, str] = MappingProxyType(
         "comm": "gradients",
     }
 )  # fmt: skip
+
+_HALO: Mapping[str, str] = MappingProxyType({"parallel": "halo_vertex", "congestion": "none"})
+
+_WINDOW: Mapping[str, str] = MappingProxyType({"parallel": "halo_window", "partition": "metis", "congestion": "none"})
+
+_REMOTE: Mapping[str, str] = MappingProxyType(
+    {"parallel": "remote_feature", "partition": "metis", "batching": "neighbours", "congestion": "none"}
+)
 
 SYSTEMS: tuple[System, ...] = (
     System(
@@ -63,26 +72,26 @@ SYSTEMS: tuple[System, ...] = (
         differs_by="the schedule's assignment, its gap and solving time",
     ),
     System(
-        name="esdg", parts=MappingProxyType({"parallel": "snapshot"}),
+        name="esdg", parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
         summary="Full batch over snapshots in blocks of time; rows are redistributed to vertices for what runs through "
         "time, and back.",
         source="ESDG sections 3 and 4",
         differs_by="rows in links (redistribution) and in exchanges (legs)",
     ),
     System(
-        name="esdg-hybrid", parts=MappingProxyType({"parallel": "snapshot"}),
+        name="esdg-hybrid", parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
         summary="As esdg, for snapshots too large for one rank: groups of ranks split each snapshot by rows.",
         source="ESDG section 6.5", defaults=MappingProxyType({"row_ranks": 2}),
         differs_by="rows in links (halo within a group of ranks beside the redistribution)",
     ),
     System(
-        name="hypergraph-vertex", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "hypergraph"}),
+        name="hypergraph-vertex", parts=MappingProxyType({**_HALO, "partition": "hypergraph"}),
         summary="Full batch over vertex parts that a hypergraph partitioner made to exchange few rows.",
         source="ESDG sections 4.1 and 6.4 (PaToH there, Mt-KaHyPar here)",
         differs_by="rows in links (the hypergraph's connectivity)",
     ),
     System(
-        name="adgnn-t", parts=MappingProxyType({"parallel": "halo_vertex", "partition": "metis"}),
+        name="adgnn-t", parts=MappingProxyType({**_HALO, "partition": "metis"}),
         summary="Full batch over vertex parts, which exchange the rows of remote neighbours at every pull.",
         source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",
         differs_by="rows in links (halo) and bytes sent (halo and gradients)",
@@ -122,20 +131,20 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="flaredtdg",
-        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "trapezoid"}),
+        parts=MappingProxyType({**_WINDOW, "batching": "trapezoid"}),
         summary="Hybrid batches: full recent snapshots, decaying older ones; nothing re-indexed, exchanges overlapped.",
         source="FlareDTDG section 3",
         differs_by="rows in batches (a trapezoid) and steps per epoch (one for each snapshot)",
     ),
     System(
         name="full-history",
-        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "full_window"}),
+        parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
         summary="As flaredtdg, with every snapshot of the window whole.", source="FlareDTDG section 4.3",
         differs_by="rows in batches (all of every snapshot) and peak bytes",
     ),
     System(
         name="recent-only",
-        parts=MappingProxyType({"parallel": "halo_window", "partition": "metis", "batching": "full_window"}),
+        parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
         defaults=MappingProxyType({"window": 2}),
         summary="As flaredtdg, with the newest two snapshots alone; what came before is in the state they begin with.",
         source="FlareDTDG section 4.3",
@@ -149,6 +158,48 @@ SYSTEMS: tuple[System, ...] = (
         source="FlareDTDG section 4.1, baseline DynaGraph (Guan et al. 2022)",
         differs_by="edges in batches (sampled) and no rows in links",
     ),
+    System(
+        name="dgl-default", parts=MappingProxyType({**_REMOTE, "features": "on_demand"}),
+        summary="Mini-batches with sampled neighbours; features of other parts' vertices are fetched when needed.",
+        source="GreenDyGNN section VI-A, baseline Default DGL (DistDGL)",
+        differs_by="rows in fetches (misses alone) and resolved (waited for in every step)",
+    ),
+    System(
+        name="bgl", parts=MappingProxyType({**_REMOTE, "features": "prefetch"}),
+        summary="As dgl-default, sampled and fetched ahead of training.",
+        source="GreenDyGNN section VI-A, baseline BGL (Liu et al. 2023); its tiers of caches are left out",
+        differs_by="resolved (wait_s below resolve_s)",
+    ),
+    System(
+        name="rapidgnn", parts=MappingProxyType({**_REMOTE, "features": "epoch_hot"}),
+        summary="As bgl, with a cache of the rows that an epoch asks for most, known by sampling it beforehand.",
+        source="GreenDyGNN section VI-A, baseline RapidGNN (2025)",
+        differs_by="rows in windows (one an epoch)",
+    ),
+    System(
+        name="fixed-window", parts=MappingProxyType({**_REMOTE, "features": "fixed"}),
+        summary="As bgl, with a cache rebuilt every W steps for the W that follow.",
+        source="GreenDyGNN section VI-H, without RL",
+        differs_by="rows in windows (of W steps)",
+    ),
+    System(
+        name="threshold-window", parts=MappingProxyType({**_REMOTE, "features": "threshold"}),
+        summary="As fixed-window, with a shorter window where a link is found slow.",
+        source="GreenDyGNN equation 7, whose text is lost; the thresholds are ours",
+        differs_by="windows (policy and length)",
+    ),
+    System(
+        name="greendygnn", parts=MappingProxyType({**_REMOTE, "features": "double_dqn"}),
+        summary="As fixed-window, with window and allocation chosen at every rebuild by a Double DQN.",
+        source="GreenDyGNN sections IV and V",
+        differs_by="rows in cache_decisions (values of 8 P actions)",
+    ),
+    System(
+        name="clairvoyant", parts=MappingProxyType({**_REMOTE, "features": "clairvoyant"}),
+        summary="As greendygnn, with windows that are optimal in the cost model for congestion known beforehand.",
+        source="ours: dynamic programming over rebuilds",
+        differs_by="cache_decisions (policy)",
+    ),
 )  # fmt: skip
 
 TRAINING_OPTIONS = (
@@ -156,7 +207,7 @@ TRAINING_OPTIONS = (
     "slow_ms",
 )  # fmt: skip
 TASK_OPTIONS = ("task", "link_share", "negatives", "ranking_negatives", "link_head")
-ENERGY_OPTIONS = ("power_idle_w", "power_max_w")
+ENERGY_OPTIONS = ("power_idle_w", "power_max_w", "power_gpu_idle_w", "power_gpu_max_w")
 
 
 STORED = "graph:"  # the prefix of names of graphs that were stored under their hash

@@ -217,13 +217,14 @@ def _by_room(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
 
 def _check_together(common: dict[str, Any]) -> None:
     ranks = common.get("ranks", 1)
-    common["parts"] = common.get("parts") or ranks
+    layout = catalogue.system(common["system"]).parts["parallel"]
+    least = 2 if layout == "remote_feature" else 1  # one process may have both parts
+    common["parts"] = common.get("parts") or max(ranks, least)
     if common["parts"] % ranks:
         raise ConfigError(
             f"ranks={ranks} does not divide parts={common['parts']}: each rank runs parts / ranks parts. "
             f"Set parts to a multiple of ranks, such as parts={ranks}."
         )
-    layout = catalogue.system(common["system"]).parts["parallel"]
     if layout == "single" and (ranks, common["parts"]) != (1, 1):
         raise UnsupportedError(
             f"system 'single' is one process and one part, not ranks={ranks}, parts={common['parts']}. "
@@ -237,9 +238,28 @@ def _check_together(common: dict[str, Any]) -> None:
             f"full_snapshots={batching['full_snapshots']} of window={batching['window']}: from 1 to the whole window "
             "are allowed. Set fewer full snapshots, or a longer window."
         )
-    energy = common["options"]["energy"]
+    bias = common["options"].get("features", {}).get("cache_bias", -1)
+    if bias >= common["parts"]:
+        raise ConfigError(
+            f"cache_bias={bias} with parts={common['parts']}: part 0 to {common['parts'] - 1} may be preferred, or none "
+            "with cache_bias=-1."
+        )
+    _check_power(common["options"]["energy"])
+    if common["parts"] < least:
+        raise UnsupportedError(
+            f"system={common['system']!r} with parts={common['parts']}: nobody else has features to be fetched. Set "
+            "parts to 2 or more (one process may have them all), or choose system='single'."
+        )
+
+
+def _check_power(energy: dict[str, Any]) -> None:
     if energy["power_idle_w"] > energy["power_max_w"]:
         raise ConfigError(
             f"power_idle_w={energy['power_idle_w']:g} exceeds power_max_w={energy['power_max_w']:g}: "
             "an idle node cannot draw more than a busy one."
+        )
+    if energy["power_gpu_max_w"] and energy["power_gpu_idle_w"] > energy["power_gpu_max_w"]:
+        raise ConfigError(
+            f"power_gpu_idle_w={energy['power_gpu_idle_w']:g} exceeds power_gpu_max_w={energy['power_gpu_max_w']:g}: "
+            "an idle GPU cannot draw more than a busy one."
         )

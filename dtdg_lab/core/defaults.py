@@ -9,7 +9,10 @@ from dtdg_lab.core.options import option
 from dtdg_lab.core.protocols import PROTOCOLS
 
 # room -> the option that names its entry
-CHOSEN_BY = {"scheduling": "scheduler", "partition": "partitioner", "control": "adjuster", "comm": "exchange"}
+CHOSEN_BY = {
+    "scheduling": "scheduler", "partition": "partitioner", "control": "adjuster", "comm": "exchange",
+    "features": "cache_policy", "congestion": "congestion",
+}  # fmt: skip
 
 
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from dtdg_lab.core.batching_options import BATCHING_OPTIONS
 from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.errors import UnknownNameError
+from dtdg_lab.core.feature_options import FEATURE_OPTIONS
 from dtdg_lab.core.hybrid_options import HYBRID_OPTIONS
 from dtdg_lab.core.option import Option
 
@@ -179,6 +180,7 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     *BATCHING_OPTIONS,
     *HYBRID_OPTIONS,
+    *FEATURE_OPTIONS,
     # partition
     Option(
         name="partitioner", owner="partition", kind=str, default="hash", choices=names("partition"), live="epoch",
@@ -266,12 +268,20 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     # energy
     Option(
-        name="power_idle_w", owner="energy", kind=float, default=20.0, low=0.0, high=10_000.0, unit="W",
+        name="power_idle_w", owner="energy", kind=float, default=20.0, low=0.0, high=10_000.0, unit="W", live="step",
         meaning="Assumed power of the idle processors of a node, for modelled energy only.",
     ),
     Option(
-        name="power_max_w", owner="energy", kind=float, default=100.0, low=0.0, high=10_000.0, unit="W",
+        name="power_max_w", owner="energy", kind=float, default=100.0, low=0.0, high=10_000.0, unit="W", live="step",
         meaning="Assumed power of a node with all processor cores busy, for modelled energy only.",
+    ),
+    Option(
+        name="power_gpu_idle_w", owner="energy", kind=float, default=30.0, low=0.0, high=10_000.0, unit="W",
+        live="step", meaning="Assumed power of a GPU that waits, where NVML cannot read it.",
+    ),
+    Option(
+        name="power_gpu_max_w", owner="energy", kind=float, default=250.0, low=0.0, high=10_000.0, unit="W",
+        live="step", meaning="Assumed power of a GPU that computes, where NVML cannot read it; 0: it stays unknown.",
     ),
     # the run itself
     Option(
@@ -285,7 +295,8 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     Option(
         name="parts", owner="run", kind=int, default=0, low=0, high=65_536, live="epoch",
-        meaning="Parts the plan is made for (P); 0 takes the number of ranks, which must divide it.",
+        meaning="Parts the plan is made for (P); 0 takes the number of ranks, which must divide it (2 for one rank "
+        "where features are fetched).",
     ),
     Option(name="hidden", owner="run", kind=int, default=32, low=1, high=65_536, meaning="Width of hidden layers (H)."),
     Option(name="layers", owner="run", kind=int, default=1, low=1, high=64, meaning="Layers of the model."),

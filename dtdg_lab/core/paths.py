@@ -1,4 +1,4 @@
-"""Paths that somebody gives: as text or pathlib.Path, with ~ for a home folder."""
+"""Paths that somebody gives, as text or pathlib.Path, with ~ for a home folder; and where the lab keeps its state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import DataError, shortened
+
+NETEM = "netem"  # folder in the state of the lab: marks of devices whose traffic is shaped
 
 
 def as_path(given: Any, called: str) -> Path:
@@ -34,3 +36,8 @@ def as_path(given: Any, called: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise DataError(f"{called}={shortened(text)}: {error} Give the whole path.") from error
+
+
+def state_root() -> Path:
+    """Where sessions, and marks of what is to be undone, are kept: ``$DTDG_LAB_STATE``, else ``~/.local/state``."""
+    return Path(os.environ.get("DTDG_LAB_STATE") or Path.home() / ".local" / "state" / "dtdg-lab")

@@ -47,6 +47,19 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "rounds": (
             "step", "epoch", "number", "joined_step", "applied_step", "weight", "version", "choice",
         ),
+        "resolved": (
+            "step", "epoch", "part", "window", "remote", "hits", "misses", "rpcs", "bytes", "resolve_s", "wait_s",
+        ),
+        "fetches": ("step", "epoch", "part", "owner", "purpose", "rows", "bytes", "rtt_s"),
+        "windows": (
+            "step", "epoch", "part", "number", "first", "length", "late_steps", "policy", "action", "biased",
+            "capacity", "held", "copied", "fetched", "by_owner", "rebuild_s", "exposed_s",
+        ),
+        "cache_decisions": (
+            "step", "epoch", "part", "policy", "state", "values", "action", "window", "biased", "epsilon", "greedy",
+            "reward", "delays_ms", "forecast_ms",
+        ),
+        "phase_energy": ("step", "epoch", "time_ns", "phase", "joules", "seconds", "source", "coverage"),
         "decisions": ("step", "epoch", "policy", "state", "values", "action", "reward"),
     }
 )  # fmt: skip
@@ -73,7 +86,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "leg": "to_vertices, to_snapshots: a redistribution; summaries: all-gathered, of EvolveGCN-H",
         "exchanges": "collectives of a layer, way and leg in the step",
         "in_flight_s": "seconds in which at least one of them was between its start and its end on this rank",
-        "exposed_s": "of this, what the rank stood still for; the rest was hidden behind its own computing",
+        "exposed_s": "of this, what the rank stood still for; the rest was hidden behind its own computing; in "
+        "`windows`, of a cache made while training stood still: the first one's",
         "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
         "whole_bytes": "what their arrays take, brought each whole",
         "to": "rank the rows were sent to; the rank of the line sent them",
@@ -110,6 +124,32 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "applied_step": "steps it had made when it took the mean; the difference is how stale the mean was",
         "weight": "of the rank in the mean: 1, or 0 once it had finished",
         "choice": "size of batches that rank 0 asked for in the round, from 0; plus 1,024 for each change of sizes",
+        "window": "in `resolved`, number of the cache that served, from 0; -1 where there is none; in "
+        "`cache_decisions`, steps until the next rebuild (W)",
+        "remote": "distinct rows of other parts' features that a batch reads",
+        "hits": "of these, how many the cache had, by owner",
+        "misses": "and how many it had not, by owner",
+        "rpcs": "remote procedure calls for what was missing: one for each owner asked",
+        "resolve_s": "seconds in which the rows of a batch were put together, misses fetched",
+        "owner": "part that was asked",
+        "purpose": "miss, for a batch; bulk, for a cache; probe, to see how long one takes",
+        "rtt_s": "seconds from asking to the last byte",
+        "length": "steps that a cache was made for (W)",
+        "late_steps": "steps that training went on with the old cache because the new one was not ready",
+        "biased": "part that gets the larger share of the cache; -1 where all get as much",
+        "copied": "rows that the cache before had",
+        "fetched": "rows that were fetched for it",
+        "by_owner": "rows held of each part",
+        "rebuild_s": "seconds that making it took, beside training",
+        "epsilon": "probability with which a policy chooses at random",
+        "greedy": "whether the action was the one thought best",
+        "delays_ms": "delay that each other part's links were thought to have, in their order",
+        "forecast_ms": "what a step was forecast to take under each action; empty where nothing forecasts",
+        "joules": "energy; in `phase_energy`, of this rank in a phase since the row before of that phase",
+        "coverage": "share of the seconds for which energy is known",
+        "phase": "of a step, or between steps; in `phase_energy`, idle is what is between steps, and stall is standing "
+        "still for features, taken out of transfer",
+        "seconds": "of the phase since the row before; repeated in rows of other sources of the same time",
         "group": "number of the snapshot group, from 0 in order of time; a row is one group that the rank computed",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }

@@ -16,6 +16,7 @@ from dtdg_lab.dash.actions import Actions, describe
 from dtdg_lab.dash.batch_page import BatchPage
 from dtdg_lab.dash.block_page import BlockPage
 from dtdg_lab.dash.changes import ACTIVE, Change, Changes
+from dtdg_lab.dash.feature_page import FeaturePage
 from dtdg_lab.dash.graph_page import GraphPage
 from dtdg_lab.dash.live import LiveCharts
 from dtdg_lab.dash.pages import CodePage, ComparePage
@@ -38,7 +39,7 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES = 1, 2, 3, 4, 5, 6, 7  # places of the tabs
+COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES = range(1, 9)  # places of the tabs
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
@@ -85,6 +86,7 @@ class Dashboard:
         self.blocks = BlockPage(self.actions.later)
         self.trapezoid = TrapezoidPage(self.actions.later, self._knobs)
         self.batches = BatchPage(self.actions.later, self._knobs)
+        self.features = FeaturePage(self.actions.later, self._knobs)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
@@ -118,7 +120,8 @@ class Dashboard:
         self.tabs = pn.Tabs(
             ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
             ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel),
-            ("Trapezoid", self.trapezoid.panel), ("Batches", self.batches.panel), ("As code", self.code.panel),
+            ("Trapezoid", self.trapezoid.panel), ("Batches", self.batches.panel),
+            ("Features", self.features.panel), ("As code", self.code.panel),
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -250,6 +253,10 @@ class Dashboard:
         if self.tabs.active == BATCHES:
             self.batches.open()
             self.batches.update(self.watch.seen.runs, slow=slow)
+        if self.tabs.active == FEATURES:
+            self.features.open()
+            if slow:
+                self.features.update()
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
@@ -260,6 +267,7 @@ class Dashboard:
         self.blocks.follow(run)
         self.trapezoid.follow(run)
         self.batches.follow(run)
+        self.features.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.dash.batch_knobs import BatchKnobs
 from dtdg_lab.dash.changes import ACTIVE
 from dtdg_lab.dash.live import WholeCharts
+from dtdg_lab.dash.live_knobs import LiveKnobs
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.views.adjuster_verdict import adjuster_verdict
 from dtdg_lab.views.hybrid import Panel
@@ -21,6 +21,7 @@ from dtdg_lab.views.layout import Figure
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
+KNOBS = ("batch_snapshots", "batch_vertices", "adjuster", "reservoir", "average_every_s")
 JUDGED = 40  # newest runs of the session among which adjusters and fixed sizes are compared
 _WORDS = {"font-size": "13px", "color": "#24292f"}
 
@@ -49,7 +50,7 @@ class BatchPage:
             value="", visible=False, margin=(2, 10), styles={**_WORDS, "font-weight": "bold"},
             sizing_mode="stretch_width",
         )  # fmt: skip
-        self.knobs = BatchKnobs(apply)
+        self.knobs = LiveKnobs(KNOBS, apply)
         self.panel = pn.Column(
             self.words, self.verdict, self.knobs.panel, *(page.panel for page in self._opened), **stretch
         )

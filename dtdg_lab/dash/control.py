@@ -33,6 +33,16 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "stand_in_gib": "All vertices stand in within (GiB)", "adjuster": "Sizes chosen by",
         "snapshot_sizes": "Sizes in snapshots", "vertex_sizes": "Sizes in vertices", "decide_every": "Steps a choice",
         "reward_loss": "Rewarded by the loss of", "agent_rate": "The DQN's learning rate",
+        "cache_policy": "Remote features", "cache_window": "Window (W, steps)",
+        "cache_bias": "Most of the cache for part (-1: even)", "cache_rows": "Rows in the cache",
+        "queue_depth": "Batches ahead (Q)", "fetch_timeout_s": "Give an owner up after (s)",
+        "policy_file": "Trained policy (file)", "batch_size": "Seeds a batch", "batch_length": "Snapshots a batch",
+        "fanouts": "Neighbours by layer", "sampler": "Sampled by", "links": "Links by hand",
+        "congestion_ms": "Delay of slow links (ms)", "congestion_mbit": "Rate of slow links (Mbit/s, 0: any)",
+        "congestion_from": "Congested from epoch", "congestion_cycle": "Cycle (epochs)",
+        "congestion_table": "Table of the schedule", "congestion_file": "Trace (file)",
+        "congestion_by": "Links slowed by", "power_idle_w": "Idle power (W)", "power_max_w": "Busy power (W)",
+        "power_gpu_idle_w": "GPU idle (W)", "power_gpu_max_w": "GPU busy (W)",
         "exchange": "Ranks exchange", "average_every_s": "Average every (T_mu, s)",
     }
 )  # fmt: skip
@@ -42,7 +52,9 @@ LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "batch_vertices": (0.001, 1.0), "average_every_s": (0.01, 60.0),
     }
 )  # fmt: skip
-SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType({"slow_ms": (0.0, 200.0)})
+SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"slow_ms": (0.0, 200.0), "congestion_ms": (0.0, 100.0)}
+)
 
 _STYLE = (
     "input:disabled, select:disabled { background: #f1f3f5; color: #8a9099; opacity: 1; } "

@@ -15,20 +15,24 @@ from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.views import compare_figure, wall_time_figure, wall_time_words
+from dtdg_lab.views.energy_by_method import energy_panel
+from dtdg_lab.views.energy_of_runs import SO_FAR, energy_rows
 from dtdg_lab.views.series import XAxis
 
 COMPARED = 6
 
 
 class ComparePage:
-    """Validation losses of the last runs in one chart, and all their losses over wall time in another."""
+    """The last runs beside each other: validation losses, all losses over wall time, and energy by phase."""
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         self._drawn: tuple[Any, ...] = ()
         self.figure = compare_figure([])
         self.wall_time, self.words = wall_time_figure([]), wall_time_words([])
+        self.energy, self.spent = energy_panel([], SO_FAR)
         self.charts = WholeCharts(
-            lambda: {"compare": self.figure, "wall-time": self.wall_time}, lambda: {"wall-time": self.words},
+            lambda: {"compare": self.figure, "wall-time": self.wall_time, "energy-by-run": self.energy},
+            lambda: {"wall-time": self.words, "energy-by-run": self.spent},
             defer=defer, chart_height=620, sizing_mode="stretch_width",
         )  # fmt: skip
         self.page = OpenedPage(self.charts)
@@ -45,6 +49,7 @@ class ComparePage:
             labelled = [(run.id, run.window) for run in last]
             self.figure = compare_figure(labelled, x)
             self.wall_time, self.words = wall_time_figure(labelled), wall_time_words(labelled)
+            self.energy, self.spent = energy_panel(energy_rows(labelled), SO_FAR)
         self._drawn = drawn
         self.charts.redraw()
 

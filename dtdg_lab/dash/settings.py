@@ -23,7 +23,7 @@ EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 MAIN = (*CHOSEN, "task", "scheduler", "partitioner", "ranks", "parts", "groups_per_rank", "group_times", "pipelined",
         "blocks", "memory_gib", "row_ranks", "window", "full_snapshots", "alpha", "decay", "chunks", "chunker", "tune",
-        "overlap", "difference",
+        "overlap", "difference", "cache_policy", "cache_window", "congestion",
         "epochs", "learning_rate", "slow_rank", "slow_ms")  # fmt: skip
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 # one row of the panel each; "name?" stands for the words under a choice
@@ -33,6 +33,7 @@ _ROWS = (("dataset",), ("dataset?",), ("model",), ("model?",), ("task", "protoco
          ("blocks", "memory_gib"), ("row_ranks",),
          ("window", "full_snapshots"), ("alpha", "decay"), ("chunks", "chunker"), ("tune",),
          ("overlap",), ("difference",),
+         ("cache_policy", "cache_window"), ("congestion",),
          ("epochs", "learning_rate"),
          ("slow_rank", "slow_ms"))  # fmt: skip
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # that are offered where the ranks divide them; a cell sets others

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.energy.reader import Reading, Scope, Source
+from dtdg_lab.energy.power_model import PowerModel
+from dtdg_lab.energy.reader import Device, Reading, Scope, Source
 
 
 class ModelledReader:
@@ -33,6 +35,7 @@ class ModelledReader:
     name = "processor-model"
     source: Source = "modelled"
     scope: Scope = "rank"
+    device: Device = "processor"
 
     def __init__(
         self,
@@ -47,34 +50,49 @@ class ModelledReader:
         self._cores = (os.cpu_count() or 1) if cores is None else cores
         if ranks_on_node < 1 or self._cores < 1:
             raise ConfigError(f"ranks_on_node={ranks_on_node}, cores={self._cores}: both must be at least 1.")
-        if not 0 <= idle_w <= max_w:
-            raise ConfigError(
-                f"idle_w={idle_w:g}, max_w={max_w:g}: powers must satisfy 0 <= idle_w <= max_w. "
-                "Set power_idle_w and power_max_w in the config."
-            )
-        self._idle_share_w = idle_w / ranks_on_node
-        self._range_w = max_w - idle_w
+        self._ranks, self._power = ranks_on_node, PowerModel(idle_w=idle_w, max_w=max_w)
         self._wall, self._processor = wall, processor
         self._last_wall_s, self._last_cpu_s = wall(), processor()
+        self._lock = threading.Lock()
+        self._joules = self._seconds = 0.0
+
+    def set_power(self, power: PowerModel) -> None:
+        """Assume other powers from now on; what was drawn before stays as it was."""
+        with self._lock:  # readings and settings come from different threads
+            self._settle()
+            self._power = power
 
     def read(self) -> Reading | None:
         """Modelled energy since the last reading; None for a window of no length."""
-        wall_s, cpu_s = self._wall(), self._processor()
-        interval_s = wall_s - self._last_wall_s
-        if interval_s <= 0:
-            return None
-        # the two clocks tick apart, so that a short window can seem more than fully used
-        busy = min((cpu_s - self._last_cpu_s) / (interval_s * self._cores), 1.0)
-        self._last_wall_s, self._last_cpu_s = wall_s, cpu_s
-        watts = self._idle_share_w + self._range_w * busy
+        with self._lock:
+            self._settle()
+            joules, interval_s = self._joules, self._seconds
+            if interval_s <= 0:
+                return None
+            self._joules = self._seconds = 0.0
         return Reading(
-            joules=watts * interval_s,
+            joules=joules,
             interval_s=interval_s,
-            watts=watts,
+            watts=joules / interval_s,
             source=self.source,
             reader=self.name,
             scope=self.scope,
+            device=self.device,
         )
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _settle(self) -> None:
+        """Add what was drawn up to now; processor seconds of no time wait for the next."""
+        wall_s, cpu_s = self._wall(), self._processor()
+        passed_s = wall_s - self._last_wall_s
+        if passed_s <= 0:
+            return
+        # the two clocks tick apart, so that a short window can seem more than fully used: the rest is the next one's
+        used_s = min(cpu_s - self._last_cpu_s, passed_s * self._cores)
+        self._last_wall_s, self._last_cpu_s = wall_s, self._last_cpu_s + used_s
+        busy = used_s / (passed_s * self._cores)
+        idle_w, max_w = self._power.idle_w, self._power.max_w
+        self._joules += (idle_w / self._ranks + (max_w - idle_w) * busy) * passed_s
+        self._seconds += passed_s

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.energy.reader import Reading, Scope, Source
+from dtdg_lab.energy.reader import Device, Reading, Scope, Source
 
 # Drivers refresh power and energy every 20 to 100 ms; below that a sample repeats the last one or shows zero.
 FLOOR_S = 0.1
@@ -35,6 +35,7 @@ class NvmlReader:
     """
 
     scope: Scope = "rank"
+    device: Device = "gpu"
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class NvmlReader:
             self.source: Source = self._open()
         except self._nvml.NVMLError as error:
             self._nvml.nvmlShutdown()
-            raise NotAvailableError(f"NVML cannot read GPU {device!r}: {error}. Its energy stays unknown.") from error
+            raise NotAvailableError(_refused(self._nvml, device, error)) from error
         except NotAvailableError:
             self._nvml.nvmlShutdown()
             raise
@@ -142,6 +143,7 @@ class NvmlReader:
             source=self.source,
             reader=self.name,
             scope=self.scope,
+            device=self.device,
         )
 
     def _power_limit_w(self) -> float | None:
@@ -177,6 +179,13 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     if len(matches) != 1:
         raise NotAvailableError(f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg_lab env` lists them.")
     return matches[0]
+
+
+def _refused(nvml: ModuleType, device: int | str, error: Exception) -> str:
+    text = f"NVML cannot read GPU {device!r}: {error}. Its energy stays unknown."
+    if getattr(error, "value", None) == nvml.NVML_ERROR_NO_PERMISSION:
+        text += " Ask the machine's administrator to let this account read the GPU's counters (see `nvidia-smi -q`)."
+    return text
 
 
 def _visible_name(index: int) -> str:

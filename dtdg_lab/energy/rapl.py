@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.energy.reader import Reading, Scope, Source
+from dtdg_lab.energy.reader import Device, Reading, Scope, Source
 
 POWERCAP = Path("/sys/class/powercap")
 
 # No processor package or memory domain draws more; a longer window than this allows may hide a second wrap-around.
 _CEILING_W = 1000.0
+
+# Counters move once a millisecond or slower, so a short window may show what was spent before it.
+_SLACK_S = 0.01
 
 
 @dataclass(slots=True)
@@ -43,11 +46,14 @@ class RaplReader:
     name = "rapl"
     source: Source = "counter"
     scope: Scope = "node"
+    device: Device = "processor"
 
     def __init__(self, root: Path | str = POWERCAP, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._domains = _find_domains(Path(root))
         self._last_s = clock()
+        self.rejected = 0
+        """Windows in which a counter was set back; their energy is unknown."""
         self._longest_s = min(domain.range_uj for domain in self._domains) * 1e-6 / _CEILING_W
 
     @property
@@ -59,20 +65,25 @@ class RaplReader:
         """Energy of the node since the last reading.
 
         None, without losing energy, where no time has passed or the counters have not moved yet; None, with the
-        window's energy lost, where it was so long that a counter may have wrapped around twice.
+        window's energy lost, where it was so long that a counter may have wrapped around twice, or where a counter
+        seems to have spent more than anything can draw: it was set back (counted in :attr:`rejected`).
 
         Raises:
             NotAvailableError: a counter can no longer be read.
         """
         now_s, counters = self._clock(), [_number(domain.file) for domain in self._domains]
         interval_s = now_s - self._last_s
-        spent_uj = sum(_spent_uj(domain, now_uj) for domain, now_uj in zip(self._domains, counters, strict=True))
+        by_domain_uj = [_spent_uj(domain, now_uj) for domain, now_uj in zip(self._domains, counters, strict=True)]
+        spent_uj = sum(by_domain_uj)
         if interval_s <= 0 or not spent_uj:
             return None
         for domain, now_uj in zip(self._domains, counters, strict=True):
             domain.last_uj = now_uj
         self._last_s = now_s
         if interval_s > self._longest_s:
+            return None
+        if max(by_domain_uj) * 1e-6 > _CEILING_W * (interval_s + _SLACK_S):
+            self.rejected += 1
             return None
         joules = spent_uj * 1e-6
         return Reading(
@@ -82,6 +93,7 @@ class RaplReader:
             source=self.source,
             reader=self.name,
             scope=self.scope,
+            device=self.device,
         )
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 Source = Literal["counter", "polled", "modelled"]
 Scope = Literal["rank", "node"]
+Device = Literal["processor", "gpu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,8 @@ class Reading:
 
     ``source``: ``counter`` (the device counts its joules), ``polled`` (sampled watts, integrated) or ``modelled``
     (assumed watts times processor time). ``scope``: ``rank`` where the joules belong to the reading rank alone,
-    ``node`` where they cover the whole machine and are to be counted once for it.
+    ``node`` where they cover the whole machine and are to be counted once for it. ``device``: ``processor`` (with its
+    memory where that is counted) or ``gpu``.
     """
 
     joules: float
@@ -28,6 +30,7 @@ class Reading:
     source: Source
     reader: str
     scope: Scope
+    device: Device
 
 
 class EnergyReader(Protocol):
@@ -44,6 +47,10 @@ class EnergyReader(Protocol):
     @property
     def scope(self) -> Scope:
         """Whose joules they are."""
+
+    @property
+    def device(self) -> Device:
+        """What draws them."""
 
     def read(self) -> Reading | None:
         """Energy since the last reading (or since construction); None where it is unknown.

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.model_pulls import hops, pulls, ways
 from dtdg_lab.core.target_batches import TargetBatch
-from dtdg_lab.parallel.cached_part import STATIC_MEMORIES, CachedPart
-from dtdg_lab.parallel.target_growth import Entries, Gathered, Growth
+from dtdg_lab.parallel.cached_part import STATIC_MEMORIES
+from dtdg_lab.parallel.target_growth import Entries, Gathered, Growth, Held
 
 _ALIGNED = 64  # bytes: where arrays begin in a message
 _MOST_ROWS = 2**31 - 1  # of all snapshots, in 32 bits
@@ -213,7 +213,7 @@ class TargetBlocks:
         )  # fmt: skip
 
 
-def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> TargetBlocks:
+def target_blocks(part: Held, batch: TargetBatch, shape: BlockShape, growth: Growth | None = None) -> TargetBlocks:
     """The blocks of a batch: all vertices within the layers' hops of a target, and all edges that layers pull along.
 
     No neighbour is left out. Where the part is truncated, what is beyond the hops of the *targets* is cut off.
@@ -222,13 +222,14 @@ def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> Ta
         part: what the targets' part holds.
         batch: its targets.
         shape: what the model needs.
+        growth: of the batch's targets, where it leaves out some neighbours.
 
     Raises:
         PlanError: the part does not hold what the blocks need, a target is none of its own vertices, or there are more
             rows than can be numbered.
     """
     _check(part, batch, shape)
-    growth = Growth(part, batch.snapshots, batch.targets, shared=shape.shared)
+    growth = growth or Growth(part, batch.snapshots, batch.targets, shared=shape.shared)
     arrays: dict[str, NDArray[Any]] = {
         "vertices": part.vertices(batch.snapshots[0])[batch.targets].astype(np.int64),
         "further": np.zeros(len(batch.snapshots), np.int64),
@@ -237,7 +238,7 @@ def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> Ta
     heights = [0] * shape.layers
     for hop in range(1, shape.hops + 1):
         rows, layer = growth.entries, shape.layers - 1 - (hop - 1) // shape.layer_hops
-        gathered = [growth.gather(way) for way in shape.ways]
+        gathered = [growth.gather(way, layer) for way in shape.ways]
         once = shape.inputs_once and hop == shape.hops
         if not once:
             growth.grow(gathered)
@@ -252,7 +253,7 @@ def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> Ta
         if shape.truncated:
             if layer:
                 continue  # one space serves all layers
-            rows, gathered = growth.entries, [growth.inside(growth.gather(way)) for way in shape.ways]
+            rows, gathered = growth.entries, [growth.inside(growth.gather(way, layer)) for way in shape.ways]
         further = None
         for way, of in zip(shape.ways, gathered, strict=True):
             if once:
@@ -267,7 +268,7 @@ def target_blocks(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> Ta
 class _Writer:
     """Puts rows of entries where every snapshot has as many rows."""
 
-    def __init__(self, part: CachedPart, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
+    def __init__(self, part: Held, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
         self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
 
     def edges(self, name: str, rows: Entries, of: Gathered, columns: NDArray[np.int32], height: int) -> None:
@@ -317,7 +318,7 @@ class _Writer:
         arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
 
 
-def _check(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> None:
+def _check(part: Held, batch: TargetBatch, shape: BlockShape) -> None:
     reach = part.reach
     if reach.hops < shape.hops or not {*shape.ways} <= {*reach.ways} or (shape.shared and not reach.static):
         raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")

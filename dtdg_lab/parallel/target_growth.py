@@ -4,16 +4,49 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.parallel.cached_part import CachedPart
+from dtdg_lab.parallel.cached_part import Reach
 
 _SCRATCH = 1 << 22  # vertices of snapshots looked at together: few enough to be cheap to touch anywhere
 
 Whole = NDArray[np.int64]
+
+
+class Held(Protocol):
+    """What blocks are built from, such as :class:`dtdg_lab.parallel.cached_part.CachedPart`, whose words hold here."""
+
+    reach: Reach
+
+    @property
+    def own(self) -> int:
+        """n, the vertices that may be targets."""
+        ...
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges carry weights."""
+        ...
+
+    @property
+    def constant_features(self) -> tuple[Any, Any] | None:
+        """Features that never change, and whose they are."""
+        ...
+
+    def prefix(self, t: int, hops: int) -> int:
+        """How many vertices are held within some hops."""
+        ...
+
+    def vertices(self, t: int) -> NDArray[Any]:
+        """Their numbers in the graph."""
+        ...
+
+    def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
+        """An array of all snapshots, and where each begins; ``take`` is all that is asked of some of them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +112,7 @@ class Growth:
         entries: the rows within the hops grown so far.
     """
 
-    def __init__(self, part: CachedPart, snapshots: range, targets: NDArray[np.integer], *, shared: bool) -> None:
+    def __init__(self, part: Held, snapshots: range, targets: NDArray[np.integer], *, shared: bool) -> None:
         self._part, self._snapshots, self._shared = part, snapshots, shared
         self._count = len(snapshots)
         every = (part.prefix(t, part.reach.hops) for t in snapshots)
@@ -97,8 +130,8 @@ class Growth:
         else:
             self._add(np.repeat(np.arange(self._count), len(own)), np.tile(own, self._count))
 
-    def gather(self, way: str) -> Gathered:
-        """The edges along which the rows grown so far pull."""
+    def gather(self, way: str, layer: int) -> Gathered:
+        """The edges along which the rows grown so far pull; of whatever layer."""
         part, snapshots, of = self._part, self._snapshots, self.entries
         indptr, rows_at = part.joined(f"indptr_{way}", snapshots)
         indices, edges_at = part.joined(f"indices_{way}", snapshots)

@@ -12,6 +12,8 @@ from dtdg_lab.runs.parts import parts_line
 from dtdg_lab.views.block_facts import block_facts, blocks_left, blocks_words
 from dtdg_lab.views.block_memory import memory_facts, memory_words
 from dtdg_lab.views.chunk_words import chunks_words
+from dtdg_lab.views.congestion_log import links_of
+from dtdg_lab.views.feature_facts import feature_facts, feature_words, features_left
 from dtdg_lab.views.hybrid_facts import hybrid_facts, hybrid_left, hybrid_words
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import head_words
@@ -108,6 +110,15 @@ def _hybrid(data: dict[str, Any]) -> str:
     return "no hybrid batches from here on" if hybrid_left(data) else hybrid_words(hybrid_facts(data))
 
 
+def _features(data: dict[str, Any]) -> str:
+    return "features are at hand from here on" if features_left(data) else feature_words(feature_facts(data))
+
+
+def _congestion(data: dict[str, Any]) -> str:
+    links = links_of(data, 0)
+    return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
+
+
 def _gathered(data: dict[str, Any]) -> str:
     return f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
 
@@ -127,5 +138,6 @@ _SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
         "parts": parts_line, "partition": _partition, "schedule": _schedule, "blocks": _blocks,
         "gathered": _gathered, "empty reservoir": lambda data: str(data.get("reason")),
         "chunks": _chunks, "trapezoid": _trapezoid, "hybrid": _hybrid, "memory_trace": _memory,
+        "features": _features, "congestion": _congestion,
     }
 )  # fmt: skip

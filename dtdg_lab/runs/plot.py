@@ -32,7 +32,7 @@ from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.partition_words import title_words
 from dtdg_lab.views.series import XAxis
 from dtdg_lab.views.vertex import echo_figure
-from dtdg_lab.views.window import CHARTS
+from dtdg_lab.views.window import CHARTS, PHASE_ENERGY
 
 # what is made to be compared, and draws itself
 STUDIES = (
@@ -114,7 +114,7 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them those of partition, schedule, blocks, windows and batches, where there are."""
+    """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
     if isinstance(run, StoredRun):
         replay_run(run)
     figures, sentences = run.window.figures(x), run.window.sentences()
@@ -122,10 +122,12 @@ def _run(run: Any, x: XAxis) -> Figure:
     panels = [*charts, *run.window.partition.panels()]
     scheduled = run.window.schedule.panels()
     more = [*panels, *scheduled, *run.window.blocks.panels(), *run.window.trapezoid.panels()]
-    batches = run.window.hybrid.panels()
+    batches, rest = run.window.hybrid.panels(), run.window.features.panels()
+    if PHASE_ENERGY in figures:
+        rest = [(figures[PHASE_ENERGY], sentences[PHASE_ENERGY]), *rest]
     wide = {len(panels)} if scheduled else set()
     wide |= {len(more)} if batches else set()  # its map
-    return grid([*more, *batches], title=f"Run {run.id}", wide=wide)
+    return grid([*more, *batches, *rest], title=f"Run {run.id}", wide=wide)
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

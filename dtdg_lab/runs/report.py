@@ -16,12 +16,13 @@ from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell
 from dtdg_lab.runs.summary import MEANINGS
 from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.blocks import BlocksView
+from dtdg_lab.views.fetched_features import FeaturesView
 from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.trapezoid import TrapezoidView
-from dtdg_lab.views.window import BLOCKS, CHARTS, HYBRID, PARTITION, SCHEDULE, TRAPEZOID
+from dtdg_lab.views.window import BLOCKS, CHARTS, FEATURES, HYBRID, PARTITION, PHASE_ENERGY, SCHEDULE, TRAPEZOID
 
 _MOST_EVENTS = 400
 _DRAW = """
@@ -60,6 +61,8 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
             _blocks(run, drawn=library is not None),
             _trapezoid(run, drawn=library is not None),
             _hybrid(run, drawn=library is not None),
+            _phase_energy(run, drawn=library is not None),
+            _features(run, drawn=library is not None),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -193,9 +196,26 @@ def _hybrid(run: StoredRun, *, drawn: bool) -> str:
     return "" if view.facts is None else _tall("Hybrid batches", HYBRID, view, drawn=drawn)
 
 
-def _tall(
-    title: str, name: str, view: PartitionView | ScheduleView | BlocksView | TrapezoidView | HybridView, *, drawn: bool
-) -> str:  # fmt: skip
+def _features(run: StoredRun, *, drawn: bool) -> str:
+    """The section of features that are fetched, and of slow links; empty where the run has neither."""
+    view = run.window.features
+    title = "Links" if view.facts is None else "Features that are fetched"
+    return _tall(title, FEATURES, view, drawn=drawn) if view.shown else ""
+
+
+def _phase_energy(run: StoredRun, *, drawn: bool) -> str:
+    """The section of joules by phase; empty where these are not known."""
+    view = run.window.phase_energy
+    if not view.joules():
+        return ""
+    body = f"<p>{page.text(view.sentence())}</p>{_plot(PHASE_ENERGY, drawn=drawn)}"
+    return page.section("Where the energy went", body)
+
+
+Tall = PartitionView | ScheduleView | BlocksView | TrapezoidView | HybridView | FeaturesView
+
+
+def _tall(title: str, name: str, view: Tall, *, drawn: bool) -> str:
     """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])
     chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")

@@ -11,6 +11,7 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.runs import energy_facts, fetch_facts
 from dtdg_lab.runs.deviation import loss_deviation
 from dtdg_lab.views.imbalance import balance_of
 from dtdg_lab.views.partition_facts import facts_of
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
-READ = ("steps", "evaluations", "events", "memory", "energy")  # phases, the largest table, is not needed
+READ = (  # phases, the largest table, is not needed
+    "steps", "evaluations", "events", "memory", "energy", "phase_energy", "resolved", "fetches", "windows",
+)  # fmt: skip
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -71,6 +74,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where vertices are "
         "divided: rounding, but for models that a layout approximates",
         "predicted_step_bytes": "bytes of rows that ranks send each other in a step, predicted from the partition",
+        **energy_facts.MEANINGS,
+        **fetch_facts.MEANINGS,
     }
 )
 
@@ -105,7 +110,14 @@ def summarize(
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
         **_schedule(tables["events"]),
+        **_energy(tables, everything),
+        **fetch_facts.fetch_facts(tables["resolved"], tables["fetches"], tables["windows"]),
     }
+
+
+def _energy(tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    spent, read, scored = everything["phase_energy"], everything["energy"], tables["evaluations"]
+    return energy_facts.energy_facts(*(table.to_dict("records") for table in (spent, read, scored)))
 
 
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dtdg_lab.comm.feature_addresses import agree_token
 from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.comm.linked_group import LinkedGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.batch_plans import Chunking
 from dtdg_lab.core.config import RunConfig
@@ -23,8 +25,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
+from dtdg_lab.parallel.feature_service import host_towards
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.neighbours import Gather
+from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.tasks.task import Task
@@ -34,8 +38,11 @@ from dtdg_lab.training.chunked import shared_chunks
 from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.group_scheduling import GroupScheduling
 from dtdg_lab.training.hybrid import Hybrid
+from dtdg_lab.training.kernel_links import KernelLinks
 from dtdg_lab.training.layouts import Ingredients, candidates, make_layout
+from dtdg_lab.training.network import Network, RankLinks, Slowed
 from dtdg_lab.training.partitioned import shared_partition
+from dtdg_lab.training.remote import Remote
 from dtdg_lab.training.together import together
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -63,12 +70,14 @@ class Built:
     chunking: Chunking | None = None
     hybrid: Hybrid | None = None
     alone: Evaluator | None = None  # of all vertices here, for one rank while the others go on
+    network: Network | None = None
+    remote: Remote | None = None
 
     @property
     def plan(self) -> dict[str, Any]:
         """What the system has measured and decided by, for a checkpoint."""
-        held = {} if self.scheduling is None else self.scheduling.state_dict()
-        return held if self.hybrid is None else {**held, **self.hybrid.state_dict()}
+        made = (self.scheduling, self.hybrid, self.remote)
+        return {name: value for each in made if each is not None for name, value in each.state_dict().items()}
 
     @property
     def block_peak(self) -> float | None:
@@ -76,6 +85,15 @@ class Built:
         if self.block_memory is None or self.snapshot_blocks is None:
             return None
         return self.block_memory.peak_bytes(self.snapshot_blocks.blocks)
+
+    def close(self) -> None:
+        """End whatever goes on beside training; a second call does nothing."""
+        if self.hybrid is not None:
+            self.hybrid.close()
+        if self.network is not None:
+            self.network.close()
+        if self.remote is not None:
+            self.remote.close()
 
     def end_epoch(self) -> bool:
         """Whether the epoch that ended brought another schedule, which then is in use; collective."""
@@ -121,12 +139,20 @@ def build(
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
         sequence = _sequence(config, graph, device=device)
-    made_of = Ingredients(config, model, sequence, task, parts.train, group, partition, scheduling, None, chunking,
-                          parts.validation)  # fmt: skip
-    blocks, memory = _blocks(made_of)
     parts_of = catalogue.system(config.system).parts
-    with together(group if "control" in parts_of else SoloGroup(), device=device):  # what each rank keeps may not fit
-        layout = make_layout(replace(made_of, blocks=blocks))
+    linked = LinkedGroup(group) if "congestion" in parts_of and "features" not in parts_of else None
+    network = Network(config, None if linked is None else RankLinks(linked)) if "congestion" in parts_of else None
+    made_of = Ingredients(config, model, sequence, task, parts.train, linked or group, partition, scheduling, None,
+                          chunking, parts.validation)  # fmt: skip
+    blocks, memory = _blocks(made_of)
+    if "features" in parts_of:
+        made_of = replace(made_of, token=agree_token(group), host=host_towards(group))
+    layout = _made_layout(replace(made_of, blocks=blocks), group, device=device)
+    gradients = FlatGradients(model.parameters(), group)
+    remote = None
+    if isinstance(layout, RemoteFeatureLayout):
+        remote = _remote(layout, config, gradients, group, device=device, plan=plan)
+        network = Network(config, _slowed(layout, config, group, device=device))
     gather = _gather(graph.num_nodes, group)
     evaluated = sequence
     if gather is not None:
@@ -134,12 +160,52 @@ def build(
         evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
     alone = Evaluator(task, parts, protocol, SoloGroup(), sequence=sequence)
     evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
-    gradients = FlatGradients(model.parameters(), group)
     return Built(
         config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling, blocks,
         memory, chunking, _hybrid(replace(made_of, blocks=blocks), layout, device=device, plan=plan),
-        alone,
+        alone, network, remote,
     )  # fmt: skip
+
+
+def _made_layout(of: Ingredients, group: Group, *, device: str) -> Layout:
+    """The layout, on all ranks or none: what each rank keeps may not fit, and what serves may not start."""
+    parts_of = catalogue.system(of.config.system).parts
+    each_may_fail = "control" in parts_of or "features" in parts_of
+    layout: Layout | None = None
+    try:
+        with together(group if each_may_fail else SoloGroup(), device=device):
+            layout = make_layout(of)
+    except BaseException:
+        if isinstance(layout, RemoteFeatureLayout):
+            layout.close()
+        raise
+    return layout
+
+
+def _slowed(layout: RemoteFeatureLayout, config: RunConfig, group: Group, *, device: str) -> Slowed:
+    """What makes the links to features slow; collective where the kernel does."""
+    if config["congestion_by"] == "emulated":
+        return layout.service
+    try:
+        with together(group, device=device):
+            return KernelLinks(layout.service.addresses, leads=group.rank == 0)
+    except BaseException:
+        layout.close()
+        raise
+
+
+def _remote(
+    layout: RemoteFeatureLayout, config: RunConfig, gradients: FlatGradients, group: Group, *, device: str,
+    plan: Mapping[str, Any],
+) -> Remote:  # fmt: skip
+    """What steers the features, once all ranks know where they are served; collective."""
+    try:
+        layout.service.connect(group, device=device)
+        with together(group, device=device):
+            return Remote(layout, config, gradients.zero, plan)
+    except BaseException:
+        layout.close()
+        raise
 
 
 def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:

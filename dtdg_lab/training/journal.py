@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from dtdg_lab.comm.averager import Round
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.parallel.layout import Computed, Layout, Work
 from dtdg_lab.tasks.task import Scores
 from dtdg_lab.training.checkpoint import Position
@@ -14,6 +15,9 @@ from dtdg_lab.training.interfaces import Recorder
 from dtdg_lab.training.vitals import Vitals
 
 Moved = tuple[int, int]  # bytes sent and received
+FETCHED_BYTES = TABLES["fetches"].index("bytes") - 2  # place in a row that is still without step and epoch
+WAITED_S = TABLES["resolved"].index("wait_s") - 2
+EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
 
 class Journal:
@@ -36,8 +40,8 @@ class Journal:
     def step(
         self, at: Position, work: Work, computed: Computed, *, loss: float | None, cpu_s: float, moved: Moved,
         version: int, layout: Layout,
-    ) -> None:  # fmt: skip
-        """The rows of a step that is over.
+    ) -> float | None:  # fmt: skip
+        """The rows of a step that is over; its joules where they are known.
 
         Args:
             at: which step.
@@ -45,7 +49,7 @@ class Journal:
             computed: what was.
             loss: of all groups; None where they had no labels.
             cpu_s: processor seconds of this process.
-            moved: bytes in the step.
+            moved: bytes in the step, sent and received, but for features that were fetched.
             version: of the control word that holds after it.
             layout: that has taken down more.
         """
@@ -53,18 +57,23 @@ class Journal:
         energy_j, energy_source = self._vitals.step_energy(at.step)
         own = computed.loss_sum / computed.groups if computed.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
+        self.taken_down = layout.rows()
+        moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in self.taken_down.get("fetches", ()))
         self._recorder.row(
             "steps",
             (at.step, at.epoch, work.iteration, end_ns, (end_ns - start_ns) * 1e-9, own, loss, computed.groups,
              computed.vertex_snapshots, spent["batch"], spent["transfer"], spent["compute"], spent["wait"],
              spent["communicate"], spent["update"], spent["control"], cpu_s, *moved, energy_j, energy_source, version),
         )  # fmt: skip
+        still_s = sum(row[WAITED_S] for row in self.taken_down.get("resolved", ()))
+        still_s += sum(row[EXPOSED_S] for row in self.taken_down.get("windows", ()))
+        self._vitals.phases(at.step, at.epoch, intervals, self._clock.cpu_s, still_s=still_s)
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (at.step, at.epoch, phase, begin_ns, finish_ns))
-        self.taken_down = layout.rows()
         for table, rows in self.taken_down.items():
             for row in rows:
                 self._recorder.row(table, (at.step, at.epoch, *row))
+        return energy_j
 
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""
@@ -82,6 +91,7 @@ class Journal:
         """Something done between steps, that is over now; returns when that is."""
         ended_ns = time.time_ns()
         self._recorder.row("phases", (step, epoch, phase, started_ns, ended_ns))
+        self._vitals.between(phase, started_ns, ended_ns)
         return ended_ns
 
     def checkpoint(self, of: Position, epoch: int, started_ns: int) -> None:

@@ -17,18 +17,21 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.model_pulls import ways
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.features.cache_memory import check_cache_memory
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.cached_files import part_folder
 from dtdg_lab.parallel.cached_sequence import CachedSequence
 from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.exchange import Exchanger
+from dtdg_lab.parallel.feature_service import FeatureService
 from dtdg_lab.parallel.halo_sequence import HaloSequence
 from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
 from dtdg_lab.parallel.halo_window import Cuts, HaloWindowLayout
 from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.pace import Pace
 from dtdg_lab.parallel.part_batches import PartBatches
+from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
 from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
 from dtdg_lab.parallel.single import SingleLayout
 from dtdg_lab.parallel.sizing import Sizing
@@ -39,6 +42,7 @@ from dtdg_lab.parallel.target_layout import BatchKeeping, TargetBatchLayout
 from dtdg_lab.partition.loads import vertex_loads
 from dtdg_lab.tasks.task import Task
 from dtdg_lab.training.group_scheduling import GroupScheduling
+from dtdg_lab.training.remote_parts import MiniBatches, neighbour_sampler, remote_part
 
 GIB = 1 << 30
 
@@ -59,6 +63,8 @@ class Ingredients:
         blocks: of time, where the layout has them.
         chunking: of the parts, where the layout takes windows of snapshots.
         validation: the snapshots of the validation part.
+        token: of the run, that opens what serves features, where any are served.
+        host: address at which other ranks find this machine.
     """
 
     config: RunConfig
@@ -72,6 +78,8 @@ class Ingredients:
     blocks: SnapshotBlocks | None
     chunking: Chunking | None = None
     validation: range = range(0)
+    token: bytes = b""
+    host: str = "127.0.0.1"
 
     @property
     def parts(self) -> range:
@@ -234,6 +242,25 @@ def _sampled_window(of: Ingredients) -> Layout:
     )
 
 
+def _remote_feature(of: Ingredients) -> Layout:
+    assert of.partition is not None
+    graph = of.sequence.graph
+    mini = MiniBatches.of(of.config, graph, of.train, task=of.task, model=of.model, partition=of.partition)
+    draw = neighbour_sampler(of.config, mini.shape)
+    service = FeatureService(
+        graph, of.partition, of.parts, last=of.train.stop, token=of.token, timeout_s=of.config["fetch_timeout_s"],
+        host=of.host,
+    )  # fmt: skip
+    try:
+        rows = min(of.config["cache_rows"], service.space.size)
+        check_cache_memory(rows, service.row_bytes, caches=len(of.parts))
+        parts = [remote_part(mini, part, service, draw) for part in of.parts]
+        return RemoteFeatureLayout(of.model, parts, of.task, graph, service=service, settings=of.sequence.settings)
+    except BaseException:
+        service.close()
+        raise
+
+
 _MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
     "single": _single,
     "snapshot_group": _snapshot_group,
@@ -242,4 +269,5 @@ _MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
     "halo_window": _halo_window,
     "cached_vertex": _cached_vertex,
     "sampled_window": _sampled_window,
+    "remote_feature": _remote_feature,
 }

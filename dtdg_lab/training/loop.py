@@ -91,15 +91,20 @@ class Trainer(Steered):
         self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
         plan = {} if stored is None else stored.plan
         self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
-        self._row_memory = windowed.measure(self._built, group, device=device)
         self._replay = replay
-        if stored is not None:
-            stored.restore(self._built.model, self._built.optimizer)
-            self._take_settings()
-            windowed.put_back(self._built, plan, device=device)
-        self._updates = self._made_updates()
+        try:
+            self._row_memory = windowed.measure(self._built, group, device=device)
+            if stored is not None:
+                stored.restore(self._built.model, self._built.optimizer)
+                self._take_settings()
+                windowed.put_back(self._built, plan, device=device)
+            self._updates = self._made_updates()
+        except BaseException:
+            self._built.close()
+            raise
         self._keeper = Keeper(checkpoint, group, self._journal, self._snapshot)
         self._loss = 0.0
+        vitals.children = lambda: self._built.remote.children if self._built.remote is not None else ()
 
     def run(self) -> Outcome:
         """Train until the last epoch or a stop request.
@@ -114,8 +119,7 @@ class Trainer(Steered):
             self._updates.close(f"{type(error).__name__}: {error}")
             raise
         finally:
-            if self._built.hybrid is not None:
-                self._built.hybrid.close()
+            self._built.close()
 
     def _run(self) -> Outcome:
         if self._position.step == 0:
@@ -156,6 +160,7 @@ class Trainer(Steered):
     def _epoch(self) -> None:
         epoch, started_s = self._position.epoch, time.perf_counter()
         works = self._built.layout.epoch(epoch)
+        self._steps = len(works)
         for work in works[self._position.iteration :]:
             self._step(work)
             self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
@@ -170,6 +175,7 @@ class Trainer(Steered):
             self._tune(epoch)
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
+            self._vitals.end_epoch()
 
     def _end_profiled_epoch(self) -> None:
         """Go on by another schedule where there is one; by the old one where the scheduler fails, on every rank."""
@@ -238,6 +244,7 @@ class Trainer(Steered):
         choice = 0 if built.hybrid is None else built.hybrid.choice
         if built.hybrid is not None:
             built.hybrid.begin(self._position.step)
+        self._follow_links(work)
         clock.start()
         built.gradients.zero()
         computed = built.layout.compute(work, clock)
@@ -260,12 +267,21 @@ class Trainer(Steered):
         self._recorder.check()
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
-        self._journal.step(
+        energy_j = self._journal.step(
             self._position, work, computed, loss=heard, cpu_s=time.process_time() - cpu_s, moved=moved,
             version=self.knobs.version, layout=built.layout,
         )  # fmt: skip
+        if built.remote is not None:
+            built.remote.stepped(sum(clock.seconds().values()), energy_j)
         if built.scheduling is not None:
             built.scheduling.observe(self._journal.taken_down.get("groups", ()), agreed.communicate_s)
+
+    def _follow_links(self, work: Work) -> None:
+        """Make links as slow as they are to be in this step."""
+        if self._built.network is not None:
+            changed = self._built.network.follow(self._position.epoch, work.iteration / self._steps)
+            if changed is not None:
+                self._event("congestion", changed)
 
     def _decide(self, loss: float | None, choice: int) -> None:
         if self._built.hybrid is not None:

@@ -7,6 +7,7 @@ from functools import partial
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
 from dtdg_lab.parallel.layout import Marks, Work
 from dtdg_lab.parallel.part_batches import NEW, SNAPSHOT
+from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
@@ -23,6 +24,10 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
     layout = built.layout
     if isinstance(layout, TargetBatchLayout):
         return _probed_batches(built, layout, device=device)
+    if isinstance(layout, RemoteFeatureLayout):
+        traced = trace_memory(layout.tried, device=device)
+        built.gradients.zero()
+        return traced
     if isinstance(layout, HaloWindowLayout):  # no epoch need have a whole window
         largest: Work = layout.most()
     else:

@@ -36,7 +36,9 @@ def rebuilt(
     config: RunConfig, changes: dict[str, Any], memory: Checkpoint, graph: DynamicGraph, group: Group, *, device: str,
     before: Built,
 ) -> tuple[Rebuilt | None, str]:  # fmt: skip
-    """Build anew, or say why not, the same on every rank; collective. What trained before is not touched.
+    """Build anew, or say why not, the same on every rank; collective. What trained before can go on as it was.
+
+    A device that the kernel shapes for it is given back first: there is one for both.
 
     Args:
         config: the settings until now, with changes made in place.
@@ -50,14 +52,25 @@ def rebuilt(
 
     def make() -> Built:
         made = build(config.replace(**changes), graph, group, device=device, plan=memory.plan)
-        memory.restore(made.model, made.optimizer)
+        try:
+            memory.restore(made.model, made.optimizer)
+        except BaseException:
+            made.close()
+            raise
         return made
 
+    if before.network is not None and before.config["congestion_by"] == "netem":
+        _, reason = attempted(before.network.release, group, device=device)
+        if reason:
+            return None, reason
     made, reason = attempted(make, group, device=device)
     if made is None or reason:
+        if made is not None:
+            made.close()
         return None, reason
     measured = windowed.measure(made, group, device=device)  # collective: all ranks have built
     told, reason = attempted(partial(told_plans, made, graph, group, before, measured), group, device=device)
     if reason:
+        made.close()
         return None, reason
     return Rebuilt(made, measured, told or Told()), ""

@@ -20,9 +20,10 @@ from dtdg_lab.training.knobs import Knobs, check_changes
 from dtdg_lab.training.probe import probe_memory
 from dtdg_lab.training.rebuild import Rebuilt, rebuilt
 from dtdg_lab.training.replay import Replay
-from dtdg_lab.training.together import as_rank_0, share_moments
+from dtdg_lab.training.together import as_rank_0, share_moments, shared_reason
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
+from dtdg_lab.training.vitals import Vitals
 
 BATCH_KNOBS = {"batch_snapshots", "batch_vertices", "adjuster", "reservoir"}
 
@@ -43,6 +44,7 @@ class Steered:
     _journal: Journal
     _position: Position
     _built: Built
+    _vitals: Vitals
     _row_memory: RowMemory | None
     _updates: Updates
     _replay: Replay | None
@@ -107,9 +109,15 @@ class Steered:
                 self._event("stopping", {"version": self.knobs.version}, next_step)
 
     def _cannot(self, changes: dict[str, Any]) -> bool:
-        """Whether the batches cannot be as changes have them: then all ranks stay as they were."""
-        hybrid = self._built.hybrid
-        reason = "" if hybrid is None else hybrid.refusal(self.knobs.config)
+        """Whether batches, features or links cannot be as changes have them: then all ranks stay as they were."""
+        reason = ""
+        if self._built.hybrid is not None:
+            reason = self._built.hybrid.refusal(self.knobs.config)
+        if self._built.remote is not None:
+            refusal = reason or self._built.remote.refusal(self.knobs.config)
+            reason = shared_reason(refusal, self._group, device=self._device)
+        elif self._built.network is not None:
+            reason = reason or self._built.network.refusal(self.knobs.config)
         if reason:
             self._event("refused", {"changes": changes, "reason": reason})
         return bool(reason)
@@ -118,6 +126,11 @@ class Steered:
         windowed.steer(self._built, self.knobs.config)
         if self._built.hybrid is not None:
             self._built.hybrid.steer(self.knobs.config)
+        if self._built.network is not None:
+            self._built.network.use(self.knobs.config)
+        if self._built.remote is not None:
+            self._built.remote.steer(self.knobs.config)
+        self._vitals.use(self.knobs.config)
         for options in self._built.optimizer.param_groups:
             options["lr"] = self.knobs.config.learning_rate
 
@@ -164,8 +177,7 @@ class Steered:
 
     def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:
         before, self._built = self._built, made.built
-        if before.hybrid is not None:
-            before.hybrid.close()
+        before.close()
         self.knobs.config, self._row_memory = made.built.config, made.measured
         if not self._updates.together and made.built.config["exchange"] == "gradients":  # ranks were at own steps
             self._position = as_rank_0(self._position, self._group, device=self._device)

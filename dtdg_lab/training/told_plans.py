@@ -15,7 +15,7 @@ from dtdg_lab.training.partitioned import told_partition
 from dtdg_lab.training.told_blocks import told_blocks
 from dtdg_lab.training.told_windows import told_windows
 
-KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid")
+KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid", "features")
 Told = list[tuple[str, dict[str, Any]]]  # events by kind
 
 
@@ -59,10 +59,17 @@ def told_plans(
         told.append(("trapezoid", told_windows(shape, built.partition, built.chunking, memory, group.size)))
     elif left is not None and isinstance(left.layout, HaloWindowLayout):
         told += [("chunks", {"layout": None}), ("trapezoid", {"layout": None})]
-    if built.hybrid is not None:
-        told.append(("hybrid", built.hybrid.told()))
-    elif left is not None and left.hybrid is not None:
-        told.append(("hybrid", {"layout": None}))
+    told += _told_beside(built, left)
+    return told
+
+
+def _told_beside(built: Built, left: Built | None) -> Told:
+    """Of hybrid batches and fetched features."""
+    told = Told()
+    for kind in ("hybrid", "remote"):
+        has, had = getattr(built, kind), left is not None and getattr(left, kind) is not None
+        if has is not None or had:
+            told.append(("features" if kind == "remote" else kind, {"layout": None} if has is None else has.told()))
     return told
 
 

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dtdg_lab.views.compare import compare_figure
 from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
-from dtdg_lab.views.window import BLOCKS, CHARTS, HYBRID, PARTITION, SCHEDULE, TRAPEZOID, Progress, RunWindow
+from dtdg_lab.views.window import (
+    BLOCKS,
+    CHARTS,
+    FEATURES,
+    HYBRID,
+    PARTITION,
+    PHASE_ENERGY,
+    SCHEDULE,
+    TRAPEZOID,
+    Progress,
+    RunWindow,
+)
 
 __all__ = [
-    "BLOCKS", "CHARTS", "HYBRID", "PARTITION", "SCHEDULE", "TRAPEZOID", "Progress", "RunWindow", "compare_figure",
-    "wall_time_figure", "wall_time_words",
+    "BLOCKS", "CHARTS", "FEATURES", "HYBRID", "PARTITION", "PHASE_ENERGY", "SCHEDULE", "TRAPEZOID", "Progress",
+    "RunWindow", "compare_figure", "wall_time_figure", "wall_time_words",
 ]  # fmt: skip

@@ -17,21 +17,29 @@ Key = tuple[str, int, str]  # scope, rank, source
 
 
 class _Meter:
-    """One reader's joules so far; the points are numbered, so that they stay when a step is computed again."""
+    """Joules so far of the readers of one rank and source, such as its modelled processors and its modelled GPU.
+
+    The points are numbered, so that they stay when a step is computed again.
+    """
 
     def __init__(self, points: int) -> None:
         self.series = Series(points)
         self.joules = 0.0
-        self.watts: float | None = None
         self._count = 0
-        self._time_ns = -1
+        self._newest: dict[str, tuple[int, float | None]] = {}  # reader -> when it told what power
 
-    def add(self, time_ns: int, seconds: float, joules: float, watts: float | None) -> None:
-        if time_ns <= self._time_ns:  # told before
+    @property
+    def watts(self) -> float | None:
+        """The newest power of its readers together; None where it is not known."""
+        known = [watts for _, watts in self._newest.values() if watts is not None]
+        return sum(known) if known else None
+
+    def add(self, row: Mapping[str, Any], seconds: float, joules: float, watts: float | None) -> None:
+        reader, time_ns = str(row.get("reader")), row["time_ns"]
+        if time_ns <= self._newest.get(reader, (-1, None))[0]:  # told before
             return
-        self._time_ns = time_ns
+        self._newest[reader] = (time_ns, watts)
         self.joules += joules
-        self.watts = watts
         self.series.add(self._count, seconds, self.joules)
         self._count += 1
 
@@ -59,7 +67,7 @@ class EnergyView:
         if watts is None and interval:
             watts = joules / interval
         key = (str(row.get("scope") or "rank"), rank, str(row.get("source") or "unknown source"))
-        self._meters.setdefault(key, _Meter(self._points)).add(row["time_ns"], seconds, joules, watts)
+        self._meters.setdefault(key, _Meter(self._points)).add(row, seconds, joules, watts)
 
     def step(self, rank: int, row: Mapping[str, Any], seconds: float) -> None:
         """Add the joules of a row of ``steps``: shown where a rank has no rows in the table ``energy``."""
@@ -69,7 +77,7 @@ class EnergyView:
         time_s = row.get("time_s")
         key = ("rank", rank, str(row.get("energy_source") or "unknown source"))
         watts = joules / time_s if time_s else None
-        self._from_steps.setdefault(key, _Meter(self._points)).add(row["time_ns"], seconds, joules, watts)
+        self._from_steps.setdefault(key, _Meter(self._points)).add(row, seconds, joules, watts)
 
     def _shown(self) -> dict[Key, _Meter]:
         metered = {rank for scope, rank, _ in self._meters if scope == "rank"}

@@ -9,11 +9,13 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.views.blocks import BlocksView
 from dtdg_lab.views.energy import EnergyView
+from dtdg_lab.views.fetched_features import FeaturesView
 from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.loss import LossView
 from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.partition import PartitionView
+from dtdg_lab.views.phase_energy import PhaseEnergyView
 from dtdg_lab.views.phases import PhasesView
 from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.series import Line, XAxis
@@ -26,10 +28,12 @@ SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
 BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
 TRAPEZOID = "trapezoid"  # the chart of runs whose steps take a window of full and decayed snapshots
 HYBRID = "hybrid"  # the chart of runs whose steps take some targets in some snapshots
+PHASE_ENERGY = "phase_energy"  # the chart of runs whose joules are known by phase
+FEATURES = "features"  # the chart of runs whose parts ask each other for features, or whose links are congested
 
 View = (
     LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView | TrapezoidView
-    | HybridView
+    | HybridView | PhaseEnergyView | FeaturesView
 )  # fmt: skip
 
 
@@ -59,12 +63,14 @@ class RunWindow:
         self.loss = LossView(points, self.marks, config["task"])
         self.phases = PhasesView()
         self.energy = EnergyView(points, self.marks)
+        self.phase_energy = PhaseEnergyView()
         self.timeline = TimelineView()
         self.partition = PartitionView()
         self.schedule = ScheduleView(config.ranks)
         self.blocks = BlocksView(self.partition.links, self.marks, config.flat.get("memory_gib"))
         self.trapezoid = TrapezoidView(config.ranks, self.marks, config.flat.get("overlap", True))
         self.hybrid = HybridView(self.marks)
+        self.features = FeaturesView(self.marks)
         self._of_step: Mapping[str, tuple[Callable[[int, Mapping[str, Any], int], None], ...]] = {
             "phases": (self.timeline.interval, self.schedule.gantt.phase),
             "links": (self.partition.links.link,),
@@ -75,6 +81,9 @@ class RunWindow:
             "tasks": (self.trapezoid.tasks.row,),
             "targets": (self.hybrid.targets.row,),
             "rounds": (self.hybrid.rounds.row,),
+            "resolved": (self.features.resolved,),
+            "fetches": (self.features.log.fetch,),
+            "windows": (self.features.log.window,),
         }
         self._clock = _Clock()
         self._starts: dict[int, int] = {}
@@ -99,6 +108,8 @@ class RunWindow:
             elif table == "decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
                 self.trapezoid.decisions.row(row, attempt)
                 self.hybrid.decisions.row(row, attempt)
+            elif table == "cache_decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
+                self.features.log.choice(row, attempt)
             elif table == "reservoir" and self._current(attempt, row["step"]):
                 self.hybrid.reservoir.row(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "events":
@@ -108,12 +119,15 @@ class RunWindow:
                     take(rank, row, attempt)
             elif table == "energy":
                 self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
+            elif table == "phase_energy":
+                self.phase_energy.row(rank, row)
 
     def _add_step(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         step = row["step"]
         self._note_attempt(attempt, step, rank, row["time_ns"])
         seconds = self._clock.seconds(attempt, row["time_ns"])
         self.energy.rank_seen(rank)
+        self.phase_energy.rank_seen(rank)
         self.energy.step(rank, row, seconds)
         if not self._current(attempt, step):
             return
@@ -143,7 +157,7 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        views = (self.partition, self.schedule, self.blocks, self.trapezoid, self.hybrid)
+        views = (self.partition, self.schedule, self.blocks, self.trapezoid, self.hybrid, self.features)
         for view in (self.loss, self.phases, self.marks, *views):
             view.truncate(step, attempt)
         if first_of_attempt:
@@ -174,6 +188,10 @@ class RunWindow:
             self.trapezoid.event(row, attempt)
         elif row["kind"] == HYBRID and self._current(attempt, row["step"] - 1):
             self.hybrid.event(row, attempt)
+        elif row["kind"] == FEATURES and self._current(attempt, row["step"] - 1):
+            self.features.event(row, attempt)
+        elif row["kind"] == "congestion" and self._current(attempt, row["step"] - 1):
+            self.features.links(row, attempt)
         elif row["kind"] == "chunks" and self._current(attempt, row["step"] - 1):
             self.trapezoid.chunks(row, attempt)
         elif row["kind"] == "memory_trace" and self._current(attempt, row["step"] - 1):
@@ -209,7 +227,8 @@ class RunWindow:
 
         A run whose vertices are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
         ``schedule``, one in blocks of time has ``blocks``, one whose steps take windows of full and decayed snapshots
-        has ``trapezoid``, and one of hybrid batches has ``hybrid``: tall ones of several panels.
+        has ``trapezoid``, one of hybrid batches has ``hybrid``, and one that fetches features, or whose links are
+        congested, has ``features``: tall ones of several panels. Joules by phase, where known, are ``phase_energy``.
         """
         return {
             "loss": self.loss.figure(x),
@@ -221,6 +240,8 @@ class RunWindow:
             **({} if self.blocks.facts is None else {BLOCKS: self.blocks.figure()}),
             **({} if self.trapezoid.facts is None else {TRAPEZOID: self.trapezoid.figure()}),
             **({} if self.hybrid.facts is None else {HYBRID: self.hybrid.figure()}),
+            **({PHASE_ENERGY: self.phase_energy.figure()} if self.phase_energy.joules() else {}),
+            **({FEATURES: self.features.figure()} if self.features.shown else {}),
         }
 
     def sentences(self) -> dict[str, str]:
@@ -239,6 +260,10 @@ class RunWindow:
             yield TRAPEZOID, self.trapezoid
         if self.hybrid.facts is not None:
             yield HYBRID, self.hybrid
+        if self.phase_energy.joules():
+            yield PHASE_ENERGY, self.phase_energy
+        if self.features.shown:
+            yield FEATURES, self.features
 
 
 class _Clock:

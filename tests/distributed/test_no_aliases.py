@@ -20,8 +20,11 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "generated_snapshots": 40, "hidden": 4,
          "layers": 2, "device": "cpu", "epochs": 1}  # fmt: skip
+CACHING = ("rapidgnn", "fixed-window", "threshold-window", "greendygnn", "clairvoyant")
+REMOTE = ("dgl-default", "bgl", *CACHING)
 MORE: dict[str, dict[str, Any]] = {
-    **{system: {"parts": 4} for system in ("psg", "blad", "dygnex-g", "dygnex-l")},
+    **{system: {"parts": 4} for system in ("psg", "blad", "dygnex-g", "dygnex-l", *REMOTE)},
+    **{system: {"parts": 4, "cache_window": 4} for system in CACHING[1:]},
     "dygnex-l": {"parts": 4, "schedule_gap": 1.0},
 }
 
@@ -45,6 +48,20 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
         "sent": dict(sent), "legs": {(row["layer"], row["way"], row["leg"]) for row in tables["exchanges"]},
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(told["assignment"], told["gap"]) for told in schedules],
+        "remote": _remote(tables) if tables["resolved"] else {},
+    }  # fmt: skip
+
+
+def _remote(tables: Any) -> dict[str, Any]:
+    """How features of other parts came: ahead of training or not, cached for how long, chosen by what."""
+    decisions = tables["cache_decisions"]
+    return {
+        "steps_asked": len({(row["part"], row["step"]) for row in tables["fetches"] if row["purpose"] == "miss"}),
+        "ahead": any(row["wait_s"] < row["resolve_s"] for row in tables["resolved"]),
+        "longest": max((row["length"] for row in tables["windows"]), default=0),
+        "per_part": min(Counter(row["part"] for row in tables["windows"]).values(), default=0),
+        "decides": bool(decisions), "forecasts": any(len(row["forecast_ms"]) for row in decisions),
+        "values": sorted({len(row["values"]) for row in decisions}),
     }  # fmt: skip
 
 
@@ -61,7 +78,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     """What ranks recorded of every system; ``single`` has one, the others two."""
     _graph()
     folder = tmp_path_factory.mktemp("aliases")
-    ranks = run_ranks(_on_rank, 2, str(folder), timeout_s=120)
+    ranks = run_ranks(_on_rank, 2, str(folder), timeout_s=300)
     found = {system: [rank[system] for rank in ranks] for system in ranks[0]}
     return {"single": [_recorded("single", SoloGroup(), folder)], **found}
 
@@ -88,3 +105,19 @@ def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str
     assert "halo" in legs["esdg-hybrid"] and not legs["psg"]
     cut, metis = (recorded[system][0]["sent"] for system in ("hypergraph-vertex", "adgnn-t"))
     assert cut.keys() == metis.keys() and cut != metis
+
+
+def test_the_feature_paths_differ_as_the_catalogue_claims(recorded: dict[str, list[dict[str, Any]]]) -> None:
+    paths = {system: [rank["remote"] for rank in recorded[system]] for system in REMOTE}
+    assert {system for system, ranks in recorded.items() if any(rank["remote"] for rank in ranks)} == set(REMOTE)
+    assert {system for system, found in paths.items() if not all(rank["ahead"] for rank in found)} == {"dgl-default"}
+    for system in ("dgl-default", "bgl"):
+        assert all(rank["steps_asked"] and not rank["longest"] for rank in paths[system]), system
+    steps = recorded["rapidgnn"][0]["steps"]
+    assert all((rank["longest"], rank["per_part"]) == (steps, 1) for rank in paths["rapidgnn"])
+    assert all(rank["longest"] == 4 and rank["per_part"] > 1 for rank in paths["fixed-window"])
+    assert {system for system, found in paths.items() if found[0]["decides"]} == {
+        "threshold-window", "greendygnn", "clairvoyant",
+    }  # fmt: skip
+    assert paths["greendygnn"][0]["values"] == [8 * 4], "a value for each of 8 P actions"
+    assert paths["threshold-window"][0]["values"] == [0]

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MAY_PRINT = {"__main__.py", "cluster/keeper.py"}
 ALGORITHM_ROOMS = (
     "datasets", "graphs", "kernels", "models", "comm", "energy", "scheduling", "partition", "batching", "control",
-    "parallel", "training",
+    "parallel", "training", "features", "congestion",
 )  # fmt: skip
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 

@@ -125,7 +125,7 @@ def test_runs_are_compared_over_wall_time(dashboard):
     page = dashboard.compare
     assert page.wall_time["layout"]["title"]["text"].startswith("Loss over wall time")
     assert page.words.startswith("To loss ")
-    assert list(page.charts._figures()) == ["compare", "wall-time"]
+    assert list(page.charts._figures()) == ["compare", "wall-time", "energy-by-run"]
 
 
 def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):

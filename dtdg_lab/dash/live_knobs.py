@@ -1,9 +1,9 @@
-"""The knobs of hybrid batches beside their charts: turned while the batches are looked at."""
+"""A row of a run's live knobs beside the charts that show what they do."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
@@ -15,23 +15,23 @@ from dtdg_lab.dash.control import make_control
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-KNOBS = ("batch_snapshots", "batch_vertices", "adjuster", "reservoir", "average_every_s")
 PATIENCE_S = 3.0  # for a change to be made before the knob shows what the run has
 
 
-class BatchKnobs:
+class LiveKnobs:
     """A row of live knobs of the run that is shown; hidden where it has none, disabled where it does not go on.
 
     Each is the same setting as the one beside the dashboard: whatever was turned last counts.
 
     Args:
+        names: of the settings.
         apply: asks the run for changes.
     """
 
-    def __init__(self, apply: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, names: Sequence[str], apply: Callable[[dict[str, Any]], None]) -> None:
         self._apply = apply
         self._turned: dict[str, tuple[Any, float]] = {}  # what was asked for here, and until when it is waited for
-        self.controls = {name: make_control(option(name)) for name in KNOBS}
+        self.controls = {name: make_control(option(name)) for name in names}
         for control in self.controls.values():
             control.on_change(self._changed)
         widgets = [control.widget for control in self.controls.values()]
@@ -48,7 +48,7 @@ class BatchKnobs:
 
     def update(self, run: Run | None) -> None:
         """Put the knobs where the run has them, but not over what was just asked for here."""
-        read = () if run is None else [name for name in KNOBS if name in run.config.flat]
+        read = () if run is None else [name for name in self.controls if name in run.config.flat]
         self.panel.visible = bool(read)
         if run is None:
             return

@@ -1,0 +1,157 @@
+"""What this machine does: costs of a run, calls, decisions, samplers and look-ups; for benchmarks/greendygnn.py."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contenders.gd_plan import Plan, config
+from dtdg_lab.cluster.calibrate_here import calibrate_here
+from dtdg_lab.comm.feature_probe import measure
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.calibration import Calibration, calibrate
+from dtdg_lab.control.calibration_table import mean_percent
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.feature_path import WINDOWS
+from dtdg_lab.features.cache import FeatureCache
+from dtdg_lab.features.run_costs import RunFacts, run_costs, timed_fetches
+from dtdg_lab.runs.calibration_study import CalibrationStudy
+from dtdg_lab.views.rpc_payload import call_cost
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.training.build import Built
+
+Row = dict[str, Any]
+FLOAT_BYTES = 4
+TRIED = 3  # steps, of which the last is timed
+
+
+def built(config: RunConfig) -> Built:
+    """A run's parts in this process; to be closed."""
+    from dtdg_lab.comm.group import SoloGroup
+    from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.training.build import build
+
+    return build(config, load_for(config), SoloGroup())
+
+
+def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
+    """Costs of part 0's steps, counted and timed as the planner's are, and how many steps an epoch has.
+
+    A step is timed with all parts one after another; ranks share the cores.
+    """
+    from dtdg_lab.parallel.layout import Unmarked
+    from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
+
+    with closing(built(config)) as made:
+        layout = made.layout
+        assert isinstance(layout, RemoteFeatureLayout)
+        for _ in range(TRIED):
+            began_s = time.perf_counter()
+            layout.tried(Unmarked())
+        base_s = (time.perf_counter() - began_s) / min(ranks, os.cpu_count() or 1)
+        service, part = layout.service, layout.parts[0]
+        with closing(service.fetcher(part.number)) as fetcher:
+            rpc = timed_fetches(fetcher, part.number, service.space, row_bytes=service.row_bytes)
+        stall_w = config["power_idle_w"] / ranks
+        busy_w = stall_w + (config["power_max_w"] - config["power_idle_w"]) / (os.cpu_count() or 1)
+        facts = RunFacts(
+            name=config.dataset, part=part.number, space=service.space, capacity=config["cache_rows"],
+            row_bytes=service.row_bytes, base_s=base_s, rpc=rpc, busy_w=busy_w, stall_w=stall_w,
+        )  # fmt: skip
+        asked = []
+        for number in range(min(WINDOWS[-1], 2 * layout.epoch_steps)):
+            keys = part.sampler.sample(number).keys
+            asked.append(keys[service.space.owners(keys) != part.number])
+        return run_costs(facts, asked), layout.epoch_steps
+
+
+def call_rows(plan: Plan) -> list[Row]:
+    """Figure 1: medians by rows of a call, of our own RPC between processes, and the line through them."""
+    rows = []
+    for features in plan.rpc_features:
+        calls = [call for call in measure(plan.rpc_rows, features, repeats=plan.rpc_repeats, parts=2)
+                 if not call["concurrent"]]  # fmt: skip
+        width = features * FLOAT_BYTES
+        by_rows = {count: [call["rtt_s"] for call in calls if call["rows"] == count] for count in plan.rpc_rows}
+        cost = call_cost({count * width: median(each) for count, each in by_rows.items()})
+        crossover = cost.crossover_bytes
+        for count, seconds in by_rows.items():
+            rows.append({
+                "features": features, "rows": count, "bytes": count * width,
+                "rtt_s": (min(seconds), median(seconds), max(seconds)), "initiation": cost.share(count * width),
+                "initiation_s": cost.initiation_s, "s_per_byte": cost.s_per_byte,
+                "crossover_rows": None if crossover is None else crossover / width,
+            })  # fmt: skip
+    return rows
+
+
+def calibration_rows(calibration: Calibration, where: str) -> list[Row]:
+    """Mean errors of each data set: fitted, without the cell, without its condition."""
+    rows = []
+    for dataset in calibration.cells:
+        errors = calibration.errors(dataset)
+        fitted, cell_out, condition_out = mean_percent(errors)
+        worst = max(errors, key=lambda each: abs(each.percent))
+        rows.append({
+            "where": where, "dataset": dataset, "cells": len(errors), "fitted": fitted, "cell_out": cell_out,
+            "condition_out": condition_out, "worst_percent": abs(worst.percent),
+            "worst": f"{worst.condition} W={worst.window} {worst.percent:+.1f} %",
+            "unpredicted": int(sum(np.isnan(each.condition_out_ms) for each in errors)),
+        })  # fmt: skip
+    return rows
+
+
+def cluster_calibration(folder: Path) -> Calibration | None:
+    """Of the authors' cluster; None where its figures are not here."""
+    return calibrate(folder) if (folder / "step_time.csv").is_file() else None
+
+
+def own_calibration(plan: Plan, folder: Path) -> CalibrationStudy | str:
+    """Of this machine, in one process; or why there is none."""
+    of = config(plan, plan.lived, {"system": "fixed-window"}, ranks=1, seed=0)
+    try:
+        return calibrate_here(
+            of, folder / "measured", windows=plan.windows, conditions=plan.throttled, steps=plan.cell_steps,
+            repeats=plan.rpc_repeats, name=plan.lived.name, runs_dir=folder, progress=False,
+        )  # fmt: skip
+    except LabError as error:
+        return str(error)
+
+
+def timed(call: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Least, median and most seconds of a call, after one that does not count."""
+    call()
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - began)
+    return min(taken), median(taken), max(taken)
+
+
+def look_up_row(plan: Plan) -> Row:
+    """Finding a batch's rows in a cache, and copying those that it holds."""
+    held, asked = plan.looked_up
+    draw = np.random.default_rng(0)
+    size, features = 10 * held, plan.lived.features
+    keys = np.sort(draw.choice(size, held, replace=False))
+    cache = FeatureCache(keys, draw.random((held, features), dtype=np.float32), size=size)
+    wanted = np.sort(draw.choice(size, asked, replace=False))
+
+    def look_up() -> object:
+        slots = cache.find(wanted)
+        return cache.rows[slots[slots >= 0]]
+
+    return {
+        "what": f"look-up of {asked:,} keys in {held:,} rows of {features}",
+        "seconds": timed(look_up, plan.repeats),
+    }

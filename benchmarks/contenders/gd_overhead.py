@@ -1,0 +1,130 @@
+"""What deciding, sampling and looking up take; for benchmarks/greendygnn.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from contenders.gd_here import built, look_up_row, timed
+from contenders.gd_plan import Plan, config
+from contenders.gd_sim import policies
+from dtdg_lab.control.cache_cases import training_cases
+from dtdg_lab.control.cache_simulator import CacheSimulator
+from dtdg_lab.control.cache_threshold import ThresholdWindow
+from dtdg_lab.control.cache_views import ManyPolicy
+from dtdg_lab.control.calibration import SHIPPED
+from dtdg_lab.control.delay_estimator import DelayEstimator
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.feature_path import WINDOWS, CacheActions
+from dtdg_lab.features.boundary import Boundary, FetchTime, StepTime
+from dtdg_lab.features.cache import FeatureCache
+from dtdg_lab.features.cache_control import WARM_EPOCHS, CacheControl
+from dtdg_lab.features.keys import KeySpace
+from dtdg_lab.features.lookahead import Lookahead
+
+Row = dict[str, Any]
+EPOCH_STEPS = 25
+ROW_BYTES = 400
+TALLEST = 3  # keys are drawn as a cube of a uniform number: some are asked for by nearly every batch
+
+
+def overhead_rows(plan: Plan) -> list[Row]:
+    """Seconds of a decision of each policy, of a batch by each sampler, and of a look-up; beside those of a step."""
+    return [*decision_rows(plan), *live_decision_rows(plan), *sampler_rows(plan), look_up_row(plan)]
+
+
+def decision_rows(plan: Plan) -> list[Row]:
+    """One decision on what the simulator shows of a run that is congested: its forecast is a formula."""
+    costs = SHIPPED.costs(plan.shipped[0], parts=plan.parts)
+    simulator = CacheSimulator([costs], training_cases(("one_slow",)), seed=1)
+    simulator.reset()
+    for _ in range(20):  # into the congestion
+        simulator.step([simulator.reference])
+    view = simulator.views().one(0)
+    deciding, missing = policies(plan.parts, costs)
+    rows: list[Row] = []
+    for name, policy in {"threshold": ThresholdWindow(simulator.actions), **deciding}.items():
+        rows.append({"what": f"decision of {name}", "seconds": timed(lambda policy=policy: policy.decide(view),
+                                                                     plan.repeats)})  # fmt: skip
+    return rows + [{"what": f"decision of {name}", "failed": why} for name, why in missing.items()]
+
+
+def live_decision_rows(plan: Plan) -> list[Row]:
+    """One decision as a part takes it while it trains: what was measured is taken in, and batches ahead are counted.
+
+    Every policy has the forecast of all actions made, for it is recorded; the planner asks for several.
+    """
+    deciding, _ = policies(plan.parts, SHIPPED.costs(plan.shipped[0], parts=plan.parts))
+    held, asked = plan.looked_up[0], max(plan.looked_up[1] // 5, 1)
+    boundary = boundaries(plan.parts, held, asked)
+    told = f"{WINDOWS[-1]} batches of {asked:,} keys"
+    known: Mapping[str, ManyPolicy] = {"threshold": ThresholdWindow(CacheActions(plan.parts)), **deciding}
+    rows: list[Row] = []
+    for name, policy in known.items():
+        control = CacheControl(
+            0, plan.parts, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(plan.parts - 1)
+        )
+        control.policy = policy  # type: ignore[assignment]  # all of these decide for one run, too
+        steps = count(step=WINDOWS[0])
+        for _ in range(WARM_EPOCHS * EPOCH_STEPS):
+            control.decide(boundary(next(steps), 0))
+        taken = timed(lambda control=control, steps=steps: control.decide(boundary(next(steps), WINDOWS[-1])),
+                      plan.repeats)  # fmt: skip
+        rows.append({"what": f"live decision of {name}, {told}", "seconds": taken})
+    return rows
+
+
+def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Boundary]:
+    """Makes boundaries of part 0 by their step and how many batches are sampled: one owner is late but in the warm-up.
+
+    Args:
+        parts: P.
+        held: rows of the cache; there are 10 times as many vertices.
+        asked: remote keys drawn for a batch.
+    """
+    draw = np.random.default_rng(0)
+    space = KeySpace(draw.integers(parts, size=10 * held).astype(np.int32), parts)
+
+    def remote(drawn: int) -> Any:
+        keys = np.unique((draw.random(drawn) ** TALLEST * space.size).astype(np.int64))
+        return keys[space.owners(keys) != 0]
+
+    batches = [remote(asked * parts // (parts - 1)) for _ in range(WINDOWS[-1])]
+    kept = remote(2 * held)[:held]
+    cache = FeatureCache(kept, np.zeros((len(kept), 1), dtype=np.float32), size=space.size)
+    served = np.array([0] + [4 * asked] * (parts - 1))
+
+    def boundary(step: int, ahead: int) -> Boundary:
+        late_s = 0.02 * (step >= WARM_EPOCHS * EPOCH_STEPS)
+        fetches = tuple(
+            FetchTime(owner, "miss", rows, rows * ROW_BYTES, 1e-3 + rows * 1e-6 + late_s * (owner == 1), step)
+            for owner in range(1, parts) for rows in draw.integers(1, asked + 1, size=16).tolist()
+        )  # fmt: skip
+        return Boundary(
+            part=0, parts=parts, number=step, step=step, steps_left=EPOCH_STEPS, previous=0, served=16, remote=served,
+            hits=served // 2, resolve_s=0.1, fetches=fetches, rebuild_s=0.1, late_steps=0,
+            stepped=(StepTime(0.1, 10.0),) * 16,
+            lookahead=Lookahead(step, batches[:ahead], space, part=0, capacity=held, serving=cache),
+        )  # fmt: skip
+
+    return boundary
+
+
+def sampler_rows(plan: Plan) -> list[Row]:
+    """A mini-batch of part 0 by our sampler and by DGL's, one after another."""
+    rows: list[Row] = []
+    for sampler in ("own", "dgl"):
+        of = config(plan, plan.lived, {"system": "fixed-window", "sampler": sampler}, ranks=1, seed=0)
+        try:
+            with closing(built(of)) as made:
+                part, numbers = made.layout.parts[0], count()
+                taken = timed(lambda part=part, numbers=numbers: part.sampler.sample(next(numbers)), plan.repeats)
+        except LabError as error:
+            rows.append({"what": f"mini-batch, {sampler} sampler", "failed": str(error)})
+            continue
+        rows.append({"what": f"mini-batch, {sampler} sampler", "seconds": taken})
+    return rows

@@ -1,0 +1,144 @@
+"""``lab.calibrate_here``: what steps and fetches cost on this machine, in a few minutes of measuring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.cluster.local import train
+from dtdg_lab.congestion.links_text import parse_links
+from dtdg_lab.control.calibration_records import cells_of
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.runs.calibration_study import (
+    WARM_UPS,
+    CalibrationStudy,
+    cells_wanted,
+    links_of,
+    power_rows,
+    step_seconds,
+    stored_study,
+)
+from dtdg_lab.runs.open import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+WINDOWS, MIDDLE = (1, 2, 4, 8, 16, 32, 64), 16
+CONDITIONS = ("c1_500mbit", "c1_200mbit", "c1_100mbit", "c1_50mbit", "c4_5ms", "c4_10ms", "c4_20ms")
+ROWS = (10, 30, 100, 300, 1_000, 3_000)
+LEAST_STEPS = 60  # of a cell
+_FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
+
+
+def calibrate_here(
+    config: RunConfig,
+    folder: str | Path,
+    *,
+    windows: Sequence[int] = WINDOWS,
+    conditions: Sequence[str] = CONDITIONS,
+    rows: Sequence[int] = ROWS,
+    repeats: int = 30,
+    steps: int = LEAST_STEPS,
+    name: str = "",
+    session: Session | None = None,
+    runs_dir: str | Path = "runs",
+    progress: bool = True,
+) -> CalibrationStudy:
+    """Measure fetches, and steps of short runs under several windows and conditions, and calibrate costs from them.
+
+    With clean links every window has a run, under the other conditions one window. A run is long enough for two
+    windows and their rebuilds; its first steps do not count. What was measured is kept in ``folder``, as
+    :func:`dtdg_lab.control.calibrate` reads it.
+
+    Args:
+        config: of a system that fetches features; its policy, window, links and epochs are replaced.
+        folder: for the files; those of an earlier study are replaced.
+        windows: W measured on clean links.
+        conditions: what one owner's links are subject to, in turn; see :mod:`dtdg_lab.control.conditions`.
+        rows: numbers of rows that fetches ask for.
+        repeats: fetches of each number and owner, by itself and at once.
+        steps: of a run at least that count.
+        name: of the data set in the files; the config's where not given.
+        session: whose engines train; this process where not given, with ``ranks=1``.
+        runs_dir: folder that holds the runs, where there is no session.
+        progress: show a bar of runs.
+
+    Raises:
+        ConfigError: the system fetches nothing, or there are several ranks and no session; or a condition or window
+            is none, or there are too few.
+        RunFailedError: a run did not come to its end.
+        LabError: a run cannot be started.
+
+    References: GreenDyGNN section IV-B, algorithm 1.
+    """
+    cells = cells_wanted(windows, conditions, MIDDLE)
+    _check(config, session, steps)
+    from tqdm.auto import tqdm
+
+    named = name or config.dataset
+    runs: list[StoredRun] = []
+    told: list[dict[str, Any]] = []
+    with tqdm(total=len(cells) + 1, unit="run", disable=not progress) as bar:
+        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # nobody writes its steps down
+        facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
+        bar.update()
+        for cell in cells:
+            epochs = math.ceil((WARM_UPS + max(steps, 2 * cell[1])) / facts["steps_per_epoch"])
+            runs.append(_trained(config, cell, epochs, session, runs_dir))
+            told += cells_of([(cell[1], seconds) for seconds in step_seconds(runs[-1])], named, condition=cell[0])
+            bar.update()
+    fetched = _fetches(cells, rows, facts["row_bytes"] // 4, parts=config.parts, repeats=repeats, dataset=named)
+    words = f"{named}: {len(cells)} cells, {len(fetched):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
+    return stored_study(Path(folder), words, parts=config.parts, steps=told, fetches=fetched, power=power_rows(runs))
+
+
+def _fetches(
+    cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
+) -> list[dict[str, Any]]:
+    """Round trips of the feature RPC by itself, under each condition of the cells that tells of rates."""
+    from dtdg_lab.comm.feature_probe import measure  # imports torch
+
+    fetched = []
+    for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
+        links = parse_links(links_of(condition, parts), parts)
+        fetched += measure(
+            rows, features, repeats=repeats, parts=parts, condition=condition, dataset=dataset, links=links
+        )
+    return fetched
+
+
+def _check(config: RunConfig, session: Session | None, steps: int) -> None:
+    if "cache_policy" not in config.flat:
+        raise ConfigError(
+            f"system={config.system!r} fetches no features: choose config.replace(system='fixed-window', parts=4)."
+        )
+    if steps < 1:
+        raise ConfigError(f"steps={steps}: at least one step of a run has to count.")
+    if session is None and config.ranks != 1:
+        raise ConfigError(
+            f"ranks={config.ranks} need engines: calibrate_here(config, folder, session=lab.Session(ranks="
+            f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
+        )
+
+
+def _trained(
+    config: RunConfig, cell: tuple[str, int], epochs: int, session: Session | None, runs_dir: str | Path
+) -> StoredRun:
+    """A run with a cache of one window, under one condition from the first step to the last."""
+    condition, window = cell
+    of_cell = config.replace(
+        cache_policy="fixed", cache_bias=-1, cache_window=window, congestion="none", epochs=epochs,
+        links=links_of(condition, config.parts), evaluate_every=epochs,
+    )  # fmt: skip
+    if session is None:
+        run = train(of_cell, runs_dir=runs_dir, progress=False)
+    else:
+        handle = session.train(of_cell)
+        handle.wait()
+        run = open_run(handle.path)
+    if run.status != "finished":
+        raise RunFailedError(f"run {run.id}, {condition} at W={window}, was {run.status}: the study ends with it.")
+    return run

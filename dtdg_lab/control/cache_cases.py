@@ -1,0 +1,153 @@
+"""The congestion that cache policies are trained and compared under: archetypes, how bad, when and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.link_trace import LinkTrace
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.links import BITS
+
+ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")
+STEADY = "steady"  # one link from the first step to the last; no archetype of the paper
+KINDS = ("delay", "rate")
+# (name, milliseconds added, Mbit/s left): what policies are trained with is never what they are compared with, and what
+# they are accepted by is neither, for constants may have been chosen by comparing
+TRAINED_SEVERITIES = (("mild", 4.0, 800.0), ("middling", 12.0, 300.0), ("severe", 28.0, 80.0))
+COMPARED_SEVERITIES = (("light", 6.0, 500.0), ("medium", 16.0, 200.0), ("heavy", 22.0, 50.0))
+HELD_OUT_SEVERITIES = (("slight", 9.0, 600.0), ("marked", 19.0, 150.0), ("grave", 35.0, 60.0))
+TRAINED_SPREAD, COMPARED_SPREAD, HELD_OUT_SPREAD = 0.15, 0.05, 0.05
+LEVELS = 8  # steps between no congestion and all of it, where it swings
+WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is taken there
+SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
+FAST_EPOCHS = ((0.15, 0.6), (0.15, 0.6))
+SWING_EPOCHS = (1.0, 6.0)  # shortest and longest time from one owner to the other and back
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCase:
+    """One archetype of congestion at one severity; its owners, onset and lengths are drawn anew for each episode.
+
+    Two links where a part has only one other are that one. ``one_slow`` and ``one_fast`` are our reading of "single-
+    link slow or fast": phases of several epochs, and phases shorter than one.
+
+    Attributes:
+        archetype: one of ``ARCHETYPES``, or ``steady``.
+        severity: its name.
+        delay_s: seconds added to a reply at the worst.
+        bytes_per_s: at which replies pass at the worst; infinite where nothing limits them.
+        spread: share by which an episode's delay and rate may differ from these, either way.
+
+    Raises:
+        UnknownNameError: there is no such archetype.
+        ConfigError: a delay is negative, a rate not above 0, or the spread not from 0 to below 1.
+
+    References: GreenDyGNN section IV-C2 (six archetypes x three severities; their figures are not given: ours).
+    """
+
+    archetype: str
+    severity: str
+    delay_s: float = 0.0
+    bytes_per_s: float = np.inf
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.archetype not in (*ARCHETYPES, STEADY):
+            raise UnknownNameError("archetype of congestion", self.archetype, (*ARCHETYPES, STEADY))
+        if not (0 <= self.delay_s < np.inf and self.bytes_per_s > 0 and 0 <= self.spread < 1):
+            raise ConfigError(
+                f"{self}: the delay must be 0 s or more, the rate above 0 bytes/s and the spread from 0 to below 1."
+            )
+
+    @property
+    def name(self) -> str:
+        """Archetype, severity and what is done to the link, as in ``one_slow/heavy/delay``."""
+        return f"{self.archetype}/{self.severity}/{KINDS[int(np.isfinite(self.bytes_per_s))]}"
+
+    def draw(self, random: np.random.Generator, parts: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
+        """The links of one episode to a part that has P - 1 others; the first two epochs are clean, but of ``steady``.
+
+        Args:
+            random: draws the owners, the onset, the lengths and how bad it is.
+            parts: P, at least 2.
+            epochs: of the episode.
+            epoch_steps: steps of each.
+        """
+        steps = epochs * epoch_steps
+        bad = random.uniform(1 - self.spread, 1 + self.spread)
+        owners = random.permutation(parts - 1)[:2]
+        levels, which = self._levels(random, steps, epoch_steps)
+        shares = np.zeros((len(levels), parts - 1))
+        shares[:, owners] = levels[:, : len(owners)]
+        with np.errstate(divide="ignore"):
+            return LinkTrace(self.delay_s * bad * shares, self.bytes_per_s / bad / shares, which)
+
+    def _levels(
+        self, random: np.random.Generator, steps: int, epoch_steps: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """(K, 2) how bad each condition is for the first and the second owner, from 0 to 1; (S,) which one holds."""
+        if self.archetype == "none":
+            return np.zeros((1, 2)), np.zeros(steps, dtype=np.int64)
+        if self.archetype == STEADY:
+            return np.array([[1.0, 0.0]]), np.zeros(steps, dtype=np.int64)
+        earliest = WARM_UP_EPOCHS * epoch_steps
+        onset = min(int(random.uniform(earliest, max(earliest, 0.4 * steps) + 1)), steps)
+        if self.archetype == "oscillating":
+            return _swinging(random, steps, onset, epoch_steps)
+        second = {"two_symmetric": 1.0, "two_asymmetric": 0.5}.get(self.archetype, 0.0)
+        lengths = FAST_EPOCHS if self.archetype == "one_fast" else SLOW_EPOCHS
+        return np.array([[0.0, 0.0], [1.0, second]]), _phases(random, steps, onset, np.array(lengths) * epoch_steps)
+
+
+def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
+    """What policies are trained with: each archetype at three severities, by delay and by rate, spread by 15 %."""
+    return _cases(archetypes, TRAINED_SEVERITIES, TRAINED_SPREAD)
+
+
+def comparison_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
+    """What policies are compared under: the same at severities that training never draws."""
+    return _cases(archetypes, COMPARED_SEVERITIES, COMPARED_SPREAD)
+
+
+def acceptance_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
+    """What policies are accepted by: the same at severities by which nothing was trained, compared or chosen.
+
+    The gravest delay is longer than any that training draws. To be used with a seed of their own
+    (``cache_comparison.ACCEPTANCE_SEED``), and with nothing adjusted afterwards.
+    """
+    return _cases(archetypes, HELD_OUT_SEVERITIES, HELD_OUT_SPREAD)
+
+
+def _cases(
+    archetypes: tuple[str, ...], severities: tuple[tuple[str, float, float], ...], spread: float
+) -> tuple[CacheCase, ...]:
+    return tuple(
+        CacheCase(archetype, name, delay_ms / 1e3, np.inf, spread)
+        if kind == "delay"
+        else CacheCase(archetype, name, 0.0, mbit / BITS, spread)
+        for archetype in archetypes
+        for kind in KINDS
+        for name, delay_ms, mbit in severities
+    )
+
+
+def _phases(random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(S,) 1 where it is congested: from the onset on, phases with and without take turns."""
+    drawn = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
+    ends = onset + np.cumsum(np.maximum(np.rint(drawn).astype(np.int64), 1).ravel())
+    turn = np.searchsorted(ends, np.arange(steps), side="right")
+    return np.where(np.arange(steps) >= onset, 1 - turn % 2, 0)
+
+
+def _swinging(
+    random: np.random.Generator, steps: int, onset: int, epoch_steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Congestion that moves from one owner to the other and back, in steps; condition 0 is clean."""
+    up = np.arange(LEVELS + 1) / LEVELS
+    levels = np.vstack([np.zeros((1, 2)), np.stack([1 - up, up], axis=1)])
+    period = random.uniform(*SWING_EPOCHS) * epoch_steps
+    moved = (1 - np.cos(2 * np.pi * (np.arange(steps) - onset) / period)) / 2
+    return levels, np.where(np.arange(steps) >= onset, 1 + np.rint(moved * LEVELS).astype(np.int64), 0)

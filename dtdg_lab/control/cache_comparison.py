@@ -1,0 +1,214 @@
+"""Policies against each other on the same simulated runs, and each against the best that could have been done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_cases import CacheCase, comparison_cases
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, draw_episode
+from dtdg_lab.control.cache_epoch_hot import EpochHot
+from dtdg_lab.control.cache_fixed import FixedWindow
+from dtdg_lab.control.cache_random import RandomWindows
+from dtdg_lab.control.cache_simulator import CacheSimulator
+from dtdg_lab.control.cache_threshold import ThresholdWindow
+from dtdg_lab.control.cache_views import ManyPolicy
+from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_path import WINDOWS, CacheActions
+
+SEED = 10_000_019  # no seed that policies are trained with
+ACCEPTANCE_SEED = 20_000_003  # nor, of this one, that anything was chosen by: for cache_cases.acceptance_cases
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyRuns:
+    """What a policy made of B simulated runs.
+
+    Attributes:
+        policy: its name.
+        joules: (B,) of each whole run.
+        seconds: (B,) likewise.
+        windows: of each run, (first step, choice) of every window, the first one too.
+    """
+
+    policy: str
+    joules: Floats
+    seconds: Floats
+    windows: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def decisions(self) -> NDArray[np.int64]:
+        """(B,) windows that it decided."""
+        return np.array([len(run) - 1 for run in self.windows])
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPolicy:
+    """One policy in one case on one data set: means over its episodes.
+
+    Attributes:
+        costs: name of the data set's costs.
+        case: as ``CacheCase.name``.
+        policy: its name.
+        joules: of a run.
+        seconds: likewise.
+        decisions: likewise.
+        over_clairvoyant: joules over those of the best plan, less 1; never below 0.
+        over_best_fixed: joules over those of the fixed window that is best in this case, less 1.
+        over_epoch_hot: joules over those of one cache for each epoch (RapidGNN, without what
+            :class:`dtdg_lab.control.cache_epoch_hot.EpochHot` leaves out), less 1.
+    """
+
+    costs: str
+    case: str
+    policy: str
+    joules: float
+    seconds: float
+    decisions: float
+    over_clairvoyant: float
+    over_best_fixed: float
+    over_epoch_hot: float
+
+
+def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | None = None) -> PolicyRuns:
+    """Let a policy decide in B episodes to their ends.
+
+    Args:
+        simulator: it is begun anew; it must not restart runs.
+        policy: decides.
+        number: of the first episode; the ones after the last where it is not given.
+
+    Raises:
+        ConfigError: the simulator restarts runs, so that they have no end.
+    """
+    if simulator.restarts:
+        raise ConfigError("a simulator that restarts runs has no runs that end: make one with restart=False.")
+    simulator.reset(policy.first, number=number)
+    seconds, joules, *_ = simulator.first_window()
+    firsts = np.broadcast_to(np.asarray(policy.first), (simulator.episodes,))
+    windows = [[(0, int(first))] for first in firsts]
+    while not simulator.done.all():
+        views = simulator.views()
+        chosen = policy.decide_all(views)
+        for run in np.flatnonzero(~simulator.done).tolist():
+            windows[run].append((int(views.steps[run]), int(chosen[run])))
+        info = simulator.step(chosen)[3]
+        joules, seconds = joules + info.joules, seconds + info.seconds
+    return PolicyRuns(policy.name, joules, seconds, tuple(tuple(run) for run in windows))
+
+
+def always_compared(parts: int) -> dict[str, ManyPolicy]:
+    """The policies that learn nothing, by name: random, every fixed window, threshold and one cache for each epoch."""
+    actions = CacheActions(parts)
+    fixed: dict[str, ManyPolicy] = {f"fixed-{window}": FixedWindow(actions, window) for window in WINDOWS}
+    return {
+        "random": RandomWindows(actions),
+        **fixed,
+        "threshold": ThresholdWindow(actions),
+        "epoch_hot": EpochHot(actions),
+    }
+
+
+def compare(
+    policies: Mapping[str, ManyPolicy],
+    costs: Sequence[CacheCosts],
+    cases: Sequence[CacheCase] | None = None,
+    *,
+    episodes: int = 8,
+    seed: int = SEED,
+    epochs: int = 30,
+    epoch_steps: int = 25,
+    noise: CacheNoise | None = None,
+) -> list[ComparedPolicy]:
+    """How policies do in every case on every data set, all on the same episodes.
+
+    Args:
+        policies: by the names that they are to have here; those that learn nothing, ``best fixed`` and ``clairvoyant``
+            are added.
+        costs: one for each data set, all of one number of parts.
+        cases: congestion; those that no policy is trained with where they are not given.
+        episodes: in each case.
+        seed: of the episodes.
+        epochs: of each.
+        epoch_steps: steps of an epoch.
+        noise: how far things stray.
+
+    Raises:
+        ConfigError: nothing to compare.
+    """
+    cases = comparison_cases() if cases is None else cases
+    if not costs or not cases or episodes < 1:
+        raise ConfigError(
+            f"{len(costs)} costs, {len(cases)} cases, {episodes} episodes: at least one of each is needed."
+        )
+    rows = []
+    for known in costs:
+        drawn = [
+            draw_episode(
+                [known], cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps, noise=noise or CacheNoise()
+            )
+            for number in range(len(cases) * episodes)
+        ]
+        rows += _compared({**always_compared(known.parts), **policies}, known, drawn, cases)
+    return rows
+
+
+def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epoch_hot") -> float:
+    """Share of another policy's joules that a policy saves over all rows: cases that cost more count for more.
+
+    Args:
+        rows: of :func:`compare`, with both policies in the same cases.
+        policy: its name there.
+        than: the other's.
+
+    Raises:
+        ConfigError: one of them is in none of the rows, or they are not in the same cases.
+    """
+    spent = {
+        name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)
+    }
+    if not spent[policy] or spent[policy].keys() != spent[than].keys():
+        counts = ", ".join(f"{name!r} in {len(cases)} cases" for name, cases in spent.items())
+        raise ConfigError(f"{counts}: rows that have both in the same cases, and in at least one, are needed.")
+    return 1 - sum(spent[policy].values()) / sum(spent[than].values())
+
+
+def _compared(
+    policies: Mapping[str, ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
+) -> list[ComparedPolicy]:
+    """All policies on the episodes of one data set; the cases take turns among the episodes."""
+    simulator = CacheSimulator(
+        [costs], episodes=len(drawn), epoch_steps=drawn[0].epoch_steps, draw=lambda number: drawn[number]
+    )
+    clairvoyant = Clairvoyant(best_plan(drawn), [episode.number for episode in drawn])
+    runs = {name: run_policy(simulator, policy, number=0) for name, policy in policies.items()}
+    runs["clairvoyant"] = run_policy(simulator, clairvoyant, number=0)
+
+    def mean(values: Floats | NDArray[np.int64], case: int) -> float:
+        return float(values[case :: len(cases)].mean())
+
+    rows = []
+    for place, case in enumerate(cases):
+        best = min((mean(runs[f"fixed-{window}"].joules, place), f"fixed-{window}") for window in WINDOWS)[1]
+        for name, run in {**runs, "best fixed": runs[best]}.items():
+            joules = mean(run.joules, place)
+            rows.append(
+                ComparedPolicy(
+                    costs=costs.name,
+                    case=case.name,
+                    policy=name,
+                    joules=joules,
+                    seconds=mean(run.seconds, place),
+                    decisions=mean(run.decisions, place),
+                    over_clairvoyant=joules / mean(runs["clairvoyant"].joules, place) - 1,
+                    over_best_fixed=joules / mean(runs[best].joules, place) - 1,
+                    over_epoch_hot=joules / mean(runs["epoch_hot"].joules, place) - 1,
+                )
+            )
+    return rows

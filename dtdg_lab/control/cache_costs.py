@@ -1,0 +1,286 @@
+"""What a training step costs, in seconds and joules, for a window, an allocation of the cache and the links' state.
+
+One law that calibration fits, the simulator draws from and the planner thinks ahead with. Where P - 1 other parts own
+the features that are fetched:
+
+    T(W) = base + max over owners o of |trips(W) delay_o, bytes_o(W) / rate_o| + rebuild_s / W     [overlap = 0]
+    bytes_o(W) = row_bytes (misses_o(W) + exposed fetched_o(W) / W),  fetched(W) = rebuild_rows W^c,  c < 1
+    misses_o(W) = rows_o (1 - h(W))^(x_o^kappa),  h(W) = h_min + (h_max - h_min) / (1 + (W / W_half)^gamma)
+
+with x_o the share of the cache that owner o has, over the share of the rows that are asked of it, and |a, b| their
+norm: the sum for ``norm`` = 1, less where a transfer hides part of the waiting. The miss rate falls as an exponential
+of a power of the capacity: concave, nothing is hit without a cache, and where a cache holds all that a window asks for
+a smaller share changes nothing. Energy is power by time, with a power of its own while training waits.
+
+References: GreenDyGNN section IV-A, equations 1 to 3.
+
+Differs from the paper: congestion is a delay and a rate of each link, not one factor (Eq. 3); a slow link carries the
+rebuild's bytes as well as the misses'; the law of the capacity, and how far fetching hides behind computing, are ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_path import CacheActions
+
+Vector = NDArray[np.float64]
+
+_ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows")
+_AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s")
+_SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
+
+
+class StepCosts(NamedTuple):
+    """What steps cost: arrays over the leading axes of what was asked.
+
+    Attributes:
+        seconds: (...) of a step.
+        joules: (...) of a step, of one part.
+        miss_s: (...) seconds of it that the slowest owner's misses take, hidden or not.
+        rebuild_s: (...) seconds of it that rebuilding takes: its bytes on that link, and what stands still for it.
+        hits: (..., P - 1) share of the rows asked of each owner that the cache holds.
+        hit: (...) the same over all owners.
+        bytes_of: (..., P - 1) bytes that each owner sends in a step, misses and rebuild.
+        rtt_s: (..., P - 1) seconds of one fetch of the misses from each owner, alone on its link and without noise.
+    """
+
+    seconds: Vector
+    joules: Vector
+    miss_s: Vector
+    rebuild_s: Vector
+    hits: Vector
+    hit: Vector
+    bytes_of: Vector
+    rtt_s: Vector
+
+
+class _Loads(NamedTuple):
+    """What does not depend on the links: bytes per step of misses and rebuilds, waits, hits (..., P - 1)."""
+
+    miss: Vector
+    rebuild: Vector
+    waits: Vector
+    rebuild_waits: Vector
+    stands: Vector
+    hits: Vector
+
+
+@dataclass(frozen=True)
+class CacheCosts:
+    """Constants of one data set on one cluster, seen by one part.
+
+    Attributes:
+        name: of what was calibrated.
+        parts: P, at least 2.
+        base_s: seconds of a step for which nothing is fetched: computing, and the gradients.
+        rows: remote rows that a step asks for, over all owners.
+        row_bytes: bytes of one on the wire.
+        link_bytes_per_s: of an unhindered link from an owner to a requester.
+        trips: replies that a step waits for one after another; each is late by the link's delay.
+        rebuild_trips: the same for a rebuild.
+        hit_max, hit_min, hit_half, hit_slope: share of the rows asked for that the cache holds, by window: h(1) is near
+            hit_max, h(W) nears hit_min, and hit_half is the window between.
+        capacity_exponent: kappa, in [0, 1]: 0 where the size of the cache does not matter.
+        rebuild_rows: rows that a rebuild for W = 1 fetches.
+        rebuild_exponent: c of W^c, from -1 to 1.
+        rebuild_s: seconds that training stands for a rebuild, whatever its size.
+        exposed: share of the rebuild's bytes that delay training.
+        overlap: share of the shorter one of computing and fetching that hides behind the longer: 0 adds them up,
+            1 leaves the longer.
+        norm: how a link's waiting and its transfer add up: 1 is their sum, a large one nearly the longer of them.
+        busy_w, stall_w: watts of one part while it computes, and while it waits.
+        asked: share of the rows that is asked of each other part, (P - 1,) summing to 1; empty for equal shares.
+        rpc_s: seconds that one fetch takes beside its bytes and the link's delay (a step's are in ``base_s``).
+        rtt_noise: spread of a fetch's time about the RPC model, as a standard deviation of its logarithm.
+        miss_trips: replies that a step waits for, one after another, of an owner of whom it misses a row; who misses
+            none waits for none. It does so with the probability that a Poisson number of missed rows is not 0.
+
+    Raises:
+        ConfigError: a constant is not a number, or outside what is allowed.
+    """
+
+    name: str
+    parts: int
+    base_s: float
+    rows: float
+    row_bytes: float
+    link_bytes_per_s: float
+    trips: float
+    rebuild_trips: float
+    hit_max: float
+    hit_min: float
+    hit_half: float
+    hit_slope: float
+    capacity_exponent: float
+    rebuild_rows: float
+    rebuild_exponent: float
+    rebuild_s: float = 0.0
+    exposed: float = 1.0
+    overlap: float = 0.0
+    norm: float = 1.0
+    busy_w: float = 1.0
+    stall_w: float = 1.0
+    asked: tuple[float, ...] = ()
+    rpc_s: float = 0.0
+    rtt_noise: float = 0.2
+    miss_trips: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.parts < 2:
+            raise ConfigError(f"parts={self.parts}: a cache of others' features needs at least 2.")
+        for names, low, high in (
+            (_ABOVE_ZERO, np.nextafter(0.0, 1.0), np.inf),
+            ((*_AT_LEAST_ZERO, "rtt_noise", "miss_trips"), 0.0, np.inf),
+            (_SHARES, 0.0, 1.0),
+            (("norm",), 1.0, np.inf),
+            (("rebuild_exponent",), -1.0, 1.0),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if not (low <= value <= high and np.isfinite(value)):
+                    least = "above 0" if 0 < low < 1 else f"of at least {low:g}"
+                    allowed = f"from {low:g} to {high:g}" if high == 1.0 else least
+                    raise ConfigError(f"{name}={value}: a number {allowed} is needed.")
+        if not self.asked:
+            object.__setattr__(self, "asked", (1 / (self.parts - 1),) * (self.parts - 1))
+        if len(self.asked) != self.parts - 1 or min(self.asked) <= 0 or abs(sum(self.asked) - 1) > 1e-6:
+            raise ConfigError(f"asked={self.asked}: {self.parts - 1} shares above 0 that sum to 1 are needed.")
+
+    def digest(self) -> str:
+        """SHA-256 of all constants, in hexadecimal: what a policy was trained against."""
+        constants = {name: value for name, value in asdict(self).items() if name != "miss_trips" or value}
+        told = json.dumps(constants, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def told(self) -> dict[str, object]:
+        """Constants by name, as plain values: what :meth:`from_told` takes."""
+        return asdict(self)
+
+    @staticmethod
+    def from_told(told: dict[str, object]) -> CacheCosts:
+        """Constants as :meth:`told` gave them, also through JSON.
+
+        Raises:
+            ConfigError: a name is missing or unknown.
+        """
+        known = {field.name for field in fields(CacheCosts)}
+        if unknown := sorted(set(told) - known):
+            raise ConfigError(f"constants of cache costs named {', '.join(unknown)}: allowed are {sorted(known)}.")
+        values = dict(told)
+        values["asked"] = tuple(values.get("asked") or ())  # type: ignore[arg-type]
+        try:
+            return CacheCosts(**values)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise ConfigError(f"constants of cache costs: {error}.") from error
+
+    def hit_rate(self, windows: ArrayLike) -> Vector:
+        """h(W) of an evenly shared cache, by window (...)."""
+        windows = np.asarray(windows, dtype=np.float64)
+        fall = self.hit_max - self.hit_min
+        return np.asarray(self.hit_min + fall / (1 + (windows / self.hit_half) ** self.hit_slope))
+
+    def fetched(self, windows: ArrayLike) -> Vector:
+        """Rows that a rebuild for a window fetches, over all owners, by window (...)."""
+        return np.asarray(self.rebuild_rows * np.asarray(windows, dtype=np.float64) ** self.rebuild_exponent)
+
+    def step(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> StepCosts:
+        """What a step costs; all arguments broadcast over their leading axes.
+
+        Args:
+            windows: (...) W, in steps.
+            delays_s: (..., P - 1) seconds added to every reply of each other part.
+            bytes_per_s: (..., P - 1) that each link lets pass; infinite where nothing limits it.
+            shares: (..., P - 1) of the cache that each other part's rows have, summing to 1.
+        """
+        return self._step(self._loads(windows, shares), delays_s, bytes_per_s)
+
+    def step_s(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> Vector:
+        """Seconds of a step, (...): arguments as of :meth:`step`."""
+        return self.step(windows, delays_s, bytes_per_s, shares).seconds
+
+    def of_actions(self, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
+        """What a step costs under every action of :class:`CacheActions`: arrays (..., A), hits (..., A, P - 1).
+
+        Args:
+            delays_s: (..., P - 1), as of :meth:`step`.
+            bytes_per_s: (..., P - 1), likewise; None where nothing limits the links.
+        """
+        delays = np.asarray(delays_s, dtype=np.float64)[..., None, :]
+        rates = np.inf if bytes_per_s is None else np.asarray(bytes_per_s, dtype=np.float64)[..., None, :]
+        return self._step(_loads_of_actions(self), delays, rates)
+
+    def chosen(self, actions: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
+        """What a step costs under one action each: ``actions`` (...), links (..., P - 1); see :meth:`of_actions`."""
+        places = np.asarray(actions)
+        loads = _Loads(*(array[places] for array in _loads_of_actions(self)))
+        return self._step(loads, delays_s, np.inf if bytes_per_s is None else bytes_per_s)
+
+    def _loads(self, windows: ArrayLike, shares: ArrayLike) -> _Loads:
+        window = np.asarray(windows, dtype=np.float64)[..., None]
+        asked = np.array(self.asked)
+        room = (np.asarray(shares, dtype=np.float64) / asked) ** self.capacity_exponent
+        even = self.hit_rate(window)
+        hits = 1 - (1 - even) ** room
+        miss = self.row_bytes * self.rows * asked * (1 - hits)
+        held = np.divide(hits, even, out=np.ones_like(hits), where=np.broadcast_to(even, hits.shape) > 0)
+        rebuild = self.row_bytes * asked * held * self.fetched(window) / window
+        lone = window[..., 0]
+        return _Loads(
+            miss,
+            rebuild,
+            self.trips + self.miss_trips * -np.expm1(-miss / self.row_bytes),
+            self.rebuild_trips * self.exposed / lone,
+            self.rebuild_s / lone,
+            hits,
+        )
+
+    def _step(self, loads: _Loads, delays_s: ArrayLike, bytes_per_s: ArrayLike) -> StepCosts:
+        delays = np.asarray(delays_s, dtype=np.float64)
+        s_per_byte = 1 / np.minimum(np.asarray(bytes_per_s, dtype=np.float64), self.link_bytes_per_s)
+        waits_s = loads.waits * delays
+        rebuild_waits_s = loads.rebuild_waits[..., None] * delays
+        miss_s, rebuild_s = loads.miss * s_per_byte, self.exposed * loads.rebuild * s_per_byte
+        link_s = self._joined(waits_s + rebuild_waits_s, miss_s + rebuild_s)
+        slowest = link_s.argmax(-1)[..., None]
+        fetch_s, of_rebuild, added = (
+            np.take_along_axis(of_links, slowest, -1)[..., 0]
+            for of_links in (link_s, rebuild_waits_s + rebuild_s, waits_s + rebuild_waits_s + miss_s + rebuild_s)
+        )
+        rebuild_s = of_rebuild * np.divide(fetch_s, added, out=np.ones_like(fetch_s), where=added > 0)
+        stall_s = fetch_s - self.overlap * np.minimum(fetch_s, self.base_s) + loads.stands
+        hits = np.broadcast_to(loads.hits, link_s.shape)
+        return StepCosts(
+            seconds=self.base_s + stall_s,
+            joules=self.busy_w * self.base_s + self.stall_w * stall_s,
+            miss_s=fetch_s - rebuild_s,
+            rebuild_s=rebuild_s + loads.stands,
+            hits=hits,
+            hit=hits @ np.array(self.asked),
+            bytes_of=np.broadcast_to(loads.miss + loads.rebuild, link_s.shape),
+            rtt_s=self.rpc_s + delays + miss_s,
+        )
+
+    def _joined(self, waits_s: Vector, transfers_s: Vector) -> Vector:
+        if self.norm == 1.0:
+            return waits_s + transfers_s
+        return np.asarray((waits_s**self.norm + transfers_s**self.norm) ** (1 / self.norm))
+
+
+@lru_cache(maxsize=256)
+def _loads_of_actions(costs: CacheCosts) -> _Loads:
+    """Loads of all actions, (A,) and (A, P - 1): they are asked for at every decision, and never change."""
+    actions = CacheActions(costs.parts)
+    windows = [actions.window(action) for action in range(len(actions))]
+    loads = costs._loads(windows, np.stack([actions.shares(action) for action in range(len(actions))]))
+    for array in loads:
+        array.setflags(write=False)
+    return loads

@@ -1,0 +1,207 @@
+"""One simulated run to decide on, with everything that chance has a say in already drawn: it can be played again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_cases import WARM_UP_EPOCHS, CacheCase
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.cache_tables import CacheTables, cache_choices, cache_tables
+from dtdg_lab.control.link_trace import LinkTrace
+from dtdg_lab.core import streams
+from dtdg_lab.core.errors import ConfigError
+
+RECENT = 30  # GreenDyGNN section V-B: fetches that the estimate of a delay is the median of; one a step is taken
+BASELINE = 0.15  # section V-B: the quantile of the fetches of the warm-up that counts as a fetch on clean links
+LEAST_FETCH_S = 1e-4  # costs that know nothing of a fetch's own time still need something to compare delays with
+MEDIAN = 1.2533  # standard error of a median over that of a mean, where what is heard is spread normally
+DRAWN = ("base_s", "rows", "trips", "rebuild_trips", "hit_half", "rebuild_rows", "rebuild_s")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheNoise:
+    """How far what is met and heard strays, as standard deviations of logarithms; 0 for not at all.
+
+    Attributes:
+        step: of a step's time and energy, the same whatever was chosen.
+        meter: of what is heard of a window's energy.
+        fetch: whether fetch times stray, by ``CacheCosts.rtt_noise``.
+        constants: of an episode's constants about the calibrated ones.
+        baseline: of the fetch on clean links that delays are compared with, from episode to episode.
+
+    Raises:
+        ConfigError: one is negative.
+    """
+
+    step: float = 0.05
+    meter: float = 0.03
+    fetch: bool = True
+    constants: float = 0.15
+    baseline: float = 0.3
+
+    def __post_init__(self) -> None:
+        if min(self.step, self.meter, self.constants, self.baseline) < 0:
+            raise ConfigError(f"{self}: spreads must be 0 or more.")
+
+
+NO_NOISE = CacheNoise(step=0.0, meter=0.0, fetch=False, constants=0.0, baseline=0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheEpisode:
+    """A run of S steps of one part under K conditions of its links.
+
+    Attributes:
+        number: of the episode; with the simulator's seed it says all that was drawn.
+        case: the congestion that it was drawn from; None for a recorded trace.
+        costs: as they were calibrated; what a policy can know.
+        epoch_steps: steps of an epoch.
+        trace: the links, step by step.
+        tables: what a step costs here: of constants drawn about ``costs``.
+        noise: (S,) by which each step's cost is multiplied, whatever was chosen.
+        met: (S + 1, K) sum of ``noise`` over the steps before, by condition: what a window costs is a row of the tables
+            times a difference of two of these.
+        late_s: (S + 1, P - 1) seconds of delay that the last fetches show before each step, the baseline's taken off.
+        late_s_per_byte: (S + 1, P - 1) the same for what a slow link adds to each byte.
+        strays: (S + 1, P - 1) by which fetch times that are heard are multiplied, but for the links' delay.
+        meter: (S + 1,) by which energy that is heard is multiplied.
+        fetch_s: (P - 1,) seconds of a fetch on clean links.
+    """
+
+    number: int
+    case: CacheCase | None
+    costs: CacheCosts
+    epoch_steps: int
+    trace: LinkTrace
+    tables: CacheTables
+    noise: Floats
+    met: Floats
+    late_s: Floats
+    late_s_per_byte: Floats
+    strays: Floats
+    meter: Floats
+    fetch_s: Floats
+
+    @property
+    def steps(self) -> int:
+        """S."""
+        return self.trace.steps
+
+    def step_costs(self, *, of_joules: bool = True) -> Floats:
+        """(C, S) joules (or seconds) of every step under every choice."""
+        table = self.tables.step_j if of_joules else self.tables.step_s
+        return table[:, self.trace.which] * self.noise
+
+
+def draw_episode(
+    costs: Sequence[CacheCosts],
+    cases: Sequence[CacheCase],
+    number: int,
+    *,
+    seed: int,
+    epochs: int = 30,
+    epoch_steps: int = 25,
+    noise: CacheNoise = CacheNoise(),
+) -> CacheEpisode:
+    """The episode of a number: cases take turns, and costs where all cases had theirs; all else is drawn.
+
+    A pure function of its arguments, however many episodes are simulated at once.
+
+    Raises:
+        ConfigError: there are no costs or no cases, or no steps.
+    """
+    if not costs or not cases or epochs < 1 or epoch_steps < 1:
+        raise ConfigError(
+            f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: at least one of each."
+        )
+    random = streams.generator(seed, "control/cache_episode", number)
+    case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
+    trace = case.draw(random, calibrated.parts, epochs=epochs, epoch_steps=epoch_steps)
+    return _episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
+
+
+def replayed_episode(
+    trace: LinkTrace,
+    costs: CacheCosts,
+    *,
+    epoch_steps: int,
+    seed: int = 0,
+    noise: CacheNoise = NO_NOISE,
+) -> CacheEpisode:
+    """An episode under links that were recorded, or that a schedule says; by default nothing strays."""
+    random = streams.generator(seed, "control/cache_replay")
+    return _episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
+
+
+def _episode(
+    trace: LinkTrace,
+    calibrated: CacheCosts,
+    random: np.random.Generator,
+    noise: CacheNoise,
+    *,
+    number: int,
+    case: CacheCase | None,
+    epoch_steps: int,
+) -> CacheEpisode:
+    steps, others = trace.steps, trace.parts - 1
+    tables = cache_tables(_drawn(calibrated, random, noise), cache_choices(trace.parts, epoch_steps), trace)
+    factors = np.exp(noise.step * random.standard_normal(steps))
+    held = np.zeros((steps + 1, len(trace.delay_s)))
+    held[np.arange(1, steps + 1), trace.which] = 1.0
+    counts = held.cumsum(axis=0)
+    held[1:] *= factors[:, None]
+    slow = 1 / trace.bytes_per_s - np.minimum(1 / trace.bytes_per_s, 1 / calibrated.link_bytes_per_s)
+    late = _heard(np.concatenate([trace.delay_s, slow], axis=1), counts, WARM_UP_EPOCHS * epoch_steps)
+    spread = calibrated.rtt_noise * MEDIAN / math.sqrt(RECENT) if noise.fetch else 0.0
+    even = cache_choices(trace.parts, epoch_steps).actions.action(16)
+    nominal = max(calibrated.rpc_s, LEAST_FETCH_S) + tables.miss_bytes[even] / calibrated.link_bytes_per_s
+    return CacheEpisode(
+        number=number,
+        case=case,
+        costs=calibrated,
+        epoch_steps=epoch_steps,
+        trace=trace,
+        tables=tables,
+        noise=factors,
+        met=held.cumsum(axis=0),
+        late_s=late[:, :others],
+        late_s_per_byte=late[:, others:],
+        strays=np.exp(spread * random.standard_normal((steps + 1, others))),
+        meter=np.exp(noise.meter * random.standard_normal(steps + 1)),
+        fetch_s=nominal * np.exp(noise.baseline * random.standard_normal(others)),
+    )
+
+
+def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
+    """Constants about the calibrated ones; those that are shares stay as they are."""
+    if not noise.constants:
+        return costs
+    factors = np.exp(noise.constants * random.standard_normal(len(DRAWN))).tolist()
+    return replace(costs, **{name: getattr(costs, name) * factor for name, factor in zip(DRAWN, factors, strict=True)})
+
+
+def _heard(values: Floats, counts: Floats, warm_up: int) -> Floats:
+    """(S + 1, columns) median of what held over the last fetches before each step, less the baseline; at least 0.
+
+    Args:
+        values: (K, columns) by condition.
+        counts: (S + 1, K) steps before each one that a condition held.
+        warm_up: steps that the baseline is taken over.
+    """
+    recent = counts.copy()
+    recent[RECENT:] -= counts[: max(len(counts) - RECENT, 0)]
+    heard = np.empty((len(counts), values.shape[1]))
+    first = counts[min(warm_up, len(counts) - 1)]
+    for column, given in enumerate(values.T):
+        order = np.argsort(given, kind="stable")
+        ranked = given[order]
+        half = recent[:, order].cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
+        base = ranked[np.argmax(first[order].cumsum() >= BASELINE * first.sum())]
+        heard[:, column] = np.maximum(ranked[half.argmax(axis=1)] - base, 0.0)
+    return heard

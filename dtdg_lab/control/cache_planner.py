@@ -1,0 +1,209 @@
+"""A cache policy that thinks ahead: the action that calibrated costs say is cheapest, also if links change soon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.cache_memory import RunsMemory
+from dtdg_lab.control.cache_views import CacheViews
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheDecision, CacheView
+
+CHANGE_STEPS = 120.0  # steps that a condition of links lasts that have been steady for as long as is remembered
+UNSTEADY = 200.0  # how many times sooner links change that were as often on time as late
+STEADY = 0.2  # a multiplier's logarithm below which unsteadiness is noise
+TURNS = 5.0  # how much likelier an owner is to become late, for each unit of its remembered multiplier's logarithm
+LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
+HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
+HEARD_STEPS = 15  # how long ago, on average, what is heard was
+STRAYS = 0.2  # by how much an owner may be later than is heard
+STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
+
+Array = NDArray[np.float64]
+
+
+class LinkGuess(NamedTuple):
+    """What the links are thought to add: (B, P - 1) seconds to a reply, and seconds to each byte."""
+
+    delays_s: Array
+    s_per_byte: Array
+
+    def more(self, owner: int) -> LinkGuess:
+        """One owner somewhat later than is thought: what is heard strays."""
+        more = np.ones(self.delays_s.shape[1])
+        more[owner] += STRAYS
+        return LinkGuess(self.delays_s * more, self.s_per_byte * more)
+
+    def only(self, owner: int, least: LinkGuess) -> LinkGuess:
+        """One owner as late as the latest is, and no other; at least as late as another guess says."""
+        found = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
+        for into, values, lowest in zip(found, self, least, strict=True):
+            into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
+        return found
+
+
+class _Seen(NamedTuple):
+    """States with what is remembered (B, S), delays (B, P - 1), the actions that hold (B,), and the views' forecast."""
+
+    states: NDArray[np.float32]
+    delays_s: Array
+    previous: NDArray[np.int64]
+    forecast: Callable[[Array], Array]
+
+
+class CachePlanner:
+    """Takes the action with the least expected regret over what the links may do next.
+
+    A window that is chosen begins when the one before it ends, and holds for W steps. Until then and meanwhile links
+    may change: with probability 1 - exp(-s / tau) s steps after what was heard, to clean links or to one late owner. So
+    long windows are taken where they are cheap whatever happens, and a cache biased to one owner is given for long only
+    where that owner will stay late. What is remembered of the run (:mod:`dtdg_lab.control.cache_memory`) says how soon
+    links change, and which owner may be the next.
+
+    Live, the view's forecast tells what each action would take: it counts the batches to come and knows the links'
+    rates. In the simulator the costs do, and a late owner is told from a throttled one by how much slower a step has
+    become: a delay adds many round trips, a throttled link only the time that its bytes take. With neither costs nor
+    such a forecast all lateness counts as delay.
+
+    Args:
+        actions: what may be chosen.
+        costs: calibrated, of the same number of parts: what to think ahead with for many simulated runs, and for one
+            whose view brings no forecast.
+        change_steps: tau of steady links.
+        late_s: how late an owner becomes that is not late yet.
+        stay: share of a step by which an action with another allocation must be cheaper than the best one with the
+            allocation that holds.
+        longest: window beyond which none is taken, so that what changes is seen before long.
+
+    Raises:
+        ConfigError: tau is not above 0, the others are below 0, or the costs are of another number of parts.
+
+    References: ours, for the questions of GreenDyGNN section IV-C; Camacho, Bordons 2007 (model-predictive control).
+    """
+
+    name = "planner"
+
+    def __init__(
+        self,
+        actions: CacheActions,
+        costs: CacheCosts | None = None,
+        *,
+        change_steps: float = CHANGE_STEPS,
+        late_s: float = LATE_S,
+        stay: float = STAY,
+        longest: int = WINDOWS[-1],
+    ) -> None:
+        if not change_steps > 0 or late_s < 0 or stay < 0:
+            raise ConfigError(
+                f"change_steps={change_steps}, late_s={late_s}, stay={stay}: the first must be above 0, the others at "
+                "least 0."
+            )
+        if costs is not None and costs.parts != actions.parts:
+            raise ConfigError(
+                f"costs of {costs.parts} parts for a planner of {actions.parts}: give those of one number."
+            )
+        self.first = actions.action(16)
+        self._actions, self._costs = actions, costs
+        self._late_s, self._stay = late_s, stay
+        self._windows = np.array([actions.window(action) for action in range(len(actions))])
+        self._longest = max(longest, WINDOWS[0])
+        self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
+        self._allocation = np.arange(len(actions)) // len(WINDOWS)
+        if costs is not None:
+            clean = costs.of_actions(np.zeros(actions.parts - 1))
+            self._hits, self._base_s = clean.hits, float(clean.seconds[self.first])
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The cheapest action for what is seen; the one that holds where nothing can be thought ahead."""
+        told = view.forecast
+        if self._costs is None and told is None:
+            return CacheDecision(self.name, view.previous)
+
+        def forecast(delays_s: Array) -> Array:
+            return np.stack([told(each) for each in delays_s]) if told is not None else np.empty(0)
+
+        states = self._memory.take_in(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.step]))
+        seen = _Seen(states, view.delays_s[np.newaxis], np.array([view.previous]), forecast)
+        regret = self._regret(seen, self._costs if told is None else None)
+        action = self._chosen(regret, np.array([view.previous]))[0]
+        return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same for every run."""
+        states = self._memory.take_in(views.states, views.runs, views.steps)
+        seen = _Seen(states, views.delays_s, views.previous, views.forecast)
+        return self._chosen(self._regret(seen, self._costs), views.previous)
+
+    def _regret(self, seen: _Seen, costs: CacheCosts | None) -> Array:
+        """(B, A) share of the best action's step by which each action is expected to be slower."""
+        states, delays_s = seen.states, seen.delays_s
+        heard = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
+        now, least = self._guess(states, np.where(heard, delays_s, 0.0), costs)
+        later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
+        later += [now.only(owner, least) for owner in range(delays_s.shape[1])]
+
+        def seconds(guess: LinkGuess) -> Array:
+            if costs is None:
+                return seen.forecast(guess.delays_s)
+            own = 1 / costs.link_bytes_per_s
+            return costs.of_actions(guess.delays_s, 1 / (own + guess.s_per_byte)).seconds
+
+        today = np.mean([seconds(now.more(owner)) for owner in range(delays_s.shape[1])], axis=0)
+        changed, weights = self._expected(states, seen.previous)
+        may_cost = sum(
+            weight[:, np.newaxis] * _over_best(seconds(each)) for weight, each in zip(weights, later, strict=True)
+        )
+        whole = (1 - changed) * _over_best(today) + changed * may_cost
+        return np.asarray(whole / today.min(axis=1, keepdims=True))
+
+    def _expected(self, states: NDArray[np.float32], previous: NDArray[np.int64]) -> tuple[Array, Array]:
+        """(B, A) share of each action's window in which other links are met, and how likely each of them is, (P, B)."""
+        others = self._actions.parts - 1
+        _, mean, apart = np.moveaxis(states[:, -3 * others :].reshape(-1, 3, others).astype(np.float64), 1, 0)
+        unsteady = apart.sum(axis=1) / (mean.sum(axis=1) + STEADY)
+        sooner = (1 + UNSTEADY * unsteady**2)[:, np.newaxis] / self._change_steps
+        lives, waits = self._windows * sooner, (HEARD_STEPS + self._windows[previous])[:, np.newaxis] * sooner
+        likely = np.concatenate([np.ones((1, len(states))), 1.0 + TURNS * mean.T])
+        return 1 + np.exp(-waits) * np.expm1(-lives) / lives, likely / likely.sum(axis=0)
+
+    def _guess(
+        self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
+    ) -> tuple[LinkGuess, LinkGuess]:
+        """What lateness (B, P - 1) of fetches comes from, and what it would be of an owner that becomes late."""
+        others = late_s.shape[1]
+        if costs is None:
+            nothing = np.zeros_like(late_s)
+            return LinkGuess(late_s, nothing), LinkGuess(np.full_like(late_s, self._late_s), nothing)
+        hits = states[:, others : 2 * others].astype(np.float64)
+        missed = np.maximum(costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits), costs.row_bytes)
+        served = np.abs(hits[:, np.newaxis] - self._hits).sum(axis=2).argmin(axis=1)[:, np.newaxis]
+        own = 1 / costs.link_bytes_per_s
+        by_delay, by_rate = (
+            np.log(np.take_along_axis(seconds, served, 1)[:, 0] / self._base_s)
+            for seconds in (
+                costs.of_actions(late_s).seconds,
+                costs.of_actions(np.zeros_like(late_s), 1 / (own + late_s / missed)).seconds,
+            )
+        )
+        apart = by_delay - by_rate
+        slower = states[:, 2 * others + 1] - by_rate
+        share = np.where(np.abs(apart) > 0.01, np.clip(slower / np.where(apart == 0, 1.0, apart), 0.0, 1.0), 0.5)
+        delayed = share[:, np.newaxis]
+        now = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
+        least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
+        return now, least
+
+    def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B, A), (B,) -> the least one, (B,); another allocation than the one that holds only where it pays."""
+        holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
+        priced = np.where(holds, regret, regret + self._stay)
+        return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
+
+
+def _over_best(seconds: Array) -> Array:
+    return np.asarray(seconds - seconds.min(axis=1, keepdims=True))

@@ -1,0 +1,203 @@
+"""The best that can be done on a trace: a dynamic programme over every step at which a cache could be rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.cache_episode import CacheEpisode
+from dtdg_lab.control.cache_tables import CacheChoices, cache_choices, cache_tables
+from dtdg_lab.control.cache_views import CacheViews
+from dtdg_lab.control.link_trace import LinkTrace
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.feature_path import CacheDecision, CacheView
+
+REFERENCE = 16  # see :mod:`dtdg_lab.control.cache_simulator`: at its power a change of the allocation is paid
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachePlan:
+    """What is best from every step on (B runs of S steps, P allocations that may hold before, C choices).
+
+    Attributes:
+        choices: what can be chosen.
+        to_go: (B, S + 1, P) joules (or seconds) from a step to the end at best, by the allocation that held before.
+        best: (B, S, P) the choice that reaches it; the lowest number where several do.
+    """
+
+    choices: CacheChoices
+    to_go: Floats
+    best: Numbers
+
+    @property
+    def totals(self) -> Floats:
+        """(B,) of the whole run at best; what it begins with costs no change."""
+        return self.to_go[:, 0].min(axis=1)
+
+    @property
+    def firsts(self) -> Numbers:
+        """(B,) the choice of the first window."""
+        return self.best[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
+
+    def windows(self, run: int = 0) -> list[tuple[int, int]]:
+        """(first step, choice) of every window of one run."""
+        step, chosen, found = 0, int(self.firsts[run]), []
+        while True:
+            found.append((step, chosen))
+            step += int(self.choices.windows[chosen])
+            if step >= self.best.shape[1]:
+                return found
+            chosen = int(self.best[run, step, self.choices.allocations[chosen]])
+
+
+def best_plan(
+    episodes: Sequence[CacheEpisode], *, of_joules: bool = True, change_s: float = 0.0, only_actions: bool = False
+) -> CachePlan:
+    """What is best for each of B episodes, exactly: no policy can do better on the same episodes.
+
+    Args:
+        episodes: of one length and one number of parts.
+        of_joules: least joules; else least seconds.
+        change_s: as the simulator's.
+        only_actions: leave out the choice that is no action, the window of an epoch.
+
+    Raises:
+        PlanError: there are no episodes, or they are of different sizes.
+    """
+    sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
+    if len(sizes) != 1:
+        raise PlanError(f"episodes of (steps, parts, steps of an epoch) {sorted(sizes)}: one size is needed.")
+    ((_, parts, epoch_steps),) = sizes
+    choices = cache_choices(parts, epoch_steps)
+    reference = choices.actions.action(REFERENCE)
+    costs = np.stack([episode.step_costs(of_joules=of_joules) for episode in episodes])
+    seconds = np.stack([episode.step_costs(of_joules=False)[reference] for episode in episodes])
+    references = np.stack([costs[:, reference], seconds])
+    return _planned(choices, costs[:, :-1] if only_actions else costs, references, change_s)
+
+
+def _planned(choices: CacheChoices, costs: Floats, references: Floats, change_s: float) -> CachePlan:
+    """The plan from costs of every step.
+
+    Args:
+        choices: of which the first are planned with.
+        costs: (B, C, S) of a step under each of them.
+        references: (2, B, S) cost of the reference's steps, and their seconds: what a second of change costs.
+        change_s: as the simulator's.
+    """
+    runs, count, steps = costs.shape
+    windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
+    before, spent = _summed(costs), _summed(references)
+    to_go = np.zeros((runs, steps + 1, choices.actions.parts))
+    best = np.zeros((runs, steps, choices.actions.parts), dtype=np.int64)
+    others = allocations != np.arange(choices.actions.parts)[:, None]  # (P, C) whether a choice changes the allocation
+    for step in range(steps - 1, -1, -1):
+        end = np.minimum(step + windows, steps)
+        cost = before[:, row, end] - before[:, :, step] + to_go[:, end, allocations]
+        if change_s:
+            passed = spent[:, :, end] - spent[:, :, step, None]
+            price = change_s * passed[0] / passed[1]
+            by_held = cost[:, None, :] + price[:, None, :] * others
+            best[:, step], to_go[:, step] = by_held.argmin(axis=2), by_held.min(axis=2)
+        else:
+            best[:, step], to_go[:, step] = cost.argmin(axis=1)[:, None], cost.min(axis=1)[:, None]
+    return CachePlan(choices, to_go, best)
+
+
+def _summed(costs: Floats) -> Floats:
+    """(..., S) -> (..., S + 1) sums over the steps before."""
+    summed = np.zeros((*costs.shape[:-1], costs.shape[-1] + 1))
+    np.cumsum(costs, axis=-1, out=summed[..., 1:])
+    return summed
+
+
+def cost_of(
+    episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
+) -> float:
+    """Joules (or seconds) of an episode whose windows began at these steps with these choices.
+
+    A window lasts until the next one begins, as it did live where a cache came late.
+
+    Args:
+        episode: what the run met.
+        windows: (first step, choice) of each, ascending from step 0.
+        of_joules: joules; else seconds.
+        change_s: as the simulator's.
+
+    Raises:
+        PlanError: the windows do not begin at step 0, do not ascend, or begin after the end.
+    """
+    firsts, ends = [first for first, _ in windows], [*(first for first, _ in windows[1:]), episode.steps]
+    if firsts[:1] != [0] or any(first >= end for first, end in zip(firsts, ends, strict=True)):
+        raise PlanError(f"windows from steps {firsts[:8]}: the first is 0, and they ascend below {episode.steps}.")
+    choices = cache_choices(episode.trace.parts, episode.epoch_steps)
+    costs = episode.step_costs(of_joules=of_joules)
+    reference = choices.actions.action(REFERENCE)
+    joules, seconds = episode.step_costs()[reference], episode.step_costs(of_joules=False)[reference]
+    total, held = 0.0, choices.allocations[windows[0][1]]
+    for (first, choice), end in zip(windows, ends, strict=True):
+        changed = choices.allocations[choice] != held
+        price = change_s * (joules[first:end].sum() / seconds[first:end].sum() if of_joules else 1.0)
+        total += costs[choice, first:end].sum() + price * changed
+        held = choices.allocations[choice]
+    return float(total)
+
+
+def regret_of(
+    episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
+) -> float:
+    """Joules (or seconds) by which an episode with these windows costs more than the best plan: see :func:`cost_of`."""
+    best = best_plan([episode], of_joules=of_joules, change_s=change_s).totals[0]
+    return cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best)
+
+
+class Clairvoyant:
+    """Knows what the links will do, and follows the best plan for it.
+
+    Args:
+        plan: of the runs that it decides for; live, of one.
+        runs: number of each, as views tell them; from 0 where they are not given.
+
+    References: ours; the paper compares with no optimum.
+    """
+
+    name = "clairvoyant"
+
+    def __init__(self, plan: CachePlan, runs: Sequence[int] | None = None) -> None:
+        numbers = range(len(plan.best)) if runs is None else runs
+        self._plan = plan
+        self._rows = {number: row for row, number in enumerate(numbers)}
+        self.first = plan.firsts
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The best action from ``view.step`` on."""
+        allocation = self._plan.choices.allocations[view.previous]
+        step = min(view.step, self._plan.best.shape[1] - 1)  # a run that goes on after its plan keeps the last
+        return CacheDecision(self.name, int(self._plan.best[0, step, allocation]))
+
+    def decide_all(self, views: CacheViews) -> Numbers:
+        """(B,) the best choice of each run."""
+        rows = np.array([self._rows[run] for run in views.runs.tolist()])
+        steps = np.minimum(views.steps, self._plan.best.shape[1] - 1)
+        return self._plan.best[rows, steps, self._plan.choices.allocations[views.previous]]
+
+
+def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
+    """The clairvoyant of a live run whose congestion is a schedule or a recorded trace: actions only.
+
+    Args:
+        trace: links to the part that it decides for, step by step to the end of the run.
+        costs: calibrated; where they are wrong, so is the plan.
+        epoch_steps: steps of an epoch.
+    """
+    choices = cache_choices(trace.parts, epoch_steps)
+    tables = cache_tables(costs, choices, trace)
+    reference = choices.actions.action(REFERENCE)
+    references = np.stack([tables.step_j[reference], tables.step_s[reference]])[:, None, trace.which]
+    return Clairvoyant(_planned(choices, tables.step_j[None, :-1, trace.which], references, 0.0))

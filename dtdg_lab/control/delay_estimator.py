@@ -1,0 +1,120 @@
+"""Tells from the times of recent fetches how late each owner's replies are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.rpc_model import RpcModel
+from dtdg_lab.control.small_fit import relative_line
+from dtdg_lab.core.errors import PlanError
+
+Vector = NDArray[np.float64]
+WARM_EPOCHS = 2
+RECENT = 30  # fetches of an owner that its delay is told by
+_BASELINE = 15.0  # percentile of the warm-up's fetches
+_LEAST = 4  # fetches of a warm-up
+_MOST = 1000  # fetches of an owner that a warm-up keeps
+
+
+class DelayEstimator:
+    """Delays of the P - 1 other parts' replies, from fetches of rows.
+
+    The first epochs tell what a fetch takes when nothing is late: for each owner its bytes' seconds, and the 15th
+    percentile of what remains. Later the median of what remains of the last 30 fetches, over that baseline, is the
+    delay; negative ones count as none. A throttled link is heard as a delay, too: that of its typical fetch.
+
+    Args:
+        others: P - 1.
+        model: of a fetch, for the seconds a byte; None to fit it to the warm-up, owner by owner.
+        warm_epochs: epochs, from the first that is heard of, that tell the baseline.
+
+    Raises:
+        PlanError: no other part, or no epoch to warm up.
+
+    References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
+
+    Differs from the paper: bytes are taken off each fetch first, since fetches differ in size; the distance from the
+    15th percentile to the median, as it was in the warm-up, is noise and no delay; and a baseline that most of the last
+    30 fetches undercut was taken from a slow network, and is lowered.
+    """
+
+    def __init__(self, others: int, *, model: RpcModel | None = None, warm_epochs: int = WARM_EPOCHS) -> None:
+        if others < 1 or warm_epochs < 1:
+            raise PlanError(f"others={others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
+        self._trips = 1.0 if model is None else model.trips
+        self._given = None if model is None else model.s_per_byte
+        self._warm_epochs, self._first_epoch = warm_epochs, -1
+        self._warm: list[list[tuple[float, float]]] = [[] for _ in range(others)]
+        self._times = np.full((others, RECENT), np.inf)  # newest RECENT fetches, in no order
+        self._sizes = np.zeros((others, RECENT))
+        self._heard = np.zeros(others, dtype=np.int64)
+        self._per_byte, self._clean = np.zeros(others), np.full(others, np.inf)  # s a byte; s of a fetch without bytes
+        self._noise, self._baseline = np.zeros(others), np.zeros(others)
+        self._settled = np.zeros(others, dtype=np.bool_)
+
+    def add(self, place: int, rtt_s: float, nbytes: float, *, epoch: int) -> None:
+        """A fetch from the other part at a place, 0 to P - 2, in ascending order of parts.
+
+        Args:
+            place: of the owner.
+            rtt_s: seconds from asking to the last byte, above 0.
+            nbytes: of it.
+            epoch: in which it was.
+        """
+        if self._first_epoch < 0:
+            self._first_epoch = epoch
+        if not self._settled[place]:
+            warm = self._warm[place]
+            if epoch < self._first_epoch + self._warm_epochs or len(warm) < _LEAST:
+                if len(warm) < _MOST:
+                    warm.append((nbytes, rtt_s))
+            else:
+                self._settle(place)
+        slot = self._heard[place] % RECENT
+        self._times[place, slot], self._sizes[place, slot] = rtt_s, nbytes
+        self._heard[place] += 1
+
+    def delays_s(self) -> Vector:
+        """(P - 1,) seconds by which each owner's replies are late; 0 while it warms up."""
+        rest = np.sort(self._times - self._per_byte[:, None] * self._sizes, axis=1)
+        count, places = np.minimum(self._heard, RECENT), np.arange(len(rest))
+        middle = (rest[places, np.maximum(count - 1, 0) // 2] + rest[places, np.minimum(count // 2, RECENT - 1)]) / 2
+        faster = self._settled & (middle < self._clean)
+        self._clean[faster] = middle[faster]
+        late = np.where(self._settled, middle - np.where(self._settled, self._clean + self._noise, 0.0), 0.0)
+        return np.asarray(np.maximum(late, 0.0) / self._trips)
+
+    def baselines_s(self) -> Vector:
+        """(P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 of one that was not asked."""
+        for place in np.flatnonzero(~self._settled):
+            if self._warm[place]:
+                self._baseline[place] = np.percentile([time for _, time in self._warm[place]], _BASELINE)
+        return self._baseline.copy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What clean links were found to be, as plain lists and numbers; recent fetches are not kept."""
+        told = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
+        return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in told]}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave; one of another number of owners is not taken."""
+        if len(data["owners"][0]) != len(self._per_byte):
+            return
+        self._first_epoch = int(data["first_epoch"])
+        arrays = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
+        for array, stored in zip(arrays, data["owners"], strict=True):
+            array[...] = stored
+
+    def _settle(self, place: int) -> None:
+        sizes, times = np.array(self._warm[place], dtype=np.float64).T
+        per_byte = relative_line(sizes, times)[1] if self._given is None else self._given
+        low, middle = np.percentile(times - per_byte * sizes, (_BASELINE, 50.0))
+        self._baseline[place] = np.percentile(times, _BASELINE)
+        # a warm-up of which most was late would call that noise: no more than the fetch itself took
+        self._noise[place] = min(middle - low, self._baseline[place])
+        self._per_byte[place], self._clean[place], self._settled[place] = per_byte, low, True
+        self._warm[place] = []

@@ -1,0 +1,76 @@
+"""Least squares of a few parameters: Levenberg's method with differences for derivatives, and robust straight lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+_ROUNDS = 200
+_STEP = 1e-6
+_STEADY = 1e-10  # relative gain of the sum of squares below which a step is no longer worth it
+_LEAST, _MOST = 1e-12, 1e12  # damping
+_SMALL = 1e-12
+_LINE_ROUNDS = 50
+_BAD = 2.0
+
+
+def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vector:
+    """Parameters (K,) near ``start`` with the least sum of squares of ``residuals(parameters)``, (M,).
+
+    Deterministic; a step that does not help is shortened until one does, so the result is never worse than the start.
+    """
+    best, damping = np.array(start, dtype=np.float64), 1e-3
+    left = residuals(best)
+    for _ in range(_ROUNDS):
+        slopes = np.stack([(residuals(best + step) - left) / _STEP for step in np.eye(len(best)) * _STEP], axis=1)
+        squares, pull = slopes.T @ slopes, slopes.T @ left
+        gained = 0.0
+        while damping < _MOST:
+            tried = best - np.linalg.solve(squares + damping * np.diag(np.diag(squares) + _SMALL), pull)
+            now = residuals(tried)
+            gained = float(left @ left - now @ now) if np.isfinite(now).all() else -np.inf
+            damping = max(damping * (0.3 if gained > 0 else 4.0), _LEAST)
+            if gained > 0:
+                best, left = tried, now
+                break
+        if gained <= _STEADY * float(left @ left):
+            break
+    return best
+
+
+def softened(residuals: Vector) -> Vector:
+    """Residuals whose squares grow ever more slowly where they are large: one bad cell does not bend the fit.
+
+    References: Cauchy's (Lorentz') loss, at twice the noise.
+    """
+    return np.asarray(np.sign(residuals) * _BAD * np.sqrt(np.log1p((residuals / _BAD) ** 2)))
+
+
+def relative_line(x: Vector, y: Vector) -> tuple[float, float]:
+    """Intercept and slope, neither negative, with the least mean of |a + b x - y| / y: half of the points lie above.
+
+    Args:
+        x: (M,) 0 or more.
+        y: (M,) above 0.
+    """
+    weights = 1 / y
+    intercept, slope = 0.0, 0.0
+    for _ in range(_LINE_ROUNDS):
+        intercept, slope = _weighted_line(x, y, weights)
+        off = np.abs(intercept + slope * x - y) / y
+        weights = 1 / y / np.sqrt(np.maximum(off, 1e-3))
+    return intercept, slope
+
+
+def _weighted_line(x: Vector, y: Vector, weights: Vector) -> tuple[float, float]:
+    columns = np.stack([weights, weights * x], axis=1)
+    scale = np.maximum(np.linalg.norm(columns, axis=0), _SMALL)
+    solved = np.linalg.lstsq(columns / scale, weights * y, rcond=None)[0] / scale
+    if solved[0] < 0 or solved[1] < 0:
+        only = [max(float(column @ (weights * y)) / float(column @ column or 1.0), 0.0) for column in columns.T]
+        left = [float(np.sum((weights * y - only[place] * columns[:, place]) ** 2)) for place in (0, 1)]
+        return (only[0], 0.0) if left[0] <= left[1] else (0.0, only[1])
+    return float(solved[0]), float(solved[1])

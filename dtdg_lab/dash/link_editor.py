@@ -1,0 +1,151 @@
+"""Links made slow by hand: a box for the delay and one for the rate of every link, owner by requester."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import panel as pn
+
+from dtdg_lab.congestion.links_text import format_links, parse_links
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.links import BITS, LinkState
+from dtdg_lab.dash.changes import ACTIVE
+from dtdg_lab.dash.live_knobs import PATIENCE_S
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+
+MOST_PARTS = 6  # up to which every link has boxes; of more parts, every owner has some for all its links
+_KINDS = ("delay", "rate")
+_TITLES = {"delay": "Delay added (ms)", "rate": "Mbit/s (0: any)"}
+_BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # most, and what an arrow adds
+_HEAD = {"font-size": "11.5px", "color": "#57606a"}
+_WIDTH = 84
+
+Cell = tuple[str, int, int]  # kind, owner, requester; -1 for all of an owner's links
+
+
+class LinkEditor:
+    """Boxes for the setting ``links`` of the run that is shown: what a person enters is asked for at once.
+
+    Args:
+        defer: has a call made by the event loop.
+        apply: asks the run for changes.
+    """
+
+    def __init__(
+        self, defer: Callable[[Callable[[], None]], None], apply: Callable[[dict[str, Any]], None]
+    ) -> None:  # fmt: skip
+        self._defer, self._apply = defer, apply
+        self._parts = 0
+        self._asked: tuple[str, float] = ("", 0.0)  # text, until when it is waited for
+        self._shown = ""
+        self.boxes: dict[Cell, Any] = {}
+        self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_HEAD, sizing_mode="stretch_width")
+        self.free = pn.widgets.Button(label="Free all", width=80, margin=(3, 8))
+        self.free.on_click(lambda event: defer(lambda: self._ask("")))
+        self._tables = pn.Row(sizing_mode="stretch_width", margin=0)
+        self.panel = pn.Card(
+            pn.Column(self._tables, pn.Row(self.free, self.words, margin=0), margin=0, sizing_mode="stretch_width"),
+            title="Slow links, one by one", collapsed=True, visible=False, sizing_mode="stretch_width", margin=(4, 8),
+            styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
+        )  # fmt: skip
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        self._asked = ("", 0.0)
+        self.update(run)
+
+    def update(self, run: Run | None) -> None:
+        """Put the boxes where the run has them, but not over what was just entered here."""
+        read = run is not None and "links" in run.config.flat and run.config.parts > 1
+        self.panel.visible = read
+        if run is None or not read:
+            return
+        if run.config.parts != self._parts:
+            self._lay_out(run.config.parts)
+        active = run.status in ACTIVE
+        for box in (*self.boxes.values(), self.free):
+            if box.disabled is active:
+                box.disabled = not active
+        asked, until = self._asked
+        text = str(run.config["links"])
+        if text == asked or time.monotonic() >= until:
+            self._show(text)
+
+    def _lay_out(self, parts: int) -> None:
+        """Boxes for so many parts."""
+        self._parts, self.boxes = parts, {}
+        askers = list(range(parts)) if parts <= MOST_PARTS else [-1]
+        self._tables.clear()
+        for kind in _KINDS:
+            heads = [_said(_TITLES[kind]), *(_said("to all" if asker < 0 else f"to {asker}") for asker in askers)]
+            cells: list[Any] = list(heads)
+            for owner in range(parts):
+                cells.append(_said(f"part {owner}"))
+                cells += [self._box((kind, owner, asker)) if owner != asker else _said("") for asker in askers]
+            self._tables.append(pn.GridBox(*cells, ncols=1 + len(askers), margin=(0, 10)))
+
+    def _box(self, cell: Cell) -> Any:
+        most, step = _BOUNDS[cell[0]]
+        box = pn.widgets.FloatInput(value=0.0, start=0.0, end=most, step=step, width=_WIDTH, margin=(1, 2))
+        # what is shown here sets the value alone; what a person enters sets both
+        box.param.watch(lambda event: self._entered(cell, event.new), "value_throttled")
+        self.boxes[cell] = box
+        return box
+
+    def _show(self, text: str) -> None:
+        self._shown = text
+        try:
+            links = parse_links(text, self._parts)
+        except ConfigError as error:  # of a run with other parts, as it was before a change
+            self.words.value = html.escape(str(error), quote=False)
+            return
+        self.words.value = html.escape(text or "No link is slow by hand.", quote=False)
+        for (kind, owner, asker), box in self.boxes.items():
+            value = _value(links, kind, owner, asker)
+            if box.value != value:
+                box.value = value
+
+    def _entered(self, cell: Cell, value: float | None) -> None:
+        if value is not None:
+            self._defer(lambda: self._ask(format_links(self._links({cell: float(value)}))))
+
+    def _links(self, changed: dict[Cell, float]) -> LinkState:
+        """The links that are shown, with those that were changed: a box for several tells less than the links do."""
+        try:
+            links = parse_links(self._shown, self._parts)
+        except ConfigError:  # of a run with other parts
+            links = LinkState.clean(self._parts)
+        delay_s, rate = links.delay_s.copy(), links.bytes_per_s.copy()
+        for (kind, owner, asker), value in changed.items():
+            to = [other for other in range(self._parts) if other != owner] if asker < 0 else [asker]
+            if kind == "delay":
+                delay_s[owner, to] = value / 1e3
+            else:
+                rate[owner, to] = value / BITS if value > 0 else np.inf
+        return LinkState(delay_s, rate)
+
+    def _ask(self, text: str) -> None:
+        self._asked = (text, time.monotonic() + PATIENCE_S)
+        self._show(text)
+        self._apply({"links": text})
+
+
+def _value(links: LinkState, kind: str, owner: int, asker: int) -> float:
+    """What a box stands at: of all an owner's links, the latest and the narrowest."""
+    others = [other for other in range(links.parts) if other != owner] if asker < 0 else [asker]
+    if kind == "delay":
+        return round(1e3 * float(links.delay_s[owner, others].max()), 6)
+    rate = float(links.bytes_per_s[owner, others].min()) * BITS
+    return round(rate, 6) if np.isfinite(rate) else 0.0
+
+
+def _said(text: str) -> Any:
+    """A word of a table: its title above the first column, whose other words are short."""
+    width = _WIDTH + 26 if text in _TITLES.values() else _WIDTH - 14
+    return pn.widgets.StaticText(value=text, styles=_HEAD, width=width, margin=(6, 2))

@@ -1,0 +1,1 @@
+"""Features that other parts own: what is cached of them, when the cache is rebuilt, and how batches get theirs."""

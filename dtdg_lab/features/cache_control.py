@@ -1,0 +1,161 @@
+"""What decides about a part's cache while it trains: what a policy sees is made here of what was measured."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_planner import CachePlanner
+from dtdg_lab.control.cache_state import CacheObservation, cache_state
+from dtdg_lab.control.delay_estimator import DelayEstimator
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CachePolicy, CacheView
+from dtdg_lab.features.boundary import Boundary
+from dtdg_lab.features.live_forecast import LiveForecast
+
+WARM_EPOCHS = 2  # GreenDyGNN section V-B: whose steps and fetches are those of clean links
+CHANGE = 0.05  # lambda: what changing the allocation costs of a reward; the paper's value is lost
+LEAST_S = 1e-6  # of a fetch or a step, so that ratios stay numbers
+
+
+class CacheControl:
+    """Asks a policy at every boundary, and notes what it saw, chose and earned.
+
+    The builder's thread calls :meth:`decide`; any thread may change :attr:`policy`.
+
+    Args:
+        part: whose cache it is.
+        parts: P, at least 2.
+        epoch_steps: steps of an epoch.
+        row_bytes: of a row of features.
+        estimator: of delays, owner by owner.
+
+    Attributes:
+        policy: what is asked; None while nothing decides.
+
+    References: GreenDyGNN section V-B and algorithm 2.
+    """
+
+    def __init__(self, part: int, parts: int, *, epoch_steps: int, row_bytes: int, estimator: DelayEstimator) -> None:
+        self.policy: CachePolicy | None = None
+        self._part, self._parts, self._epoch_steps = part, parts, epoch_steps
+        self._actions, self._others = CacheActions(parts), [other for other in range(parts) if other != part]
+        self._estimator = estimator
+        self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
+        self._lock, self._rows = threading.Lock(), list[tuple[Any, ...]]()
+        self._clean_s: list[float] = []
+        self._clean_j: list[float] = []
+        self._last: CacheDecision | None = None
+        self._was_biased: int | None = None
+
+    def decide(self, boundary: Boundary) -> CacheDecision:
+        """The action of the window that comes after the one that begins now.
+
+        Raises:
+            PlanError: nothing was set that decides.
+        """
+        policy = self.policy
+        if policy is None:
+            raise PlanError("a window is to be decided, and no policy was set.")
+        delays_s = self._delays(boundary)
+        step_s, step_j = self._steps(boundary)
+        view = self._view(boundary, delays_s, step_s, step_j)
+        decision = policy.decide(view)
+        thought = [] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist()
+        if self._last is not None and self._last.policy != decision.policy:
+            self._last = None  # what it earned is not this one's
+        self._note(boundary, view, decision, self._reward(step_s, step_j), thought)
+        self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
+        return decision
+
+    def clean_law(self) -> tuple[float, float] | None:
+        """Seconds of a fetch over clean links, and seconds a byte, as far as fetches have told; else None."""
+        return self._forecast.clean_law()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What clean links and steps were found to be, as plain lists and numbers."""
+        clean = [float(np.median(of)) if of else None for of in (self._clean_s, self._clean_j)]
+        return {"estimator": self._estimator.state_dict(), "clean": clean}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._estimator.load_state_dict(data["estimator"])
+        self._clean_s, self._clean_j = ([] if of is None else [float(of)] for of in data["clean"])
+
+    def taken(self) -> list[tuple[Any, ...]]:
+        """Rows of ``cache_decisions`` since the last call, without step and epoch."""
+        with self._lock:
+            taken, self._rows = self._rows, []
+        return taken
+
+    # what was measured
+
+    def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
+        for of in boundary.fetches:
+            place = of.owner - (of.owner > self._part)
+            self._estimator.add(place, of.rtt_s, of.nbytes, epoch=of.step // self._epoch_steps)
+        self._forecast.hear(boundary)
+        return self._estimator.delays_s()
+
+    def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
+        """Medians of seconds and joules of the steps since the last boundary; of all clean ones where there is none."""
+        warm = boundary.step < WARM_EPOCHS * self._epoch_steps
+        seconds = [of.seconds for of in boundary.stepped]
+        joules = [of.joules for of in boundary.stepped if of.joules is not None]
+        if warm or not self._clean_s:
+            self._clean_s += seconds
+            self._clean_j += joules
+        step_s = float(np.median(seconds or self._clean_s or [LEAST_S]))
+        return max(step_s, LEAST_S), float(np.median(joules)) if joules else None
+
+    def _view(
+        self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float, step_j: float | None
+    ) -> CacheView:
+        remote, hits = boundary.remote[self._others], boundary.hits[self._others]
+        passed_s = step_s * max(boundary.served, 1)
+        base_j = float(np.median(self._clean_j)) if self._clean_j else None
+        observation = CacheObservation(
+            delays_s=delays_s, fetch_s=np.maximum(self._estimator.baselines_s(), LEAST_S),
+            hit_rates=hits / np.maximum(remote, 1), hit_rate=float(hits.sum() / max(remote.sum(), 1)),
+            step_s=step_s, base_step_s=max(float(np.median(self._clean_s or [step_s])), LEAST_S),
+            step_j=step_j if base_j else None, base_step_j=base_j if step_j else None,
+            rebuild_share=boundary.rebuild_s / passed_s, miss_share=boundary.resolve_s / passed_s,
+            left_share=boundary.steps_left / self._epoch_steps, previous=boundary.previous,
+        )  # fmt: skip
+        base_s = max(float(np.median(self._clean_s or [step_s])), LEAST_S)
+        thinks = isinstance(self.policy, CachePlanner) and boundary.lookahead.steps
+        forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s) if thinks else None
+        return CacheView(
+            cache_state(observation, self._actions), delays_s, boundary.step, boundary.steps_left, boundary.previous,
+            forecast,
+        )  # fmt: skip
+
+    # what is noted
+
+    def _reward(self, step_s: float, step_j: float | None) -> float | None:
+        """Of the decision before this one: see equation 5; the reference is a step where nothing was late.
+
+        Differs from the paper: its reference is a policy's step under the same congestion, which nobody measures live.
+        """
+        if self._last is None or not self._clean_s:
+            return None
+        known = step_j is not None and self._clean_j
+        ratio = step_j / np.median(self._clean_j) if known and step_j else step_s / np.median(self._clean_s)
+        changed = self._actions.biased(self._last.action) != self._was_biased
+        return float(-ratio - CHANGE * changed)
+
+    def _note(
+        self, boundary: Boundary, view: CacheView, decision: CacheDecision, reward: float | None, thought: list[float]
+    ) -> None:
+        place = self._actions.biased(decision.action)
+        row = (
+            self._part, decision.policy, view.state.tolist(), list(decision.values), decision.action,
+            self._actions.window(decision.action), -1 if place is None else self._others[place], decision.epsilon,
+            decision.greedy, reward, (view.delays_s * 1e3).tolist(), thought,
+        )  # fmt: skip
+        with self._lock:
+            self._rows.append(row)

@@ -1,0 +1,106 @@
+"""What serves the features of a rank's parts to the others, and asks theirs."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.comm.feature_addresses import exchange_addresses
+from dtdg_lab.comm.feature_client import FeatureClient
+from dtdg_lab.comm.feature_server import FeatureServer
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.links import LinkState
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.features.keys import KeySpace
+from dtdg_lab.features.own_rows import OwnRows
+from dtdg_lab.graphs.arrays import stored_once
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+
+class FeatureService:
+    """The server of a rank's parts, in a process of its own, and what asks all the others'.
+
+    Args:
+        graph: whose features are served.
+        partition: of its vertices into P parts.
+        parts: those of this rank.
+        last: snapshots from this one on are not asked for.
+        token: of the run.
+        timeout_s: after which an owner is given up.
+        host: address at which others find this machine.
+
+    Attributes:
+        space: of all keys.
+        own: rows of each of this rank's parts.
+
+    Raises:
+        NotAvailableError: pyzmq is missing, or the process cannot be started.
+        RunFailedError: the process did not begin.
+    """
+
+    def __init__(
+        self, graph: DynamicGraph, partition: Partition, parts: range, *, last: int, token: bytes, timeout_s: float,
+        host: str = "127.0.0.1",
+    ) -> None:  # fmt: skip
+        self.space = KeySpace(partition.owner, partition.parts, 1 if graph.static_features else last)
+        self.own = {part: OwnRows(part, self.space, _rows_of(graph, partition.vertices(part), last)) for part in parts}
+        self._token, self._timeout_s, self._per_rank = token, timeout_s, len(parts)
+        self._addresses: dict[int, str] = {}
+        rows = {part: own.rows for part, own in self.own.items()}
+        self._server = FeatureServer(rows, {part: self.space.of_part(part) for part in parts}, token, host=host)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of features."""
+        return 4 * next(iter(self.own.values())).features
+
+    def connect(self, group: Group, *, device: str) -> None:
+        """Learn where the others' parts are served; collective."""
+        self._addresses = exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        """Where each part is served, once that is known."""
+        return dict(self._addresses)
+
+    def fetcher(self, part: int) -> FeatureClient:
+        """Asks on behalf of one of this rank's parts; for one thread."""
+        return FeatureClient(
+            part, self._addresses, self._token, self.own[part].features, self._timeout_s,
+            parts_per_rank=self._per_rank,
+        )  # fmt: skip
+
+    def set_links(self, links: LinkState) -> None:
+        """Have replies of this rank's parts be as slow as these links; it holds when this returns."""
+        self._server.set_links(links)
+
+    @property
+    def children(self) -> tuple[int, ...]:
+        """Numbers of the processes that serve."""
+        return (self._server.pid,)
+
+    def check(self) -> None:
+        """Raise what ended the serving process, if anything did."""
+        self._server.check()
+
+    def close(self) -> None:
+        """End the serving process; a second call does nothing."""
+        self._server.close()
+
+
+def _rows_of(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> NDArray[np.float32]:
+    """Rows of a part's vertices: once where they never change, else snapshot after snapshot."""
+    if graph.static_features:
+        once: NDArray[np.float32] = stored_once(graph.features)
+        return np.ascontiguousarray((once if once.ndim == 2 else once[0])[vertices])
+    return np.ascontiguousarray(graph.features[:last, vertices].reshape(last * len(vertices), -1))
+
+
+def host_towards(group: Group) -> str:
+    """The address of this machine from where the run's store is reached: loopback where all ranks are here."""
+    host = str(getattr(group.store, "host", "") or "127.0.0.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # sends nothing: it asks which address would
+        return str(probe.getsockname()[0])

@@ -1,0 +1,156 @@
+"""What steps and fetches cost on this machine: cells that were measured, as files and as a calibration."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.calibration import Calibration, calibrate
+from dtdg_lab.control.calibration_files import FETCHES, POWER, STEPS
+from dtdg_lab.control.conditions import condition
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.runs.energy_facts import spent
+from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.model_against_measured import error_rows, model_figure
+
+Cell = tuple[str, int]  # condition, window
+WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, memory touched for the first time
+# phases of a run that a host's states are told by
+STATES: Mapping[str, tuple[str, ...]] = {
+    "gpu_compute": ("compute",), "cpu_spin": ("wait", "stall"), "idle": ("idle",),
+}  # fmt: skip
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    STEPS: ("dataset", "condition", "window", "measured_ms"),
+    FETCHES: ("dataset", "condition", "concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim"),
+    POWER: ("host", "state", "cpu_w", "gpu_w", "samples"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CalibrationStudy:
+    """A calibration of this machine, and where its measurements are.
+
+    Attributes:
+        calibration: fitted to them.
+        folder: with the files of :func:`dtdg_lab.control.calibrate`.
+        told: what was measured, in words.
+        parts: P of the runs.
+    """
+
+    calibration: Calibration
+    folder: Path
+    told: str
+    parts: int
+
+    def costs(self) -> CacheCosts:
+        """What steps cost here, as the simulator and the planner take it."""
+        return self.calibration.costs(parts=self.parts)
+
+    def table(self) -> str:
+        """Measured beside predicted, what a fit without a cell or its condition predicts, and constants: Markdown."""
+        return f"{self.told}\n\n{self.calibration.table()}"
+
+    def figure(self) -> Figure:
+        """Errors as a map, and curves with what was measured, as a plotly figure dict (Figure 8)."""
+        return model_figure(error_rows(self.calibration.errors()), title=self.told)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
+    """Clean links at every window, the other conditions at one; in the order that they are measured in.
+
+    Args:
+        windows: W.
+        conditions: see :mod:`dtdg_lab.control.conditions`; clean need not be among them.
+        middle: the one window of conditions that are not clean.
+
+    Raises:
+        ConfigError: no such condition, a window below 1, or fewer cells than constants.
+    """
+    named = list(dict.fromkeys(condition(name).name for name in conditions))
+    if not windows or min(*windows, middle) < 1:
+        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows of at least 1 step are needed.")
+    clean = [("clean", window) for window in dict.fromkeys((*windows, middle))]
+    cells = (*clean, *((name, middle) for name in named if name != "clean"))
+    if len(cells) < LEAST:
+        raise ConfigError(
+            f"windows={tuple(windows)} and conditions={tuple(conditions)} are {len(cells)} cells to measure: at least "
+            f"{LEAST} are needed, for a fit of seven constants without one of them."
+        )
+    return cells
+
+
+LEAST = 8  # one more than the constants of a step: each cell is left out in turn
+
+
+def links_of(name: str, parts: int) -> str:
+    """The option ``links`` of a condition: what it does is done to the last part, as it replies.
+
+    A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
+    of one link, to part 0.
+    """
+    of = condition(name)
+    if of.delay_ms:
+        return f"{parts - 1}>0 delay={of.delay_ms:g}"
+    return "" if of.is_clean else f"{parts - 1} rate={of.mbit / (parts - 1):.9g}"
+
+
+def step_seconds(run: StoredRun) -> list[float]:
+    """Seconds of every step that counts, of the rank that took longest.
+
+    Raises:
+        RunFailedError: the run has too few steps.
+    """
+    steps = run.table("steps")
+    longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
+    if longest.empty:
+        raise RunFailedError(f"run {run.id} has {steps['step'].nunique()} steps, of which the first {WARM_UPS} do not "
+                             "count: give the config more epochs.")  # fmt: skip
+    return [float(seconds) for seconds in longest]
+
+
+def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
+    """Mean watts of a rank by what it did, its GPU included, over runs; nothing where a state's are unknown.
+
+    ``host`` tells what they are known by, and ``samples`` how many runs tell.
+    """
+    by_run = [run.table("phase_energy").to_dict("records") for run in runs]
+    found = []
+    for state, phases in STATES.items():
+        of_runs = [spent([row for row in rows if row["phase"] in phases]) for rows in by_run]
+        known = [of for of in of_runs if of.joules is not None and of.seconds * of.coverage > 0]
+        if not known:
+            return []
+        watts = sum(of.joules or 0.0 for of in known) / sum(of.seconds * of.coverage for of in known)
+        sources = sorted({source for of in known for source in of.sources})
+        found.append({"host": "+".join(sources), "state": state, "cpu_w": watts, "gpu_w": 0.0, "samples": len(known)})
+    return found
+
+
+def stored_study(
+    folder: Path, told: str, *, parts: int, steps: Sequence[Mapping[str, Any]], fetches: Sequence[Mapping[str, Any]],
+    power: Sequence[Mapping[str, Any]],
+) -> CalibrationStudy:  # fmt: skip
+    """Write what was measured as files, and calibrate from these; ``told`` says what it was."""
+    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, _COLUMNS[name], extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        content = text.getvalue().encode()
+        if rows:
+            (folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+        else:
+            (folder / name).unlink(missing_ok=True)  # of an earlier study
+    return CalibrationStudy(calibrate(folder), folder, f"{told}; watts {by}", parts)

@@ -1,0 +1,162 @@
+"""Fetched features while two real engines train: every knob, what is refused, a pause, servers and ranks that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from following import change, goes_on, knob_steps, refused, until, until_step
+from remote_training import policy_file
+
+from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunFailedError
+from dtdg_lab.runs.open import open_run
+
+STEP: list[dict[str, Any]] = [
+    {"links": "2>0 delay=2; 1 rate=100"}, {"cache_window": 3}, {"cache_bias": 3}, {"cache_policy": "prefetch"},
+    {"cache_policy": "threshold"}, {"congestion": "oscillating", "congestion_ms": 4.0}, {"congestion_mbit": 50.0},
+    {"cache_policy": "on_demand"}, {"cache_policy": "double_dqn"}, {"congestion": "none", "links": ""},
+    {"cache_policy": "fixed", "cache_bias": -1},
+]  # fmt: skip
+EPOCH: list[dict[str, Any]] = [
+    {"batch_size": 20}, {"cache_rows": 50}, {"system": "adgnn-t"}, {"links": "2>1 delay=1"}, {"system": "bgl"},
+    {"system": "psg"}, {"system": "fixed-window"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def remote(config: RunConfig, tmp_path: Path) -> RunConfig:
+    """A run that goes on until it is told to end."""
+    return config.replace(
+        system="fixed-window", parts=4, epochs=1_000_000, partitioner="hash", batch_size=40, batch_length=2,
+        cache_rows=100, cache_window=4, congestion_from=0, fetch_timeout_s=1.0,
+        policy_file=policy_file(tmp_path),
+    )  # fmt: skip
+
+
+def servers(run: Run) -> dict[int, psutil.Process]:
+    """rank -> the process that serves its parts' features."""
+    found = {}
+    for rank, note in read_notes(run.path / "live", run.attempt).items():
+        for child in psutil.Process(note.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # a zombie is one of these
+                if "dtdg_lab.comm.feature_child" in child.cmdline():
+                    assert rank not in found, "one for all parts of a rank"
+                    found[rank] = child
+    return found
+
+
+def ended(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
+    return True
+
+
+def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remote: RunConfig) -> None:
+    run = session.train(remote)
+    until_step(run, 3)
+    first = servers(run)
+    assert sorted(first) == [0, 1]
+    for knobs in STEP:
+        change(run, **knobs)
+    refused(run, "names part 9", links="9>0 delay=5")
+    refused(run, "delay", links="1>0 delay=-3")
+    refused(run, "rate", links="1>0 rate=-1")
+    refused(run, "batch_length=9999 of a training part", batch_length=9999)
+    for knobs in EPOCH:
+        change(run, **knobs)
+    until(lambda: all(map(ended, first.values())), what="servers end with what they served")
+    _pauses(run)
+    second = servers(run)
+    run.stop()
+    run.wait(20)
+    until(lambda: all(map(ended, second.values())), what="servers end with the run")
+    _check_what_was_recorded(run)
+    again = run.resume()
+    until_step(again, run.window.progress.step + 5)
+    third = servers(again)
+    assert sorted(third) == [0, 1] and again.config == run.config
+    again.stop()
+    again.wait(20)
+    until(lambda: all(map(ended, third.values())), what="so do those of a resumed one")
+
+
+def _pauses(run: Run) -> None:
+    """For longer than an owner may be silent: nobody has asked."""
+    run.pause()
+    until(lambda: run.status == "paused", what="a pause")
+    time.sleep(run.config["fetch_timeout_s"] + 0.3)
+    assert sorted(servers(run)) == [0, 1]
+    run.unpause()
+    until(lambda: run.status == "running", what="going on")
+    goes_on(run)
+
+
+def _check_what_was_recorded(run: Run) -> None:
+    opened = open_run(run.path)
+    events, resolved, windows, steps = (opened.table(name) for name in ("events", "resolved", "windows", "steps"))
+    for name in ("links", "cache_policy", "cache_window", "cache_bias", "congestion", "congestion_ms"):
+        for asked, where in knob_steps(run, name).items():
+            assert len({step for _, step in where}) == 1, f"{name}={asked} at one step on all ranks"
+    losses = [steps[steps["rank"] == rank].sort_values("step").global_loss.tolist() for rank in (0, 1)]
+    assert losses[0] == losses[1] and len(losses[0]) > 30
+    assert {*resolved.part} == {0, 1, 2, 3} and (resolved[resolved["rank"] == 1].part >= 2).all()
+    assert {*windows.policy} >= {"fixed", "threshold", "double_dqn"}
+    asked = [set(zip(resolved[resolved.part == part].step, resolved[resolved.part == part].remote, strict=True))
+             for part in range(4)]  # fmt: skip
+    assert all(asked) and {step for step, _ in asked[0]} == {step for step, _ in asked[3]}
+    told = events[(events.kind == "congestion") & (events["rank"] == 0)]
+    delays = [max(max(row) for row in data["delay_ms"]) for data in told.data]
+    assert 2.0 in delays and any(2.0 < delay <= 6.0 for delay in delays) and delays[-1] in (0.0, 1.0)
+    features = [data.get("policy") for data in events[events.kind == "features"].data]
+    assert None in features and {"fixed", "prefetch"} <= set(features)
+
+
+@pytest.mark.parametrize(("sent", "system"), [(signal.SIGKILL, "fixed-window"), (signal.SIGSTOP, "dgl-default")])
+def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
+    session: Session, remote: RunConfig, sent: signal.Signals, system: str
+) -> None:
+    run = session.train(remote.replace(system=system))
+    until_step(run, 10)
+    struck = servers(run)
+    os.kill(struck[1].pid, sent)
+    took_s = until(lambda: run.status == "failed", timeout_s=20, what="the failure is marked")
+    assert took_s < remote["fetch_timeout_s"] + 4.0, "the time-out, and what telling it takes"
+    with pytest.raises(RunFailedError, match=r"part.* [23]"):
+        run.wait(20)
+    assert "features" in run.reason and ("rank 1" in run.reason or run.failed_rank == 1), run.reason
+    until(lambda: all(map(ended, struck.values())), what="both servers are gone")
+    assert session.ready or session.repair() is None
+    again = run.resume()
+    until_step(again, 20)
+    change(again, links="3>0 delay=1")
+    again.stop()
+    again.wait(20)
+    assert again.status == "stopped"
+
+
+def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunConfig) -> None:
+    run = session.train(remote)
+    until_step(run, 10)
+    serving = servers(run)
+    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
+    assert took_s < 5.0
+    with pytest.raises(RunFailedError, match="rank 1"):
+        run.wait(20)
+    until(lambda: all(map(ended, serving.values())), what="servers end with their ranks")
+    session.repair()
+    again = run.resume()
+    until_step(again, 20)
+    assert sorted(servers(again)) == [0, 1]
+    again.stop()
+    again.wait(20)

@@ -1,0 +1,146 @@
+"""What tests of fetched features run on ranks: module-level, so that fresh processes can import it by name."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from hybrid_training import train as train_by_steps
+from remote_training import (
+    CHANGES,
+    LONG,
+    Struck,
+    built_remote,
+    changing_graph,
+    left,
+    policy_file,
+    remote_config,
+    static_config,
+    static_graph,
+    train_remote,
+)
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.features import cache_memory
+from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.testing.in_memory import Trained
+from dtdg_lab.testing.processes import join_group
+from dtdg_lab.training.steered import Steered
+
+STEPS = 3
+CASES: list[dict[str, Any]] = [
+    {"policy": "fixed", "cache_window": 2}, {"policy": "on_demand", "model": "evolvegcn-o"},
+    {"policy": "prefetch", "model": "gatlstm", "layers": 1, "links": "1 delay=2"},
+    {"policy": "epoch_hot", "static": True},
+]  # fmt: skip
+POLICIES = (
+    "on_demand",
+    "prefetch",
+    "epoch_hot",
+    "fixed",
+    "threshold",
+    "random",
+    "double_dqn",
+    "planner",
+    "clairvoyant",
+)
+ALONE = {"parts": 2, "batch_size": 16}
+SLOW, SLOW_HALO, DELAY_S = "1>0 delay=50", "2>1 delay=50", 0.05
+HALO = {"system": "adgnn-t", "layers": 1, "epochs": 8}
+COMING: list[dict[str, Any]] = [
+    {"links": "* delay=3"}, {"system": "fixed-window"}, {"links": "2>0 delay=1"}, {"system": "adgnn-t"}, {"links": ""},
+]  # fmt: skip
+
+
+def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
+    """Losses and gradients of the first steps, with what was asked for them."""
+    settings = {**case, "ranks": group.size}
+    static = settings.pop("static", False)
+    config = static_config(**settings) if static else remote_config(**settings)
+    found = []
+    with built_remote(config, group, static_graph() if static else changing_graph()) as built:
+        for work in built.layout.epoch(0)[:STEPS]:
+            built.gradients.zero()
+            computed = built.layout.compute(work, Unmarked())
+            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+            rows = built.layout.rows()["resolved"]
+            found.append(
+                {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
+                 "groups": agreed.groups, "remote": {row[0]: row[2] for row in rows}}
+            )  # fmt: skip
+            built.optimizer.step()
+    return found
+
+
+def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]:
+    group = join_group(rank, ranks, address)
+    found = [first_steps(case, group) for case in CASES]
+    group.close()
+    return found
+
+
+# runs
+
+
+def _told(done: Trained, began_s: float) -> dict[str, Any]:
+    tables = done.recorder.tables
+    names = ("steps", "phases", "resolved", "windows", "fetches", "links", "cache_decisions")
+    return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "left": left(),
+            "took_s": time.monotonic() - began_s, "config": dict(done.config.flat),
+            **{kind: done.recorder.events(kind) for kind in ("knob", "refused", "congestion", "features")},
+            **{name: tables[name] for name in names}}  # fmt: skip
+
+
+def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
+    """Every run of two ranks, one after another on one group."""
+    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    group, found = join_group(rank, ranks, address), {}
+
+    def go(name: str, policy: str = "fixed", *, keep: str | None = None, by_steps: bool = False, **how: Any) -> None:
+        group.barrier()  # rank 0 may still be writing the checkpoint that another one reads
+        began_s, where = time.monotonic(), Path(folder) / (keep or name)
+        where.mkdir(exist_ok=True)
+        config = remote_config(policy, ranks=ranks, **how.pop("settings", {}))
+        if by_steps:
+            done = train_by_steps(config, load_for(config), where / "last.pt", group=group, one_by_one=True, **how)
+        else:
+            done = train_remote(config, where, group=group, **how)
+        found[name] = _told(done, began_s)
+
+    def fails(name: str, policy: str, sent: signal.Signals) -> None:
+        recorder = Struck(sent if rank == 1 else None, 4, meet=group.barrier)  # nobody is past the step by then
+        group.barrier()
+        began_s = time.monotonic()
+        try:
+            go(name, policy, settings={"fetch_timeout_s": 0.5}, recorder=recorder)
+        except LabError as error:
+            found[name] = {"kind": type(error).__name__, "reason": str(error), "left": left(),
+                           "steps": len(recorder.tables["steps"]), "took_s": time.monotonic() - began_s}  # fmt: skip
+
+    for policy in POLICIES:
+        go(policy, policy, settings={"policy_file": policy_file(Path(folder))} if policy == "double_dqn" else {})
+    go("live", settings=LONG, script={step: {"set": changes} for step, changes in CHANGES.items()})
+    go("not live", settings=LONG)
+    real = cache_memory.psutil.virtual_memory
+    cache_memory.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if rank == 1 else 10**12)
+    refused = {1: {"set": {"cache_policy": "fixed"}}, 2: {"set": {"links": "9>0 delay=5"}}}
+    go("refused", "on_demand", settings={"cache_rows": 1_000_000}, script=refused)
+    cache_memory.psutil.virtual_memory = real
+    go("clean link", "on_demand", settings=ALONE)
+    go("slow link", "on_demand", settings={**ALONE, "links": SLOW})
+    for name, links in (("halo", ""), ("slow halo", SLOW_HALO)):
+        go(name, settings={**HALO, "links": links})
+    script = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
+    go("coming and going", settings={**HALO, "epochs": 100}, by_steps=True, script={**script, 8: {"stop": True}})
+    go("halted", script={6: {"stop": True}})
+    go("resumed", keep="halted", resume=True)
+    for name, sent in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
+        fails(name, "on_demand", sent)
+        go(f"{name} and resumed", keep=name, resume=True)
+    group.close()
+    return found

@@ -1,0 +1,187 @@
+"""Fetched features on ranks: one plan on any number of them, every change at one step on all, and owners that die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from remote_on_ranks import (
+    CASES,
+    COMING,
+    DELAY_S,
+    POLICIES,
+    STEPS,
+    all_cases,
+    all_stories,
+    first_steps,
+)
+from remote_training import CHANGES, EPOCHS, PARTS, remote_config, train_remote
+from remote_training import STEPS as EPOCH_STEPS
+from torch import Tensor
+
+from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.testing.processes import run_ranks
+from dtdg_lab.training.steered import Steered
+
+ids = [" ".join(str(value) for value in case.values()) for case in CASES]
+Told = list[dict[str, Any]]
+
+
+# one plan on one, two and four processes
+
+
+@pytest.fixture(scope="module")
+def solo() -> list[Told]:
+    return [first_steps(case, SoloGroup()) for case in CASES]
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[list[Told]]:
+    return run_ranks(all_cases, request.param, timeout_s=240)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
+def test_one_plan_on_several_processes(solo: list[Told], ranks: list[list[Told]], case: int) -> None:
+    assert len(solo[case]) == STEPS
+    for step, wanted in enumerate(solo[case]):
+        each = [found[case][step] for found in ranks]
+        largest = np.abs(wanted["gradient"]).max()
+        assert largest > 0
+        for found in each:
+            assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-10)
+            assert np.abs(found["gradient"] - wanted["gradient"]).max() <= 1e-10 * largest
+            assert found["groups"] == wanted["groups"] > 0
+        assert {part: rows for found in each for part, rows in found["remote"].items()} == wanted["remote"]
+        assert len(wanted["remote"]) == PARTS and sum(wanted["remote"].values()) > 0
+
+
+# runs on two ranks
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), timeout_s=240)
+
+
+def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def _quickest(told: dict[str, Any], table: str, name: str, **where: Any) -> float:
+    return min(row[name] for row in told[table] if all(row[of] == value for of, value in where.items()))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, Any]], policy: str) -> None:
+    wanted = stories[0]["on_demand"]
+    assert len(wanted["losses"]) == EPOCHS * EPOCH_STEPS
+    for rank, found in enumerate(stories):
+        assert found[policy]["losses"] == wanted["losses"] and _same(found[policy]["parameters"], wanted["parameters"])
+        assert {row["part"] for row in found[policy]["resolved"]} == {2 * rank, 2 * rank + 1}, "parts of the rank alone"
+        assert {row["owner"] for row in found[policy]["fetches"]} == set(range(PARTS))
+        assert (len(found[policy]["windows"]) > 0) == (policy not in ("on_demand", "prefetch"))
+
+
+def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    alone = train_remote(remote_config("on_demand"), tmp_path)
+    assert stories[0]["on_demand"]["losses"] == pytest.approx(alone.losses, rel=1e-10)
+    asked = {(row["part"], row["step"]): row["remote"] for row in alone.recorder.tables["resolved"]}
+    assert asked == {
+        (row["part"], row["step"]): row["remote"] for found in stories for row in found["on_demand"]["resolved"]
+    }
+
+
+def test_changes_are_made_at_one_step_on_all_ranks(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["live"] for found in stories)
+    told = [[(event["step"], event["data"]["changes"]) for event in of["knob"]] for of in (one, other)]
+    assert told[0] == [(step + 1, changes) for step, changes in CHANGES.items()]
+    assert told[0] == told[1] and one["config"] == other["config"]
+    assert one["losses"] == other["losses"] == stories[0]["not live"]["losses"]
+    assert _same(one["parameters"], stories[0]["not live"]["parameters"])
+    for of in (one, other):
+        window = {part: {row["step"] for row in of["resolved"] if row["part"] == part and row["window"] < 0}
+                  for part in {row["part"] for row in of["resolved"]}}  # fmt: skip
+        for steps in window.values():
+            assert 28 in steps and not steps & {0, 1}
+        assert {row["policy"] for row in of["cache_decisions"]} >= {"random"}
+        assert 2 in {row["biased"] for row in of["windows"] if row["step"] >= 15 and row["part"] != 2}
+    assert [(event["step"], event["data"]) for event in other["congestion"]] in (
+        [], [(event["step"], event["data"]) for event in one["congestion"]]
+    )  # fmt: skip
+
+
+def test_what_one_rank_cannot_do_all_refuse(stories: list[dict[str, Any]]) -> None:
+    """Rank 1 has no memory for a cache; nobody has a part 9."""
+    for found in stories:
+        assert found["refused"]["losses"] == stories[0]["on_demand"]["losses"]
+        assert found["refused"]["config"]["cache_policy"] == "on_demand" and found["refused"]["config"]["links"] == ""
+    memory, link = (event["data"]["reason"] for event in stories[0]["refused"]["refused"])
+    assert "rank 1" in memory and "cache_rows=1000000 is larger than memory" in memory
+    assert "names part 9: there are 4" in link
+
+
+def test_a_slow_link_is_waited_for_and_gradients_are_not_slower(stories: list[dict[str, Any]]) -> None:
+    """Rank 0's part asks rank 1's; lower bounds are promised, upper ones are of the least disturbed step."""
+    (clean, slow), (_, other) = ([found[name] for name in ("clean link", "slow link")] for found in stories)
+    assert clean["losses"] == slow["losses"] == other["losses"]
+    assert _quickest(slow, "resolved", "wait_s") >= DELAY_S
+    assert _quickest(slow, "resolved", "wait_s") - _quickest(clean, "resolved", "wait_s") < 1.8 * DELAY_S
+    assert _quickest(other, "resolved", "wait_s") < 0.8 * DELAY_S, "replies the other way are not late"
+    for of in (slow, other):
+        reduced = [row["end_ns"] - row["start_ns"] for row in of["phases"] if row["phase"] == "communicate"]
+        assert min(reduced) < 0.5e9 * DELAY_S
+
+
+def test_halos_are_slowed_by_the_same_links_and_no_loss_changes(stories: list[dict[str, Any]]) -> None:
+    """Part 2, of rank 1, is slow to part 1, of rank 0: rank 0 waits for its halo."""
+    (clean, slow), (_, other) = ([found[name] for name in ("halo", "slow halo")] for found in stories)
+    assert clean["losses"] == slow["losses"] == other["losses"]
+    assert _quickest(slow, "steps", "time_s") >= DELAY_S > _quickest(clean, "steps", "time_s")
+    assert [event["data"]["delay_ms"][2] for event in slow["congestion"]] == [[0.0, 1e3 * DELAY_S, 0.0, 0.0]]
+
+
+def test_systems_come_and_go_while_links_are_slow(stories: list[dict[str, Any]]) -> None:
+    one, other = (found["coming and going"] for found in stories)
+    assert [event["data"]["changes"] for event in one["knob"]] == COMING and one["refused"] == []
+    assert one["losses"] == other["losses"] and one["state"] == other["state"] == "stopped"
+    assert one["left"] == other["left"] == []
+    fetched = {row["step"] for row in one["resolved"]}
+    assert fetched == {row["step"] for row in other["resolved"]} and len(fetched) % EPOCH_STEPS == 0
+    assert [event["data"].get("policy") for event in one["features"]] == ["fixed", None]
+    halo = [row["step"] for row in one["steps"] if row["step"] < min(fetched)]
+    delayed = [row["time_s"] for row in one["steps"] if 2 <= row["step"] < min(fetched)]
+    assert len(halo) >= 3 and min(delayed) >= 0.003, "exchanges of three milliseconds at least"
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        wanted = stories[0]["fixed"]
+        assert [*found["halted"]["losses"], *found["resumed"]["losses"]] == wanted["losses"]
+        assert len(found["halted"]["losses"]) == 7 and _same(found["resumed"]["parameters"], wanted["parameters"])
+
+
+@pytest.mark.parametrize(
+    ("story", "words"),
+    [("killed", "(rank 1) has ended: its connection was closed"), ("stopped", "(rank 1) gave no sign of life for 0.")],
+)
+def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
+    stories: list[dict[str, Any]], story: str, words: str
+) -> None:
+    wanted = stories[0]["on_demand"]
+    for rank, found in enumerate(stories):
+        failed, again = found[story], found[f"{story} and resumed"]
+        own = "server of the features of part(s) [2, 3] ended with status -9"  # what the rank itself may find first
+        assert words in failed["reason"] or (rank == 1 and own in failed["reason"]), failed["reason"]
+        assert failed["kind"] == "RunFailedError" and "part" in failed["reason"] and failed["steps"] == 5
+        assert failed["left"] == [] and failed["took_s"] < 15.0
+        assert again["state"] == "finished" and again["losses"] == wanted["losses"][-len(again["losses"]) :]
+        assert _same(again["parameters"], wanted["parameters"])
+
+
+def test_nothing_is_left_on_any_rank(stories: list[dict[str, Any]]) -> None:
+    for found in stories:
+        assert {name: told["left"] for name, told in found.items() if told["left"]} == {}

@@ -1,0 +1,167 @@
+"""The planner and what it remembers: cheapest where nothing is in doubt, and careful where something is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dtdg_lab.control.cache_cases import CacheCase
+from dtdg_lab.control.cache_comparison import compare
+from dtdg_lab.control.cache_memory import LatenessMemory, RunsMemory, memory_size
+from dtdg_lab.control.cache_planner import CachePlanner
+from dtdg_lab.control.cache_state import CacheObservation, cache_state, state_size
+from dtdg_lab.control.shipped_costs import products, reddit
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_path import CacheActions, CacheView
+
+ACTIONS = CacheActions(4)
+UNIFORM_16 = ACTIONS.action(16)
+
+
+def view(late: list[float], step: int = 0, *, forecast: object = None, slower: float = 1.0) -> CacheView:
+    """What is seen with W = 16, shared evenly, while owners are late by these seconds."""
+    costs = reddit()
+    clean = costs.of_actions(np.zeros(3))
+    observation = CacheObservation(
+        delays_s=np.array(late),
+        fetch_s=0.01,
+        hit_rates=clean.hits[UNIFORM_16],
+        hit_rate=float(clean.hit[UNIFORM_16]),
+        step_s=slower * float(clean.seconds[UNIFORM_16]),
+        base_step_s=float(clean.seconds[UNIFORM_16]),
+        step_j=None,
+        base_step_j=None,
+        rebuild_share=0.1,
+        miss_share=0.1,
+        left_share=0.5,
+        previous=UNIFORM_16,
+    )
+    return CacheView(cache_state(observation, ACTIONS), np.array(late), step, 9, UNIFORM_16, forecast)  # type: ignore[arg-type]
+
+
+def states(late: list[list[float]]) -> NDArray[np.float32]:
+    found = np.zeros((len(late), state_size(4)), np.float32)
+    found[:, :3] = late
+    return found
+
+
+# what is remembered
+
+
+def test_means_fade_by_the_steps_that_pass_however_often_is_heard() -> None:
+    often, seldom = LatenessMemory(1, 4), LatenessMemory(1, 4)
+    for memory in (often, seldom):
+        memory.take_in(states([[0, 0, 0]]), np.zeros(1, np.int64))
+    for _ in range(10):
+        told = often.take_in(states([[1, 0, 2]]), np.array([10]))
+    rarely = seldom.take_in(states([[1, 0, 2]]), np.array([100]))
+    remembered = told[0, state_size(4) :].reshape(3, 3)
+    assert memory_size(4) == remembered.size
+    assert remembered[0] == pytest.approx([1 - np.exp(-2), 0, 2 - 2 * np.exp(-2)], rel=1e-5)
+    assert remembered[1] == pytest.approx([1 - np.exp(-0.5), 0, 2 - 2 * np.exp(-0.5)], rel=1e-5)
+    assert rarely[0, : state_size(4) + 6] == pytest.approx(told[0, : state_size(4) + 6], rel=1e-5)
+
+
+def test_links_that_take_turns_are_told_from_a_steady_one() -> None:
+    memory = LatenessMemory(2, 4)
+    for turn in range(40):
+        now = [1.0, 0.0] if turn // 2 % 2 else [0.0, 1.0]
+        told = memory.take_in(states([[1, 0, 0], [*now, 0]]), np.array([25, 25]))
+    apart = told[:, -3:]
+    assert apart[0] == pytest.approx([0, 0, 0], abs=1e-6)
+    assert apart[1, 0] > 0.4 and apart[1, 1] > 0.4
+
+
+def test_a_run_that_is_new_or_begins_again_remembers_nothing_of_another() -> None:
+    memory, alone = RunsMemory(4), RunsMemory(4)
+    for step in (0, 16, 32):
+        memory.take_in(states([[2, 0, 0], [0, 3, 0]]), np.array([5, 6]), np.array([step, step]))
+    told = memory.take_in(states([[1, 0, 0], [0, 1, 0]]), np.array([5, 7]), np.array([16, 48]))
+    fresh = alone.take_in(states([[1, 0, 0], [0, 1, 0]]), np.array([5, 7]), np.array([16, 48]))
+    assert np.array_equal(told, fresh)
+
+
+# what is planned
+
+
+@pytest.mark.parametrize("late", [[0.0, 0.0, 0.0], [0.2, 0.0, 0.0], [0.0, 0.05, 0.05]])
+def test_a_forecast_that_never_changes_is_followed_to_its_least(late: list[float]) -> None:
+    forecast = np.linspace(2, 1, len(ACTIONS))
+    forecast[UNIFORM_16 + 2] = 0.5
+    decision = CachePlanner(ACTIONS).decide(view(late, forecast=lambda _: forecast))
+    assert decision.action == UNIFORM_16 + 2 and decision.greedy and decision.policy == "planner"
+    assert int(np.argmax(decision.values)) == decision.action
+
+
+def test_without_costs_or_a_forecast_nothing_changes() -> None:
+    seen = replace(view([0.1, 0.0, 0.0]), previous=ACTIONS.action(4, 1))
+    assert CachePlanner(ACTIONS).decide(seen).action == ACTIONS.action(4, 1)
+
+
+def test_another_allocation_must_be_worth_it() -> None:
+    forecast = np.full(len(ACTIONS), 2.0)
+    forecast[UNIFORM_16], forecast[ACTIONS.action(16, 1)] = 1.0, 0.995
+    seen = view([0.0, 0.0, 0.0], forecast=lambda _: forecast)
+    decision = CachePlanner(ACTIONS).decide(seen)
+    assert decision.action == UNIFORM_16 and not decision.greedy
+    assert CachePlanner(ACTIONS, stay=0.0).decide(seen).action == ACTIONS.action(16, 1)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_a_throttled_owner_is_given_more_of_the_cache_and_a_late_one_need_not_be(slow: int) -> None:
+    costs, late = reddit(), [0.0, 0.0, 0.0]
+    hits = costs.of_actions(np.zeros(3)).hits[UNIFORM_16]
+    missed = float(costs.row_bytes * costs.rows * (1 - hits[slow]) / 3)
+    rate = np.full(3, np.inf)
+    rate[slow] = 1e7
+    late[slow] = missed * (1e-7 - 1 / costs.link_bytes_per_s)
+    slower = float(
+        costs.of_actions(np.zeros(3), rate).seconds[UNIFORM_16] / costs.of_actions(np.zeros(3)).seconds[UNIFORM_16]
+    )
+    decision = CachePlanner(ACTIONS, costs).decide(view(late, slower=slower))
+    assert ACTIONS.biased(decision.action) == slow
+    gained = costs.of_actions(np.zeros(3), rate).seconds
+    assert gained[decision.action] < 0.8 * gained[UNIFORM_16]
+
+
+def test_it_decides_for_many_runs_as_for_one() -> None:
+    """The same decisions in the simulator's plural as one view at a time."""
+    from dtdg_lab.control.cache_simulator import CacheSimulator
+
+    simulator = CacheSimulator(
+        [products()], [CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)], episodes=3, epochs=8, seed=5
+    )
+    many, ones = CachePlanner(ACTIONS, products()), [CachePlanner(ACTIONS, products()) for _ in range(3)]
+    simulator.reset(many.first)
+    decided = set()
+    while not simulator.done.all():
+        views = simulator.views()
+        chosen = many.decide_all(views)
+        alone = [replace(views.one(place), forecast=None) for place in range(3)]
+        assert chosen.tolist() == [one.decide(seen).action for one, seen in zip(ones, alone, strict=True)]
+        decided |= set(chosen.tolist())
+        simulator.step(chosen)
+    assert len(decided) > 1
+
+
+def test_it_beats_every_fixed_window_where_a_link_is_throttled_for_long_and_loses_nowhere() -> None:
+    cases = [
+        CacheCase("one_slow", "bad", 0.0, 2e7, 0.05),
+        CacheCase("none", "-"),
+        CacheCase("oscillating", "bad", 0.0, 2e7, 0.05),
+    ]
+    for costs in (products(), reddit()):
+        rows = compare({"planner": CachePlanner(ACTIONS, costs)}, [costs], cases, episodes=8)
+        over = {row.case.split("/")[0]: row.over_best_fixed for row in rows if row.policy == "planner"}
+        assert over["one_slow"] < -0.05, over
+        assert max(over.values()) < 0.01, over
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="change_steps=0"):
+        CachePlanner(ACTIONS, change_steps=0)
+    with pytest.raises(ConfigError, match="costs of 4 parts for a planner of 3"):
+        CachePlanner(CacheActions(3), products())

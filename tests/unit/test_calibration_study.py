@@ -1,0 +1,180 @@
+"""``lab.calibrate_here`` measures the cells that were asked for, and its files say what runs and fetches took."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dtdg_lab.cluster import calibrate_here as here
+from dtdg_lab.congestion.links_text import parse_links
+from dtdg_lab.control.calibration import SHIPPED, calibrate
+from dtdg_lab.control.conditions import condition
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.core.links import BITS
+from dtdg_lab.runs.calibration_study import WARM_UPS, cells_wanted, links_of, power_rows, step_seconds
+
+PARTS, EPOCH_STEPS = 4, 12
+MODEL = SHIPPED.steps["ogbn-products"]
+CONFIG = RunConfig(system="fixed-window", dataset="growing", model="tgcn", parts=PARTS, epochs=3)
+WATTS = {"compute": 60.0, "wait": 20.0, "stall": 20.0, "idle": 10.0}
+
+
+class PretendRun:
+    """A run whose steps take what a model says of its window and links; its first steps take ten times as long."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.id, self.config, self.status = "pretend", config, "finished"
+        self.events = [{"kind": "features", "data": {"steps_per_epoch": EPOCH_STEPS, "row_bytes": 400}}]
+
+    def table(self, name: str) -> pd.DataFrame:
+        if name == "phase_energy":
+            return pd.DataFrame([
+                {"rank": 0, "time_ns": number, "phase": phase, "joules": 2.0 * watts, "seconds": 2.0,
+                 "source": "modelled", "coverage": 1.0}
+                for number, (phase, watts) in enumerate(WATTS.items())
+            ])  # fmt: skip
+        owner = PARTS - 1
+        links = parse_links(self.config["links"], PARTS)
+        delay_ms = 1e3 * links.delay_s[owner].max()
+        mbit = links.bytes_per_s[owner, 0] * BITS * (PARTS - 1)
+        step_s = float(MODEL.step_ms(self.config["cache_window"], mbit, delay_ms)) / 1e3
+        steps = range(self.config.epochs * EPOCH_STEPS)
+        return pd.DataFrame([
+            {"rank": rank, "step": step, "time_s": (10 if step < WARM_UPS else 1) * step_s * (1 if rank else 0.5)}
+            for step in steps for rank in (0, 1)
+        ])  # fmt: skip
+
+
+def pretend_fetches(rows: Any, features: int, *, links: Any, condition: str, dataset: str, **_: Any) -> list[Any]:
+    """Calls that take 1 ms and 2 ns a byte, and what the links to part 0 add."""
+    return [
+        {"dataset": dataset, "condition": condition, "concurrent": 0, "requester": 0, "owner": owner, "rows": count,
+         "rtt_s": 1e-3 + 4 * features * count * (2e-9 + 1 / links.bytes_per_s[owner, 0]), "feat_dim": features}
+        for owner in range(1, PARTS) for count in rows for _ in range(4)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
+    """The configs of runs that were asked for; none trains."""
+    asked: list[RunConfig] = []
+
+    def train(config: RunConfig, **_: Any) -> PretendRun:
+        asked.append(config)
+        return PretendRun(config)
+
+    monkeypatch.setattr(here, "train", train)
+    monkeypatch.setattr("dtdg_lab.comm.feature_probe.measure", pretend_fetches)
+    return asked
+
+
+def test_what_was_measured_is_what_is_calibrated(trained: list[RunConfig], tmp_path: Path) -> None:
+    (tmp_path / "step_time.csv").write_text("of an earlier study")
+    study = here.calibrate_here(CONFIG, tmp_path, name="made", progress=False)
+    cells = {(error.condition, error.window): error for error in study.calibration.errors()}
+    assert set(cells) == {*(("clean", window) for window in here.WINDOWS), *((name, 16) for name in here.CONDITIONS)}
+    for (name, window), error in cells.items():
+        under = condition(name)
+        assert error.measured_ms == pytest.approx(MODEL.step_ms(window, under.mbit, under.delay_ms))  # no warm-up in it
+        assert abs(error.percent) < 1
+    assert study.costs().parts == PARTS and study.costs().row_bytes == 400
+    fit = study.calibration.rpc["made"]
+    assert fit.owners[1].a_s == pytest.approx(1e-3, rel=1e-3) and fit.throttled["c1_50mbit"].owner == PARTS - 1
+    assert fit.throttled["c1_50mbit"].bytes_per_s == pytest.approx(50 / 3 / BITS, rel=1e-3)
+    assert study.calibration.watts is not None and study.costs().busy_w == pytest.approx(60)
+    assert study.costs().stall_w == pytest.approx(20)
+    again = calibrate(tmp_path)
+    assert again.predict("c4_7ms", 8) == study.calibration.predict("c4_7ms", 8)
+    assert study.table() in repr(study) and "14 cells" in study.told and "modelled" in study.told
+    assert study.figure()["data"]
+
+
+def test_runs_are_as_long_as_two_windows(trained: list[RunConfig], tmp_path: Path) -> None:
+    here.calibrate_here(CONFIG.replace(cache_policy="planner", congestion="one_slow"), tmp_path, steps=20,
+                        progress=False)  # fmt: skip
+    first, *others = trained
+    assert first.epochs == 1 and len(others) == 14
+    assert {config["cache_policy"] for config in trained} == {"fixed"}
+    assert {config["congestion"] for config in trained} == {"none"}
+    for config in others:
+        steps = config.epochs * EPOCH_STEPS - WARM_UPS
+        assert steps >= max(20, 2 * config["cache_window"]) > steps - EPOCH_STEPS
+        assert config["evaluate_every"] == config.epochs
+
+
+def test_links_of_conditions_are_those_of_the_last_part() -> None:
+    throttled = parse_links(links_of("c1_90mbit", PARTS), PARTS)
+    assert throttled.bytes_per_s[3, :3] == pytest.approx(np.full(3, 30 / BITS)) and not throttled.delay_s.any()
+    assert np.isinf(throttled.bytes_per_s[:3]).all()
+    late = parse_links(links_of("c4_7ms", PARTS), PARTS)
+    assert late.delay_s[3, 0] == pytest.approx(7e-3) and np.count_nonzero(late.delay_s) == 1
+    assert links_of("clean", PARTS) == ""
+
+
+def test_cells_are_each_measured_once() -> None:
+    cells = cells_wanted((1, 2, 16, 2, 8), ("clean", "c1_50", "c1_50mbit", "c4_5", "c4_6", "c4_7"), 16)
+    clean = tuple(("clean", window) for window in (1, 2, 16, 8))
+    assert cells == (*clean, ("c1_50mbit", 16), ("c4_5ms", 16), ("c4_6ms", 16), ("c4_7ms", 16))
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "said"),
+    [
+        (RunConfig(system="psg", dataset="growing", parts=4), {}, "fetches no features"),
+        (CONFIG.replace(ranks=2), {}, "Session"),
+        (CONFIG, {"windows": (0,)}, "at least 1"),
+        (CONFIG, {"windows": ()}, "at least 1"),
+        (CONFIG, {"windows": (1, 2), "conditions": ("clean",)}, "3 cells"),
+        (CONFIG, {"conditions": ("c2_5",)}, "c1_<X>"),
+        (CONFIG, {"steps": 0}, "steps=0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_trains(
+    trained: list[RunConfig], tmp_path: Path, config: RunConfig, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        here.calibrate_here(config, tmp_path, progress=False, **more)
+    assert not trained and not list(tmp_path.iterdir())
+
+
+def test_a_run_that_does_not_end_ends_the_study(
+    trained: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(config: RunConfig, **_: Any) -> Any:
+        run = PretendRun(config)
+        run.status = "stopped"
+        return run
+
+    monkeypatch.setattr(here, "train", stopped)
+    with pytest.raises(RunFailedError, match="clean at W=16, was stopped"):
+        here.calibrate_here(CONFIG, tmp_path, progress=False)
+    short = PretendRun(CONFIG.replace(epochs=1))
+    assert len(step_seconds(short)) == EPOCH_STEPS - WARM_UPS  # type: ignore[arg-type]
+    none = SimpleNamespace(id="x", table=lambda _: short.table("steps").head(WARM_UPS))
+    with pytest.raises(RunFailedError, match="more epochs"):
+        step_seconds(none)  # type: ignore[arg-type]
+
+
+def test_unknown_power_is_not_written(
+    trained: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "power.csv").write_text("of an earlier study")
+
+    class Unread(PretendRun):
+        def table(self, name: str) -> pd.DataFrame:
+            told = super().table(name)
+            return told.assign(joules=None) if name == "phase_energy" else told
+
+    assert power_rows([Unread(CONFIG)]) == []  # type: ignore[list-item]
+    monkeypatch.setattr(here, "train", lambda config, **_: Unread(config))
+    study = here.calibrate_here(CONFIG, tmp_path, progress=False)
+    assert not (tmp_path / "power.csv").exists() and study.calibration.watts is None
+    assert "of another cluster" in study.told
+    assert gzip.decompress((tmp_path / "fetch_rtt.csv.gz").read_bytes()).startswith(b"dataset,condition,concurrent")

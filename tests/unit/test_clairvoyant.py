@@ -1,0 +1,172 @@
+"""The best plan: equal to brute force where that can be done, and beaten by nobody where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtdg_lab.control.cache_cases import ARCHETYPES, STEADY, CacheCase, comparison_cases, training_cases
+from dtdg_lab.control.cache_comparison import always_compared, run_policy
+from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, draw_episode, replayed_episode
+from dtdg_lab.control.cache_fixed import FixedWindow
+from dtdg_lab.control.cache_simulator import CacheSimulator
+from dtdg_lab.control.cache_training import training_costs
+from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan, clairvoyant_of, cost_of, regret_of
+from dtdg_lab.control.link_trace import LinkTrace
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheView
+
+PRODUCTS, REDDIT = training_costs(4)
+
+
+def drawn(count: int, *, parts: int = 4, seed: int = 3, epochs: int = 8, epoch_steps: int = 10) -> list[CacheEpisode]:
+    cases = training_cases((*ARCHETYPES, STEADY))[::5]
+    return [
+        draw_episode(training_costs(parts), cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps)
+        for number in range(count)
+    ]
+
+
+def simulator_of(episodes: list[CacheEpisode], change_s: float = 0.0) -> CacheSimulator:
+    return CacheSimulator(
+        [episodes[0].costs],
+        episodes=len(episodes),
+        epoch_steps=episodes[0].epoch_steps,
+        change_s=change_s,
+        draw=lambda number: episodes[number],
+    )
+
+
+def every_order(windows: list[int], steps: int, first: int = 0) -> Iterator[tuple[tuple[int, int], ...]]:
+    """All that can be chosen from a step on; of the choices that reach the end, each is one."""
+    for choice, window in enumerate(windows):
+        if first + window >= steps:
+            yield ((first, choice),)
+        else:
+            for rest in every_order(windows, steps, first + window):
+                yield ((first, choice), *rest)
+
+
+@pytest.mark.parametrize("change_s", [0.0, 0.05])
+@pytest.mark.parametrize("of_joules", [True, False])
+def test_the_best_plan_is_that_of_brute_force(change_s: float, of_joules: bool) -> None:
+    episodes = [
+        draw_episode(
+            training_costs(2), [CacheCase("one_fast", "x", 0.03), CacheCase("oscillating", "x", 0.02)], number,
+            seed=1, epochs=5, epoch_steps=1, noise=CacheNoise(step=0.5),
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    plan = best_plan(episodes, of_joules=of_joules, change_s=change_s)
+    orders = list(every_order(plan.choices.windows.tolist(), 5))
+    assert len(orders) > 1000
+    for run, episode in enumerate(episodes):
+        costs = [cost_of(episode, order, of_joules=of_joules, change_s=change_s) for order in orders]
+        assert plan.totals[run] == pytest.approx(min(costs), rel=1e-12)
+        mine = cost_of(episode, plan.windows(run), of_joules=of_joules, change_s=change_s)
+        assert mine == pytest.approx(min(costs), rel=1e-12)
+        assert max(costs) > 1.02 * min(costs)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize("change_s", [0.0, 0.3])
+def test_the_simulator_charges_a_plan_what_it_promises(parts: int, change_s: float) -> None:
+    episodes = drawn(9, parts=parts)
+    plan = best_plan(episodes, change_s=change_s)
+    policy = Clairvoyant(plan, [episode.number for episode in episodes])
+    runs = run_policy(simulator_of(episodes, change_s), policy, number=0)
+    np.testing.assert_allclose(runs.joules, plan.totals, rtol=1e-10)
+    assert [list(run) for run in runs.windows] == [plan.windows(run) for run in range(len(episodes))]
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32), parts=st.sampled_from([2, 3, 4]), change_s=st.sampled_from([0.0, 0.2]))
+def test_no_policy_beats_it(seed: int, parts: int, change_s: float) -> None:
+    episodes = drawn(9, parts=parts, seed=seed, epochs=5)
+    plan = best_plan(episodes, change_s=change_s)
+    actions = CacheActions(parts)
+    biased = {f"biased-{window}": FixedWindow(actions, window, parts - 2) for window in WINDOWS}
+    simulator = simulator_of(episodes, change_s)
+    for policy in (always_compared(parts) | biased).values():
+        runs = run_policy(simulator, policy, number=0)
+        assert (runs.joules >= plan.totals * (1 - 1e-10)).all()
+        regrets = [
+            regret_of(episode, run, change_s=change_s) for episode, run in zip(episodes, runs.windows, strict=True)
+        ][:2]
+        np.testing.assert_allclose(regrets, (runs.joules - plan.totals)[:2], rtol=1e-6, atol=1e-6)
+    seconds = best_plan(episodes, of_joules=False, change_s=change_s)
+    assert (runs.seconds >= seconds.totals * (1 - 1e-10)).all()
+
+
+def test_without_the_window_of_an_epoch_it_can_only_be_worse() -> None:
+    episodes = drawn(14)
+    whole, actions = best_plan(episodes), best_plan(episodes, only_actions=True)
+    assert (actions.totals >= whole.totals * (1 - 1e-12)).all()
+    assert actions.best.max() < len(actions.choices.actions)
+
+
+def test_a_price_on_changes_makes_for_fewer_of_them() -> None:
+    episodes = drawn(14, epochs=20)
+
+    def changes(change_s: float) -> int:
+        plan = best_plan(episodes, change_s=change_s)
+        held = [[int(plan.choices.allocations[choice]) for _, choice in plan.windows(run)] for run in range(14)]
+        return sum(before != after for run in held for before, after in pairwise(run))
+
+    free, dear = changes(0.0), changes(1.0)
+    assert free > 10
+    assert dear < free
+    assert changes(1e6) == 0
+
+
+def test_live_it_prefers_an_owner_while_its_link_is_slow() -> None:
+    actions = CacheActions(4)
+    which = np.repeat([0, 1, 0], 100)
+    trace = LinkTrace(np.array([[0.0] * 3, [0.0, 0.0, 0.05]]), np.full((2, 3), np.inf), which)
+    policy = clairvoyant_of(trace, REDDIT, epoch_steps=25)
+    plan = best_plan([replayed_episode(trace, REDDIT, epoch_steps=25)], only_actions=True)
+    for step in range(0, 300, 7):
+        view = CacheView(np.zeros(23, np.float32), np.zeros(3), step, 1, 4)
+        assert policy.decide(view).action == plan.best[0, step, 0]
+
+    def asked(step: int, previous: int) -> int | None:
+        view = CacheView(np.zeros(23, np.float32), np.zeros(3), step, 25 - step % 25, previous)
+        return actions.biased(policy.decide(view).action)
+
+    assert asked(100, actions.action(16)) == 2
+    assert asked(150, actions.action(16)) == 2
+    assert asked(210, actions.action(16)) is None
+    assert asked(10_000, actions.action(16)) is None  # beyond the end of the plan
+    firsts = [policy.decide(CacheView(np.zeros(23, np.float32), np.zeros(3), step, 1, 4)) for step in (0, 299)]
+    assert all(decision.policy == "clairvoyant" and decision.action < len(actions) for decision in firsts)
+
+
+def test_what_cannot_be_planned_or_charged_is_refused() -> None:
+    short, long = drawn(1), drawn(1, epochs=9)
+    with pytest.raises(PlanError, match="one size is needed"):
+        best_plan([*short, *long])
+    with pytest.raises(PlanError, match="one size is needed"):
+        best_plan([])
+    for windows in ([], [(1, 4)], [(0, 4), (0, 4)], [(0, 4), (80, 4)]):
+        with pytest.raises(PlanError, match="first is 0"):
+            cost_of(short[0], windows)
+
+
+def test_a_replay_without_noise_costs_what_the_constants_say() -> None:
+    case = comparison_cases(("two_asymmetric",))[2]
+    trace = case.draw(np.random.default_rng(5), 4, epochs=20, epoch_steps=25)
+    episode = replayed_episode(trace, PRODUCTS, epoch_steps=25)
+    actions = CacheActions(4)
+    expected = 0.0
+    for first in range(0, trace.steps, 64):
+        for step in range(first, min(first + 64, trace.steps)):
+            at = trace.which[step]
+            cost = PRODUCTS.step(64, trace.delay_s[at], trace.bytes_per_s[at], actions.shares(actions.action(64, 1)))
+            expected += float(cost.joules)
+    windows = [(first, actions.action(64, 1)) for first in range(0, trace.steps, 64)]
+    assert cost_of(episode, windows) == pytest.approx(expected, rel=1e-10)

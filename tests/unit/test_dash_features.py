@@ -1,0 +1,230 @@
+"""Fetched features in the dashboard: live charts, knobs of cache, links and power, and the table of slow links."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import param
+import plotly.graph_objects as go
+import pytest
+from pretend_features import SYSTEM, FeatureRun, FeatureSession
+from test_dash import choose, click, look, settle
+
+from dtdg_lab.congestion.links_text import parse_links
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.dash import Dashboard
+from dtdg_lab.dash.app import COMPARE, FEATURES
+from dtdg_lab.dash.link_editor import MOST_PARTS, LinkEditor
+
+CHARTS = [
+    f"features-{name}"
+    for name in (
+        "windows", "hits", "latency", "estimates", "links", "contents", "shares", "owners", "traffic", "actions",
+        "values", "energy",
+    )
+]  # fmt: skip
+
+
+@pytest.fixture
+def session() -> FeatureSession:
+    return FeatureSession()
+
+
+@pytest.fixture
+def dashboard(session: FeatureSession):
+    made = Dashboard(session, RunConfig(**SYSTEM))
+    yield made
+    made.close()
+
+
+def started(shown: Dashboard, steps: int = 30) -> FeatureRun:
+    click(shown, "run")
+    run = shown.session.current
+    run.advance(steps)
+    settle(shown)
+    look(shown)
+    return run
+
+
+def opened(shown: Dashboard) -> list[dict[str, Any]]:
+    """Open the page as a browser does; the messages that its display gets."""
+    shown.tabs.active = FEATURES
+    sent: list[dict[str, Any]] = []
+    shown.features.charts._send_msg = lambda text: sent.append(json.loads(text))
+    shown.features.charts._handle_msg('{"kind": "ready"}')
+    look(shown)
+    return sent
+
+
+def enter(shown: Dashboard, box: Any, value: float) -> None:
+    """What a browser does when a number is entered."""
+    with param.edit_constant(box):
+        box.param.update(value=value, value_throttled=value)
+    settle(shown)
+
+
+def test_the_page_shows_caches_and_links(dashboard):
+    opened(dashboard)
+    page = dashboard.features
+    assert page.words.value.startswith("No run yet. Systems whose parts ask each other for features: dgl-default, bgl,")
+    assert page.figures() == {} and not page.cache.panel.visible and not page.power.panel.visible
+    started(dashboard)
+    assert page.words.value.startswith("2 parts with batches of 512 seeds")
+    assert list(page.figures()) == CHARTS
+    for figure in page.figures().values():
+        go.Figure(figure)
+    assert all(page.sentences().values())
+
+
+def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
+    run = started(dashboard)
+    assert dashboard.features.figures() == {}, "a closed page is not drawn"
+    sent = opened(dashboard)
+    before = len(sent)
+    for _ in range(3):
+        run.advance(8)
+        dashboard.tick()
+    assert len(sent) <= before + 1
+    look(dashboard)
+    assert sent[-1]["react"] and set(sent[-1]["react"]) <= set(CHARTS)
+    assert dashboard.features.figures()["features-windows"]["data"][0]["x"][-1] == run.step - 1
+
+
+def test_a_run_without_fetched_features_says_so_and_another_runs_pictures_go(dashboard):
+    opened(dashboard)
+    started(dashboard)
+    click(dashboard, "stop")
+    choose(dashboard, "system", "psg")
+    started(dashboard)
+    page = dashboard.features
+    assert page.figures() == {} and page.words.value.startswith("This run fetches no features. Systems whose parts")
+    assert not any(each.panel.visible for each in (page.cache, page.links, page.power, page.editor))
+
+
+def test_links_of_a_halo_exchange_can_be_slow_too(dashboard):
+    opened(dashboard)
+    choose(dashboard, "system", "adgnn-t")
+    run = started(dashboard)
+    page = dashboard.features
+    assert page.words.value.startswith("This run fetches no features. Its links can be made slow here all the same.")
+    assert page.editor.panel.visible and not page.cache.panel.visible and page.links.panel.visible
+    enter(dashboard, page.editor.boxes["delay", 1, 0], 30.0)
+    run.advance(1)
+    look(dashboard)
+    assert run.config["links"] == "1 delay=30", "part 1 has no other link"
+    assert list(page.figures()) == ["features-links"]
+    assert page.words.value == "Links: part 1 +30 ms."
+
+
+def test_a_run_that_has_not_told_its_features_yet_is_not_called_one_without(dashboard):
+    opened(dashboard)
+    started(dashboard)
+    dashboard.features.follow(dashboard.features._run)
+    assert dashboard.features.words.value == "The run has not told its features yet."
+
+
+def test_knobs_beside_the_charts_are_the_run_s(dashboard):
+    opened(dashboard)
+    run = started(dashboard)
+    page = dashboard.features
+    assert page.cache.panel.visible and page.cache.controls["cache_policy"].value == "double_dqn"
+    page.cache.controls["cache_policy"].widget.value = "fixed"
+    settle(dashboard)
+    run.advance(1)
+    look(dashboard)
+    assert run.config["cache_policy"] == "fixed" == dashboard.settings.controls["cache_policy"].value
+    page.links.controls["congestion"].widget.value = "one_slow"
+    enter(dashboard, page.power.controls["power_idle_w"].widget, 33.0)
+    run.advance(1)
+    look(dashboard)
+    assert run.config["congestion"] == "one_slow" and run.config["power_idle_w"] == 33.0
+    click(dashboard, "stop")
+    look(dashboard)
+    assert page.cache.controls["cache_policy"].widget.disabled
+
+
+def test_links_are_entered_one_by_one_and_freed_together(dashboard):
+    opened(dashboard)
+    run = started(dashboard)
+    editor = dashboard.features.editor
+    assert set(editor.boxes) == {(kind, o, 1 - o) for kind in ("delay", "rate") for o in (0, 1)}
+    enter(dashboard, editor.boxes["delay", 0, 1], 20.0)
+    enter(dashboard, editor.boxes["rate", 0, 1], 25.0)
+    run.advance(1)
+    look(dashboard)
+    assert parse_links(run.config["links"], 2) == parse_links("0>1 delay=20 rate=25", 2)
+    assert editor.words.value == run.config["links"]
+    links = run.window.features.congestion.now
+    assert (links.delay_of(0), links.rate_of(0), links.congested) == (20.0, 25.0, [0])
+    editor.free.clicks += 1
+    settle(dashboard)
+    run.advance(1)
+    look(dashboard)
+    assert run.config["links"] == "" and editor.boxes["rate", 0, 1].value == 0.0
+    assert run.window.features.congestion.now.congested == []
+
+
+def test_links_set_elsewhere_are_shown_but_not_over_what_was_just_entered(dashboard):
+    opened(dashboard)
+    run = started(dashboard)
+    editor = dashboard.features.editor
+    run.set(links="1 delay=7")
+    run.advance(1)
+    look(dashboard)
+    assert editor.boxes["delay", 1, 0].value == 7.0 and len(run.requests) == 1, "showing asks for nothing"
+    enter(dashboard, editor.boxes["delay", 0, 1], 3.0)
+    assert editor.boxes["delay", 0, 1].value == 3.0 and run.config["links"] == "1 delay=7", "not applied yet"
+    look(dashboard)
+    assert editor.boxes["delay", 0, 1].value == 3.0, "it is waited for"
+    run.advance(1)
+    assert parse_links(run.config["links"], 2) == parse_links("0 delay=3; 1 delay=7", 2)
+
+
+class _Run:
+    """As much of a run as the table of links looks at."""
+
+    def __init__(self, parts: int, links: str) -> None:
+        self.config = _Config(parts, links)
+        self.status = "running"
+
+
+class _Config:
+    def __init__(self, parts: int, links: str) -> None:
+        self.parts, self.flat = parts, {"links": links}
+
+    def __getitem__(self, name: str) -> str:
+        return self.flat[name]
+
+
+def test_of_many_parts_every_owner_has_boxes_for_all_its_links():
+    asked: list[dict[str, Any]] = []
+    editor = LinkEditor(lambda call: call(), asked.append)
+    parts = MOST_PARTS + 2
+    editor.follow(_Run(parts, "3 delay=9; 5>0 delay=2 rate=50"))
+    assert len(editor.boxes) == 2 * parts
+    assert editor.boxes["delay", 3, -1].value == 9.0 and editor.boxes["rate", 5, -1].value == 50.0
+    box = editor.boxes["delay", 1, -1]
+    with param.edit_constant(box):
+        box.param.update(value=4.0, value_throttled=4.0)
+    links = parse_links(asked[-1]["links"], parts)
+    assert links.delay_s[1, 0] == links.delay_s[1, 7] == 0.004 and links.delay_s[3, 0] == 0.009
+    assert links.delay_s[1, 1] == 0.0
+
+
+def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
+    editor = LinkEditor(lambda call: call(), lambda changes: None)
+    editor.follow(_Run(2, "7 delay=9"))
+    assert "7" in editor.words.value and all(box.value == 0.0 for box in editor.boxes.values())
+    editor.follow(_Run(1, ""))
+    assert not editor.panel.visible, "one part asks nobody"
+
+
+def test_energy_of_the_last_runs_is_compared(dashboard):
+    dashboard.tabs.active = COMPARE
+    started(dashboard, steps=60)
+    look(dashboard)
+    page = dashboard.compare
+    assert page.energy["layout"]["title"]["text"] == "Energy, so far"
+    assert {"compute", "idle"} <= {trace["name"].split(" ")[0] for trace in page.energy["data"]}
+    assert "needs least" in page.spent

@@ -1,0 +1,102 @@
+"""Learned cache policies as files: what is written is read again, and what is damaged or missing is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtdg_lab.control import policy_files
+from dtdg_lab.control.cache_dqn import CacheDQN, learned_policy
+from dtdg_lab.control.cache_state import state_size
+from dtdg_lab.control.policy_files import StoredPolicy, load_policy, save_policy, shipped_path, shipped_policy
+from dtdg_lab.control.q_network import QNetwork
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_path import CacheActions, CacheView
+
+
+def stored(parts: int = 3, name: str = "double_dqn") -> StoredPolicy:
+    sizes = (state_size(parts), 8, 8 * parts)
+    line = QNetwork.drawn(sizes, seed=4).parameters.astype(np.float32)
+    return StoredPolicy(name, parts, 4, 100, True, (8,), False, ("a" * 64, "b" * 64), "c" * 64, line)
+
+
+def test_a_policy_is_read_as_it_was_written_and_written_with_the_same_bytes(tmp_path: Path) -> None:
+    policy = stored()
+    save_policy(tmp_path / "new" / "one.npz", policy)
+    save_policy(tmp_path / "two.npz", policy)
+    assert (tmp_path / "new" / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    found = load_policy(tmp_path / "two.npz")
+    assert found.facts() == policy.facts() and found.digest() == policy.digest()
+    assert np.array_equal(found.parameters, policy.parameters)
+    assert found.knows("a" * 64) and not found.knows("c" * 64)
+
+
+def test_the_digest_depends_on_every_fact_and_every_parameter() -> None:
+    policy, other = stored(), stored().parameters.copy()
+    other[-1] += 1e-6
+    changed = [
+        replace(policy, seed=5),
+        replace(policy, double=False),
+        replace(policy, constants=("a" * 64,)),
+        replace(policy, training="d" * 64),
+        replace(policy, parameters=other),
+    ]
+    assert len({policy.digest(), *(each.digest() for each in changed)}) == 6
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "policy.npz"
+    save_policy(path, stored())
+    with np.load(path) as held:
+        facts, parameters = held["facts"], held["parameters"]
+    parameters[0] += 1
+    np.savez(path, facts=facts, parameters=parameters)
+    with pytest.raises(ConfigError, match="not as it was written"):
+        load_policy(path)
+
+
+def test_a_file_that_holds_no_policy_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no such file.*train-policy"):
+        load_policy(tmp_path / "none.npz")
+    for place, content in enumerate((b"", b"text", b"PK\x03\x04 and no more")):
+        path = tmp_path / f"{place}.npz"
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match="holds no policy"):
+            load_policy(path)
+    np.savez(tmp_path / "other.npz", facts=np.array('{"format": 0}'), parameters=np.zeros(3))
+    with pytest.raises(ConfigError, match="format 1"):
+        load_policy(tmp_path / "other.npz")
+
+
+def test_a_policy_for_other_parts_is_refused(tmp_path: Path) -> None:
+    save_policy(tmp_path / "three.npz", stored(3))
+    assert learned_policy(3, file=str(tmp_path / "three.npz")).stored.parts == 3
+    with pytest.raises(ConfigError, match=r"for 3 parts, and this run has 4.*--parts 4"):
+        learned_policy(4, file=str(tmp_path / "three.npz"))
+
+
+def test_what_is_not_shipped_is_named_with_what_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_files, "SHIPPED", tmp_path)
+    save_policy(shipped_path(3, "double_dqn"), stored(3))
+    assert shipped_policy(3, "double_dqn").parts == 3
+    with pytest.raises(ConfigError, match=r"for 7 parts.* are for 3\. Train one.*--parts 7"):
+        shipped_policy(7, "double_dqn")
+    with pytest.raises(UnknownNameError, match="double_dqn"):
+        shipped_policy(3, "double_dqm")
+
+
+def test_a_learned_policy_takes_the_action_worth_most() -> None:
+    policy, actions = CacheDQN(stored(3)), CacheActions(3)
+    states = np.random.default_rng(0).normal(size=(40, state_size(3))).astype(np.float32)
+    values = policy.values(states)
+    for state, expected in zip(states, values, strict=True):
+        decision = policy.decide(CacheView(state, np.zeros(2), 0, 25, 4))
+        assert decision.action == int(np.argmax(expected)) and decision.greedy
+        assert decision.values == pytest.approx(expected.tolist(), abs=1e-5)  # rounded among other states
+        assert 0 <= decision.action < len(actions)
+    assert len({int(np.argmax(row)) for row in values}) > 1
+    with pytest.raises(PlanError, match="3 parts"):
+        policy.values(states[:, :-1])

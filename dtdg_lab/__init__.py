@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dtdg_lab.cluster.calibrate_here import calibrate_here
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.study_decay import study_decay
@@ -45,6 +46,7 @@ __all__ = [
     "DynamicGraph",
     "RunConfig",
     "Session",
+    "calibrate_here",
     "compare",
     "compare_blocks",
     "compare_graphs",
@@ -81,6 +83,7 @@ _WHERE = {
     "DynamicGraph": "dtdg_lab.graphs.dynamic_graph",
     "RunConfig": "dtdg_lab.core.config",
     "Session": "dtdg_lab.cluster.session",
+    "calibrate_here": "dtdg_lab.cluster.calibrate_here",
     "compare": "dtdg_lab.runs.open",
     "compare_blocks": "dtdg_lab.runs.memory_study",
     "compare_transfers": "dtdg_lab.runs.difference_study",

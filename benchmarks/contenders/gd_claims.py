@@ -112,7 +112,7 @@ def live_verdicts(rows: Sequence[Row]) -> list[Verdict]:
                 judged["rapid"].append((saved >= paper.BELOW_RAPIDGNN, f"{under}, {name}: {saved:+.1%} saved"))
     judged["order"] = [
         (pair["agrees"], f"{pair['condition']}, {' and '.join(pair['methods'])}") for pair in pairs_of(rows)
-        if pair["apart"]
+        if pair["apart"] and pair["agrees"] is not None
     ]  # fmt: skip
     return [
         verdict("ours, live", f"never {paper.OVER_FIXED:.0%} above the best fixed window", judged["fixed"]),

@@ -60,7 +60,7 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
         base_s = (time.perf_counter() - began_s) / min(ranks, os.cpu_count() or 1)
         service, part = layout.service, layout.parts[0]
         with closing(service.fetcher(part.number)) as fetcher:
-            rpc = timed_fetches(fetcher, part.number, service.space, row_bytes=service.row_bytes)
+            rpc = timed_fetches(fetcher, part.number, service.space, row_bytes=service.row_bytes, note=lambda _: None)
         stall_w = config["power_idle_w"] / ranks
         busy_w = stall_w + (config["power_max_w"] - config["power_idle_w"]) / (os.cpu_count() or 1)
         facts = RunFacts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from typing import Any
@@ -15,7 +15,6 @@ from contenders.gd_sim import policies
 from dtdg_lab.control.cache_cases import training_cases
 from dtdg_lab.control.cache_simulator import CacheSimulator
 from dtdg_lab.control.cache_threshold import ThresholdWindow
-from dtdg_lab.control.cache_views import ManyPolicy
 from dtdg_lab.control.calibration import SHIPPED
 from dtdg_lab.control.delay_estimator import DelayEstimator
 from dtdg_lab.core.errors import LabError
@@ -27,7 +26,7 @@ from dtdg_lab.features.keys import KeySpace
 from dtdg_lab.features.lookahead import Lookahead
 
 Row = dict[str, Any]
-EPOCH_STEPS = 25
+EPOCH_STEPS = WINDOWS[-1]  # no more batches than an epoch's are sampled ahead
 ROW_BYTES = 400
 TALLEST = 3  # keys are drawn as a cube of a uniform number: some are asked for by nearly every batch
 
@@ -54,26 +53,27 @@ def decision_rows(plan: Plan) -> list[Row]:
 
 
 def live_decision_rows(plan: Plan) -> list[Row]:
-    """One decision as a part takes it while it trains: what was measured is taken in, and batches ahead are counted.
+    """One decision as a part's builder takes it while it trains, with fetches since the last one to take in.
 
-    Every policy has the forecast of all actions made, for it is recorded; the planner asks for several.
+    For the planner the batches ahead are counted, too, for every window and allocation.
     """
     deciding, _ = policies(plan.parts, SHIPPED.costs(plan.shipped[0], parts=plan.parts))
     held, asked = plan.looked_up[0], max(plan.looked_up[1] // 5, 1)
     boundary = boundaries(plan.parts, held, asked)
     told = f"{WINDOWS[-1]} batches of {asked:,} keys"
-    known: Mapping[str, ManyPolicy] = {"threshold": ThresholdWindow(CacheActions(plan.parts)), **deciding}
+    known: dict[str, Any] = {"threshold": ThresholdWindow(CacheActions(plan.parts)), **deciding}
     rows: list[Row] = []
     for name, policy in known.items():
         control = CacheControl(
             0, plan.parts, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(plan.parts - 1)
         )
-        control.policy = policy  # type: ignore[assignment]  # all of these decide for one run, too
-        steps = count(step=WINDOWS[0])
-        for _ in range(WARM_EPOCHS * EPOCH_STEPS):
-            control.decide(boundary(next(steps), 0))
-        taken = timed(lambda control=control, steps=steps: control.decide(boundary(next(steps), WINDOWS[-1])),
-                      plan.repeats)  # fmt: skip
+        control.policy = policy
+        warm = WARM_EPOCHS * EPOCH_STEPS
+        for step in range(warm):
+            control.decide(boundary(step, 0))
+        # made before, and each with a lookahead that has counted nothing yet
+        met = iter([boundary(warm + number, WINDOWS[-1]) for number in range(plan.repeats + 1)])
+        taken = timed(lambda control=control, met=met: control.decide(next(met)), plan.repeats)
         rows.append({"what": f"live decision of {name}, {told}", "seconds": taken})
     return rows
 
@@ -84,7 +84,7 @@ def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Bounda
     Args:
         parts: P.
         held: rows of the cache; there are 10 times as many vertices.
-        asked: remote keys drawn for a batch.
+        asked: remote keys drawn for a batch; some of them twice.
     """
     draw = np.random.default_rng(0)
     space = KeySpace(draw.integers(parts, size=10 * held).astype(np.int32), parts)

@@ -14,6 +14,7 @@ from contenders.gd_run import Row, Trainer
 from dtdg_lab.core.errors import LabError
 
 CLEAN = "clean"
+ALIKE = 1e-3  # by which what is foretold of two methods may differ and be the same
 
 
 def spread(values: Sequence[float | None]) -> tuple[float, float, float] | None:
@@ -101,10 +102,15 @@ def live_rows(plan: Plan, trainer: Trainer) -> list[Row]:
     return rows
 
 
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= ALIKE * max(one, other)
+
+
 def pairs_of(rows: Sequence[Row], what: str = "joules") -> list[Row]:
     """Every two methods of a pattern that the simulator knows: who was better here, who was foretold to be.
 
-    Two whose seeds overlap, or that have one seed, are apart by nothing that was measured.
+    Two whose seeds overlap, or that have one seed, are apart by nothing that was measured; two of which the same was
+    foretold have no order, and ``agrees`` is None.
     """
     known = [row for row in rows if "failed" not in row and row["foretold_j"] is not None and spread(row[what])]
     foretold = {"joules": "foretold_j", "epoch_s": "foretold_s"}[what]
@@ -117,6 +123,7 @@ def pairs_of(rows: Sequence[Row], what: str = "joules") -> list[Row]:
         found.append({
             "condition": one["condition"], "methods": (one["method"], other["method"]), "better": better["method"],
             "apart": min(len(one[what]), len(other[what])) > 1 and low[2] < high[0],
-            "agrees": better[foretold] == min(one[foretold], other[foretold]),
+            "agrees": None if _alike(one[foretold], other[foretold])
+            else better[foretold] == min(one[foretold], other[foretold]),
         })  # fmt: skip
     return found

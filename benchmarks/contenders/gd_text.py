@@ -131,8 +131,11 @@ def overhead_text(row: Row) -> str:
 
 def pair_words(pairs: Sequence[Row], what: str) -> str:
     """How far the order of the simulator is that of the runs."""
+    ordered = [pair for pair in pairs if pair["agrees"] is not None]
+    ties = f"; of {len(pairs) - len(ordered)} more it foretells the same" if len(ordered) < len(pairs) else ""
+    pairs = ordered
     if not pairs:
-        return f"  {what}: no two methods that both tell of"
+        return f"  {what}: no two methods of which the simulator foretells different things{ties}"
     apart = [pair for pair in pairs if pair["apart"]]
     wrong = [f"{pair['condition']}: {pair['better']} was better of {' and '.join(pair['methods'])}"
              for pair in apart if not pair["agrees"]]  # fmt: skip
@@ -140,7 +143,7 @@ def pair_words(pairs: Sequence[Row], what: str) -> str:
     but = f"; not: {'; '.join(wrong[:6])}{', ...' if len(wrong) > 6 else ''}" if wrong else ""
     return (
         f"  {what}: the simulator's order holds in {agree} of {len(pairs)} pairs of methods, and in "
-        f"{len(apart) - len(wrong)} of the {len(apart)} whose seeds do not overlap{but}"
+        f"{len(apart) - len(wrong)} of the {len(apart)} whose seeds do not overlap{but}{ties}"
     )
 
 

@@ -16,6 +16,8 @@ from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_path import OwnerReply
 
 POLL_MS = 50  # how often who waits looks whether it was closed meanwhile
+SOCKETS_EACH = 3  # of an owner: its own, and both ends of what watches it
+FILES, FILES_EACH = 5, 4  # that a client keeps open, and for each owner that it asks
 NEXT = "Resume the run from its last checkpoint; see the log of that rank for why."
 
 
@@ -49,7 +51,7 @@ class FeatureClient:
         bytes_received: of these replies.
 
     Raises:
-        NotAvailableError: pyzmq is not installed.
+        NotAvailableError: pyzmq is not installed, or no more connections can be opened.
         PlanError: a time-out or a number of features that is not above 0.
     """
 
@@ -69,9 +71,17 @@ class FeatureClient:
         self._sockets: dict[int, Any] = {}
         self._monitors: dict[int, Any] = {}
         self._poller = zmq.Poller()
-        for owner, address in addresses.items():
-            if owner != part:
-                self._connect(owner, address, token)
+        self._context.max_sockets = max(self._context.max_sockets, SOCKETS_EACH * len(addresses))
+        try:
+            for owner, address in addresses.items():
+                if owner != part:
+                    self._connect(owner, address, token)
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise NotAvailableError(
+                f"part {part} cannot connect to the servers of {len(addresses)} parts' features: {error}. Raise the "
+                "limit of open files (ulimit -n), or set fewer parts or more ranks."
+            ) from error
 
     def __enter__(self) -> FeatureClient:
         return self

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,8 @@ class FeatureServer:
         token: of the run; who does not know it cannot connect. See :func:`dtdg_lab.comm.feature_addresses.agree_token`.
         host: address of this machine to listen at. Elsewhere than on loopback, features and token cross the network
             as readable as gradients do.
-        timeout_s: seconds the child may take to start, and to answer an order.
+        timeout_s: seconds the child may take to start.
+        orders_s: seconds it may take to answer an order; None: as many.
 
     Attributes:
         addresses: of each part, for :class:`dtdg_lab.comm.feature_client.FeatureClient`.
@@ -53,7 +54,7 @@ class FeatureServer:
 
     def __init__(
         self, rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]], token: bytes,
-        *, host: str = "127.0.0.1", timeout_s: float = 30.0,
+        *, host: str = "127.0.0.1", timeout_s: float = 30.0, orders_s: float | None = None,
     ) -> None:  # fmt: skip
         import_zmq()
         _check(rows, keys)
@@ -69,6 +70,7 @@ class FeatureServer:
         except RunFailedError:
             self.close()
             raise
+        self._timeout_s = timeout_s if orders_s is None else orders_s
         self.addresses: dict[int, str] = {int(part): address for part, address in began["addresses"].items()}
         self.pid = self._child.pid
 
@@ -158,36 +160,41 @@ class FeatureServer:
         with self._turn:
             if self._closed:
                 raise self._ended()
-            assert self._child.stdin
+            deadline_s = time.monotonic() + self._timeout_s
             try:
-                self._write(json.dumps(order).encode() + b"\n")
-                answer: dict[str, Any] = json.loads(self._line())
+                self._write(json.dumps(order).encode() + b"\n", deadline_s)
+                answer: dict[str, Any] = json.loads(self._line(deadline_s))
             except (BrokenPipeError, EOFError, ValueError) as error:
                 raise self._ended() from error
             if "failed" in answer:
                 raise RunFailedError(f"the server of part(s) {sorted(self._parts)}'s features: {answer['failed']}")
             return answer
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, content: bytes, deadline_s: float) -> None:
         assert self._child.stdin
-        while content:
-            content = content[self._child.stdin.write(content) or 0 :]
+        while content:  # a pipe that is ready takes so many bytes without waiting
+            self._await(self._child.stdin, select.POLLOUT, deadline_s)
+            content = content[self._child.stdin.write(content[: select.PIPE_BUF]) or 0 :]
 
-    def _line(self) -> bytes:
+    def _line(self, deadline_s: float) -> bytes:
         assert self._child.stdout
-        deadline_s = time.monotonic() + self._timeout_s
         while b"\n" not in self._answered:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or not select.select([self._child.stdout], [], [], left_s)[0]:
-                raise RunFailedError(
-                    f"the server of the features of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
-                    f"answered for {self._timeout_s:.1f} s: it stands still. Resume the run from its last checkpoint."
-                )
+            self._await(self._child.stdout, select.POLLIN, deadline_s)
             if not (content := os.read(self._child.stdout.fileno(), 1 << 16)):
                 raise EOFError("the end of its answers")
             self._answered += content
         line, self._answered = self._answered.split(b"\n", 1)
         return line
+
+    def _await(self, pipe: IO[bytes], event: int, deadline_s: float) -> None:
+        poll = select.poll()  # select refuses files numbered 1024 and above
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
+            raise RunFailedError(
+                f"the server of the features of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
+                f"answered for {self._timeout_s:.1f} s: it stands still. Resume the run from its last checkpoint. A "
+                "larger fetch_timeout_s waits longer."
+            )
 
     def _ended(self) -> RunFailedError:
         """Why the process takes no orders."""

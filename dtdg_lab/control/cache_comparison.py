@@ -170,9 +170,7 @@ def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epo
     Raises:
         ConfigError: one of them is in none of the rows, or they are not in the same cases.
     """
-    spent = {
-        name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)
-    }
+    spent = {name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)}
     if not spent[policy] or spent[policy].keys() != spent[than].keys():
         counts = ", ".join(f"{name!r} in {len(cases)} cases" for name, cases in spent.items())
         raise ConfigError(f"{counts}: rows that have both in the same cases, and in at least one, are needed.")

@@ -15,18 +15,18 @@ class EpochHot:
     Only simulated: live it is a mode of the feature path and decides nothing. Its window, the steps of an epoch, is
     none of an action's; the simulator numbers it after them (:class:`dtdg_lab.control.cache_tables.CacheTables`).
 
-    What it costs is the law of every window, read at the epoch's length: as in our pipeline, the cache of the next epoch
-    is fetched while this one trains, its bytes spread over all steps of the epoch. An epoch of 25 steps then costs
-    nearly what W = 16 does. The authors' own campaign measured RapidGNN at 5 to 35 % more joules than W = 16, although
-    there steps at W = 32 take within 1 % of those at W = 16: what makes up the difference is in no calibrated cost, and
-    the campaign does not tell it. Left out here are:
+    What it costs is the law of every window, read at the epoch's length: as in our pipeline, the next epoch's cache is
+    fetched while this one trains, its bytes spread over all steps. An epoch of 25 steps then costs nearly what W = 16
+    does. The authors' campaign measured RapidGNN at 5 to 35 % more joules than W = 16, although their steps at W = 32
+    take what those at W = 16 do, to about 1 %: where the difference comes from is not told there, and no calibrated
+    cost has it. Left out here are:
 
-    - time and joules in which training stands still between epochs, for the next epoch's cache to be fetched at once;
-    - sampling a whole epoch ahead and counting it, and the memory and disk that this takes;
-    - a first cache, which no policy pays for;
-    - its own server, client and loader: constants are those of GreenDyGNN's pipeline, at all windows.
+    - training that stands still between epochs, while the next epoch's cache is fetched at once, and its joules;
+    - sampling and counting a whole epoch ahead, and the memory or disk that this takes;
+    - its own server, client and loader: the constants are those of GreenDyGNN's pipeline, whatever the window;
+    - building the first cache before step 0, which no policy pays for.
 
-    So a policy is better than RapidGNN by less here than where the real one ran.
+    So policies are better than RapidGNN by less here than where the real one ran.
 
     Args:
         actions: what may be chosen.

@@ -190,7 +190,8 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="greendygnn", parts=MappingProxyType({**_REMOTE, "features": "double_dqn"}),
-        summary="As fixed-window, with window and allocation chosen at every rebuild by a Double DQN.",
+        summary="As fixed-window, with window and allocation chosen at every rebuild by a Double DQN as the paper has "
+        "it; cache_policy double_dqn_plus and planner are ours, and do better.",
         source="GreenDyGNN sections IV and V",
         differs_by="rows in cache_decisions (values of 8 P actions)",
     ),

@@ -241,8 +241,8 @@ def _check_together(common: dict[str, Any]) -> None:
     bias = common["options"].get("features", {}).get("cache_bias", -1)
     if bias >= common["parts"]:
         raise ConfigError(
-            f"cache_bias={bias} with parts={common['parts']}: part 0 to {common['parts'] - 1} may be preferred, or none "
-            "with cache_bias=-1."
+            f"cache_bias={bias} with parts={common['parts']}: parts 0 to {common['parts'] - 1} may be preferred, "
+            "or none with cache_bias=-1."
         )
     _check_power(common["options"]["energy"])
     if common["parts"] < least:

@@ -48,6 +48,8 @@ class PathSettings:
         )
 
 
+LONGEST = 32  # steps that a window planned live may last: what changes is seen before long
+
 Way = tuple[FeaturePath, CachePolicy | None]
 
 
@@ -115,7 +117,7 @@ def planner(of: PathSettings) -> Way:
 
     actions = CacheActions(of.parts)
     return of.path("planner", ahead=min(WINDOWS[-1], of.epoch_steps)), CachePlanner(
-        actions, of.costs(), longest=of.epoch_steps
+        actions, of.costs(), longest=min(of.epoch_steps, LONGEST)
     )
 
 

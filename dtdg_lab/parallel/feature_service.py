@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from dtdg_lab.comm.feature_addresses import exchange_addresses
-from dtdg_lab.comm.feature_client import FeatureClient
+from dtdg_lab.comm.feature_client import FILES, FILES_EACH, FeatureClient
 from dtdg_lab.comm.feature_server import FeatureServer
 from dtdg_lab.comm.group import Group
+from dtdg_lab.core.errors import ClusterError, NotAvailableError
 from dtdg_lab.core.links import LinkState
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.features.keys import KeySpace
 from dtdg_lab.features.own_rows import OwnRows
 from dtdg_lab.graphs.arrays import stored_once
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+CLIENTS = 2  # of each part: of what reads batches' rows, and of what builds its cache
+SPARE_FILES = 256  # for whatever else the process opens
 
 
 class FeatureService:
@@ -28,7 +34,7 @@ class FeatureService:
         parts: those of this rank.
         last: snapshots from this one on are not asked for.
         token: of the run.
-        timeout_s: after which an owner is given up.
+        timeout_s: after which an owner is given up, and the process itself where it does not take an order.
         host: address at which others find this machine.
 
     Attributes:
@@ -36,7 +42,7 @@ class FeatureService:
         own: rows of each of this rank's parts.
 
     Raises:
-        NotAvailableError: pyzmq is missing, or the process cannot be started.
+        NotAvailableError: pyzmq is missing, the process cannot be started, or this one may not open enough files.
         RunFailedError: the process did not begin.
     """
 
@@ -49,7 +55,9 @@ class FeatureService:
         self._token, self._timeout_s, self._per_rank = token, timeout_s, len(parts)
         self._addresses: dict[int, str] = {}
         rows = {part: own.rows for part, own in self.own.items()}
-        self._server = FeatureServer(rows, {part: self.space.of_part(part) for part in parts}, token, host=host)
+        _room_for_files(len(parts), partition.parts)  # before the process starts, which inherits it
+        keys = {part: self.space.of_part(part) for part in parts}
+        self._server = FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
 
     @property
     def row_bytes(self) -> int:
@@ -98,9 +106,38 @@ def _rows_of(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> NDA
     return np.ascontiguousarray(graph.features[:last, vertices].reshape(last * len(vertices), -1))
 
 
+def _room_for_files(own: int, parts: int) -> None:
+    """Let this process open as many files as its parts' connections take.
+
+    Raises:
+        NotAvailableError: the system does not let it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    each = FILES + FILES_EACH * (parts - 1)
+    needed = psutil.Process().num_fds() + (CLIENTS * own + 1) * each + SPARE_FILES  # one more measures fetches
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise NotAvailableError(
+            f"{own} of {parts} parts in one process need about {needed} open files for their connections, of which "
+            f"{hard} are allowed. Set fewer parts or more ranks, or have the limit raised (ulimit -Hn)."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 def host_towards(group: Group) -> str:
-    """The address of this machine from where the run's store is reached: loopback where all ranks are here."""
+    """The address of this machine from where the run's store is reached: loopback where all ranks are here.
+
+    Raises:
+        ClusterError: the store's machine is not known here or cannot be reached.
+    """
     host = str(getattr(group.store, "host", "") or "127.0.0.1")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # sends nothing: it asks which address would
-        return str(probe.getsockname()[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing: it asks which address would
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"this machine finds no way to {host}, where the run's ranks meet: {error}. Give the first node by an IPv4 "
+            "address that all nodes can reach, or mend this node's names and routes."
+        ) from error

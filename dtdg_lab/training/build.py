@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -141,30 +142,44 @@ def build(
         sequence = _sequence(config, graph, device=device)
     parts_of = catalogue.system(config.system).parts
     linked = LinkedGroup(group) if "congestion" in parts_of and "features" not in parts_of else None
-    network = Network(config, None if linked is None else RankLinks(linked)) if "congestion" in parts_of else None
+    slowed = RankLinks(linked) if linked is not None and group.size > 1 else None  # one rank exchanges nothing
+    network = Network(config, slowed) if "congestion" in parts_of else None
     made_of = Ingredients(config, model, sequence, task, parts.train, linked or group, partition, scheduling, None,
                           chunking, parts.validation)  # fmt: skip
     blocks, memory = _blocks(made_of)
     if "features" in parts_of:
-        made_of = replace(made_of, token=agree_token(group), host=host_towards(group))
-    layout = _made_layout(replace(made_of, blocks=blocks), group, device=device)
-    gradients = FlatGradients(model.parameters(), group)
-    remote = None
-    if isinstance(layout, RemoteFeatureLayout):
-        remote = _remote(layout, config, gradients, group, device=device, plan=plan)
-        network = Network(config, _slowed(layout, config, group, device=device))
+        made_of = replace(made_of, token=agree_token(group))
+    made_of = replace(made_of, blocks=blocks)
+    layout = _made_layout(made_of, group, device=device)
+    with ExitStack() as undone:  # of what is going on already where the rest fails
+        if isinstance(layout, RemoteFeatureLayout):
+            undone.callback(layout.close)
+        gradients = FlatGradients(model.parameters(), group)
+        remote = None
+        if isinstance(layout, RemoteFeatureLayout):
+            remote = _remote(layout, config, gradients, group, device=device, plan=plan)
+            shaped = _slowed(layout, config, group, device=device)
+            undone.callback(shaped.close)
+            network = Network(config, shaped)
+        evaluators = _evaluators(made_of, parts, group, device=device)
+        hybrid = _hybrid(made_of, layout, device=device, plan=plan)
+        undone.pop_all()
+    return Built(
+        config, parts, task, model, optimizer, gradients, layout, evaluators[0], sequence, partition, scheduling,
+        blocks, memory, chunking, hybrid, evaluators[1], network, remote,
+    )  # fmt: skip
+
+
+def _evaluators(of: Ingredients, parts: Split, group: Group, *, device: str) -> tuple[Evaluator, Evaluator]:
+    """Of the ranks together, and of one alone."""
+    evaluated, graph = of.sequence, of.sequence.graph
     gather = _gather(graph.num_nodes, group)
-    evaluated = sequence
     if gather is not None:
         rows = rank_rows(graph.num_nodes, group.rank, group.size)
-        evaluated = _sequence(config, graph, device=device, rows=rows, gather=gather)
-    alone = Evaluator(task, parts, protocol, SoloGroup(), sequence=sequence)
-    evaluator = Evaluator(task, parts, protocol, group, sequence=evaluated, gather=gather)
-    return Built(
-        config, parts, task, model, optimizer, gradients, layout, evaluator, sequence, partition, scheduling, blocks,
-        memory, chunking, _hybrid(replace(made_of, blocks=blocks), layout, device=device, plan=plan),
-        alone, network, remote,
-    )  # fmt: skip
+        evaluated = _sequence(of.config, graph, device=device, rows=rows, gather=gather)
+    protocol = PROTOCOLS[of.config.protocol]
+    alone = Evaluator(of.task, parts, protocol, SoloGroup(), sequence=of.sequence)
+    return Evaluator(of.task, parts, protocol, group, sequence=evaluated, gather=gather), alone
 
 
 def _made_layout(of: Ingredients, group: Group, *, device: str) -> Layout:
@@ -174,6 +189,8 @@ def _made_layout(of: Ingredients, group: Group, *, device: str) -> Layout:
     layout: Layout | None = None
     try:
         with together(group if each_may_fail else SoloGroup(), device=device):
+            if "features" in parts_of:
+                of = replace(of, host=host_towards(group))
             layout = make_layout(of)
     except BaseException:
         if isinstance(layout, RemoteFeatureLayout):
@@ -186,12 +203,15 @@ def _slowed(layout: RemoteFeatureLayout, config: RunConfig, group: Group, *, dev
     """What makes the links to features slow; collective where the kernel does."""
     if config["congestion_by"] == "emulated":
         return layout.service
+    links: KernelLinks | None = None
     try:
         with together(group, device=device):
-            return KernelLinks(layout.service.addresses, leads=group.rank == 0)
+            links = KernelLinks(layout.service.addresses, leads=group.rank == 0)
     except BaseException:
-        layout.close()
+        if links is not None:
+            links.close()
         raise
+    return links
 
 
 def _remote(
@@ -199,13 +219,9 @@ def _remote(
     plan: Mapping[str, Any],
 ) -> Remote:  # fmt: skip
     """What steers the features, once all ranks know where they are served; collective."""
-    try:
-        layout.service.connect(group, device=device)
-        with together(group, device=device):
-            return Remote(layout, config, gradients.zero, plan)
-    except BaseException:
-        layout.close()
-        raise
+    layout.service.connect(group, device=device)
+    with together(group, device=device):
+        return Remote(layout, config, gradients.zero, plan)
 
 
 def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:

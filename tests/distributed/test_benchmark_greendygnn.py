@@ -138,10 +138,10 @@ def test_the_simulators_order_is_held_against_runs(green: ModuleType) -> None:
     assert "2 of 3 pairs" in green.words.pair_words(list(pairs.values()), "joules")
     fixed, rapid, order, _ = green.claims.live_verdicts(rows)
     assert holds([fixed, rapid, order]) == [(0, 1), (1, 0), (1, 1)]  # 96 against 95 is 1.05 % above
-    alone = [dataclasses.replace, *rows][1:3]
-    for row in alone:
-        row["joules"] = row["joules"][:1]
+    alone = [{**row, "joules": row["joules"][:1]} for row in rows[:2]]
     assert not green.gd_rows.pairs_of(alone)[0]["apart"]  # one seed tells nothing of how far they spread
+    same = green.gd_rows.pairs_of([rows[0], {**rows[1], "foretold_j": 12.001}])
+    assert same[0]["agrees"] is None and "of 1 more it foretells the same" in green.words.pair_words(same, "joules")
 
 
 def test_live_runs_have_what_was_foretold(green: ModuleType, plan: Any, trainer: Any) -> None:

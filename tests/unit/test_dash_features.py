@@ -212,6 +212,19 @@ def test_of_many_parts_every_owner_has_boxes_for_all_its_links():
     assert links.delay_s[1, 1] == 0.0
 
 
+def test_a_box_for_all_of_an_owners_links_leaves_the_other_links_as_they_were():
+    asked: list[dict[str, Any]] = []
+    editor = LinkEditor(lambda call: call(), asked.append)
+    parts = MOST_PARTS + 2
+    editor.follow(_Run(parts, "1>0 delay=20"))
+    for box, value in (("delay", 2, -1), 5.0), (("rate", 3, -1), 50.0), (("rate", 3, -1), 0.0):
+        with param.edit_constant(editor.boxes[box]):
+            editor.boxes[box].param.update(value=value, value_throttled=value)
+    assert [each["links"] for each in asked] == [
+        "1>0 delay=20; 2 delay=5", "1>0 delay=20; 2 delay=5; 3 rate=50", "1>0 delay=20; 2 delay=5",
+    ]  # fmt: skip
+
+
 def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
     editor = LinkEditor(lambda call: call(), lambda changes: None)
     editor.follow(_Run(2, "7 delay=9"))

@@ -111,7 +111,8 @@ def _hit_law(windows: NDArray[np.int64], hits: NDArray[np.float64]) -> tuple[flo
 
     def left(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
         low, (half, slope) = least * _share(parameters[0]), np.exp(np.clip(parameters[1:], -LOGS, LOGS))
-        return np.asarray(low + (most - low) / (1 + (windows / half) ** slope) - hits)
+        power = np.exp(np.clip(slope * np.log(windows / half), -LOGS, LOGS))
+        return np.asarray(low + (most - low) / (1 + power) - hits)
 
     found = least_squares(left, np.array([3.0, np.log(16.0), 0.0]))
     half, slope = np.clip(np.exp(np.clip(found[1:], -LOGS, LOGS)), 1e-2, [1e4, 8.0])

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.calibrate_here import calibrate_here
+    from dtdg_lab.cluster.fork import fork
     from dtdg_lab.cluster.local import train
+    from dtdg_lab.cluster.repeats import repeats
+    from dtdg_lab.cluster.replay import replay
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.echo import echo
     from dtdg_lab.runs.graphs import compare_graphs
     from dtdg_lab.runs.memory_study import compare_blocks
-    from dtdg_lab.runs.open import compare, open_run
+    from dtdg_lab.runs.open import compare
+    from dtdg_lab.runs.open_any import open_run
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.progress import progress
     from dtdg_lab.runs.scaling_study import predict_scaling
@@ -38,6 +42,16 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.trace import trace
     from dtdg_lab.runs.vertex import follow_vertex
     from dtdg_lab.runs.volume_study import compare_volumes
+    from dtdg_lab.studies.advise import advise
+    from dtdg_lab.studies.cards.card import card
+    from dtdg_lab.studies.export.export import export
+    from dtdg_lab.studies.export.packed_race import open_race
+    from dtdg_lab.studies.race import race
+    from dtdg_lab.studies.run_study import run_study
+    from dtdg_lab.studies.stop_rule import StopRule
+    from dtdg_lab.studies.study import open_study
+    from dtdg_lab.studies.sweep import Sweep
+    from dtdg_lab.studies.what_if import what_if
 
 __version__ = "0.1.0"
 
@@ -46,7 +60,11 @@ __all__ = [
     "DynamicGraph",
     "RunConfig",
     "Session",
+    "StopRule",
+    "Sweep",
+    "advise",
     "calibrate_here",
+    "card",
     "compare",
     "compare_blocks",
     "compare_graphs",
@@ -57,7 +75,9 @@ __all__ = [
     "default_dataset",
     "describe",
     "echo",
+    "export",
     "follow_vertex",
+    "fork",
     "from_csv",
     "from_dgl",
     "from_edges",
@@ -66,19 +86,39 @@ __all__ = [
     "from_static",
     "load_dataset",
     "load_partition",
+    "open_race",
     "open_run",
+    "open_study",
     "partition_graph",
     "plot",
     "predict_scaling",
     "progress",
+    "race",
+    "repeats",
+    "replay",
+    "run_study",
     "save_congestion",
     "simulate_schedules",
     "study_decay",
     "trace",
     "train",
+    "what_if",
 ]
 
 _WHERE = {
+    "repeats": "dtdg_lab.cluster.repeats",
+    "export": "dtdg_lab.studies.export.export",
+    "replay": "dtdg_lab.cluster.replay",
+    "fork": "dtdg_lab.cluster.fork",
+    "open_race": "dtdg_lab.studies.export.packed_race",
+    "card": "dtdg_lab.studies.cards.card",
+    "StopRule": "dtdg_lab.studies.stop_rule",
+    "Sweep": "dtdg_lab.studies.sweep",
+    "open_study": "dtdg_lab.studies.study",
+    "run_study": "dtdg_lab.studies.run_study",
+    "race": "dtdg_lab.studies.race",
+    "what_if": "dtdg_lab.studies.what_if",
+    "advise": "dtdg_lab.studies.advise",
     "Dashboard": "dtdg_lab.dash.app",
     "DynamicGraph": "dtdg_lab.graphs.dynamic_graph",
     "RunConfig": "dtdg_lab.core.config",
@@ -103,7 +143,7 @@ _WHERE = {
     "from_static": "dtdg_lab.datasets.own_static",
     "load_dataset": "dtdg_lab.datasets.names",
     "load_partition": "dtdg_lab.partition.store",
-    "open_run": "dtdg_lab.runs.open",
+    "open_run": "dtdg_lab.runs.open_any",
     "partition_graph": "dtdg_lab.partition.measured",
     "plot": "dtdg_lab.runs.plot",
     "predict_scaling": "dtdg_lab.runs.scaling_study",
@@ -115,7 +155,7 @@ _WHERE = {
     "train": "dtdg_lab.cluster.local",
 }
 
-_ROOMS = ("control",)  # whose functions are called by the room's name: lab.control.calibrate(...)
+_ROOMS = ("control", "studies")  # whose names are used by the room's: lab.control.calibrate(...)
 
 
 def __getattr__(name: str) -> Any:

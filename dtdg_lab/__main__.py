@@ -1,4 +1,4 @@
-"""The command line: ``python -m dtdg_lab env | run | demo | dash | datasets | sessions``."""
+"""The command line: ``python -m dtdg_lab env | run | demo | dash | datasets | export | study | sessions``."""
 
 from __future__ import annotations
 
@@ -61,6 +61,27 @@ def _parser() -> argparse.ArgumentParser:
     data = commands.add_parser("datasets", help="list data sets and whether they are on this machine")
     data.set_defaults(command=_datasets)
 
+    _add_train_policy(commands)
+    _add_export(commands)
+
+    studied = commands.add_parser("study", help="make the runs of a study, going on where it was broken off")
+    studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a sweep as Sweep.to_json() wrote")
+    studied.add_argument("--quick", action="store_true", help="the short form of a shipped study")
+    studied.add_argument("--called", metavar="NAME", default="", help="name of its folder (default: as the study)")
+    studied.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
+    )
+    studied.set_defaults(command=_study)
+
+    sessions = commands.add_parser("sessions", help="list clusters of this user, or end them")
+    which = sessions.add_mutually_exclusive_group()
+    which.add_argument("--end", metavar="ID", help="end the session with this id")
+    which.add_argument("--end-all", action="store_true", help="end all of them")
+    sessions.set_defaults(command=_sessions)
+    return parser
+
+
+def _add_train_policy(commands: Any) -> None:
     learn = commands.add_parser("train-policy", help="learn a cache policy in the simulator")
     learn.add_argument("--parts", type=_positive, default=4, help="parts that it decides for, 2 or more (default: 4)")
     learn.add_argument(
@@ -72,12 +93,14 @@ def _parser() -> argparse.ArgumentParser:
     learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="where the policy goes")
     learn.set_defaults(command=_train_policy)
 
-    sessions = commands.add_parser("sessions", help="list clusters of this user, or end them")
-    which = sessions.add_mutually_exclusive_group()
-    which.add_argument("--end", metavar="ID", help="end the session with this id")
-    which.add_argument("--end-all", action="store_true", help="end all of them")
-    sessions.set_defaults(command=_sessions)
-    return parser
+
+def _add_export(commands: Any) -> None:
+    exported = commands.add_parser("export", help="write a run or a race as a file for elsewhere")
+    exported.add_argument("run", metavar="RUN", help="folder of the run or race, or an HTML or Parquet export of a run")
+    exported.add_argument("--kind", default="html", help="html, parquet, tensorboard, trace, script or notebook")
+    exported.add_argument("--out", metavar="PATH", help="file, or a folder that is there (default: here)")
+    exported.add_argument("--again", action="store_true", help="replace what was exported there before")
+    exported.set_defaults(command=_export)
 
 
 def _port(text: str) -> int:
@@ -180,6 +203,34 @@ def _train_policy(parsed: argparse.Namespace) -> int:
         f'policy_file="{parsed.out}", ...)'
     )
     return 0
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.studies.export.export import export
+
+    print(export(parsed.run, parsed.out, parsed.kind, again=parsed.again))
+    return 0
+
+
+def _study(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.core.errors import ConfigError
+    from dtdg_lab.studies.shipped import shipped
+    from dtdg_lab.studies.study_at_command import study_at_command
+    from dtdg_lab.studies.sweep import Sweep
+
+    if parsed.study.endswith(".json"):
+        if parsed.quick:
+            raise ConfigError("--quick is for shipped studies: a sweep in a file says itself what is run.")
+        sweep, name = Sweep.load(parsed.study), parsed.called or Path(parsed.study).stem
+    else:
+        sweep = shipped(parsed.study).sweep(None, parsed.quick)
+        name = parsed.called or parsed.study + ("-quick" if parsed.quick else "")
+    study = study_at_command(sweep, name, parsed.runs)
+    print(study)
+    for words in (words for _, words in study.analysis().values()):
+        print(f"- {words}")
+    print(f"{study.path}: look at it with lab.open_study({str(study.path)!r})")
+    return 0 if study.is_complete else 1
 
 
 def _sessions(parsed: argparse.Namespace) -> int:

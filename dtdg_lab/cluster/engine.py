@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.cluster.beacon import Beacon
+from dtdg_lab.cluster.beginning import Beginning
 from dtdg_lab.cluster.control import ControlServer, StoredControl
 from dtdg_lab.cluster.liveness import host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.telemetry import Publisher
@@ -105,18 +106,18 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
     from dtdg_lab.comm.group import ProcessGroup, share_cores
     from dtdg_lab.training.vitals import Vitals
 
-    config = directory.config()
-    torch.set_num_threads(share_cores(config.threads, task.local_size))
+    config, beginning = directory.config(), Beginning.of(directory, task.rank, attempt=task.attempt)
+    torch.set_num_threads(beginning.threads or share_cores(config.threads, task.local_size))
     device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)
     host = task.host or outward_address()
-    _keep_gloo_on(task.host)
+    _keep_gloo_on(task.host, host)
     publisher = Publisher(task.key, host=host)
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
-    meeting = _meet(task, directory, config=config, telemetry=publisher.address, host=host, stack=stack)
+    meeting = _meet(task, directory, beginning=beginning, telemetry=publisher.address, host=host, stack=stack)
     beacon = _light_beacon(task, directory, meeting, writer, stack)
     try:
         group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
@@ -125,8 +126,9 @@ def _train(task: Task, directory: RunDirectory, stack: ExitStack) -> str:
         stack.callback(vitals.close)
         vitals.start()
         state = _run_trainer(
-            task, directory, config=config, group=group, meeting=meeting, writer=writer, vitals=vitals, device=device
-        )
+            task, directory, config=config, group=group, meeting=meeting, writer=writer, vitals=vitals, device=device,
+            beginning=beginning,
+        )  # fmt: skip
         vitals.close()
         writer.flush()
         group.barrier()  # all has been written when rank 0 begins to merge
@@ -151,13 +153,34 @@ def outward_address() -> str:
     return address
 
 
-def _keep_gloo_on(host: str) -> None:
-    """Bind gloo to loopback where all ranks are on one machine; elsewhere it, or the user, picks the interface."""
+def _keep_gloo_on(host: str, address: str) -> None:
+    """Bind gloo to loopback where all ranks are on one machine, else to the interface by which others reach this one.
+
+    What the user has set is kept: by itself gloo takes the address of the machine's name, which is often loopback.
+    """
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     if host:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback
-    elif os.environ.get("GLOO_SOCKET_IFNAME") == loopback:
-        del os.environ["GLOO_SOCKET_IFNAME"]
+    elif os.environ.get("GLOO_SOCKET_IFNAME", loopback) == loopback:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface_of(address)
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has an address.
+
+    Raises:
+        ClusterError: none has.
+    """
+    import psutil
+
+    found = psutil.net_if_addrs()
+    for name, addresses in found.items():
+        if any(each.address == address for each in addresses):
+            return str(name)
+    raise ClusterError(
+        f"no network interface of this machine has the address {address} (interfaces: {', '.join(found)}). Set "
+        "GLOO_SOCKET_IFNAME for the engines to the one that reaches the other machines."
+    )
 
 
 @dataclass(slots=True)
@@ -167,26 +190,31 @@ class _Meeting:
     store: Any
     store_address: str
     control: ControlServer | StoredControl
-    current_config: Callable[[], RunConfig]
+    check: Callable[[dict[str, Any]], None]  # of control requests
 
 
 def _meet(
-    task: Task, directory: RunDirectory, *, config: RunConfig, telemetry: str, host: str, stack: ExitStack
+    task: Task, directory: RunDirectory, *, beginning: Beginning, telemetry: str, host: str, stack: ExitStack
 ) -> _Meeting:
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
     from dtdg_lab.comm.group import open_store, reach_store
+
+    def check(request: dict[str, Any]) -> None:
+        check_request(directory.config(), request)
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
         address = wait_for_note(directory.live, 0, task.attempt).store
         store = reach_store(address, task.size)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return _Meeting(store, address, StoredControl(task.key, store, place=place), lambda: config)
+        return _Meeting(store, address, StoredControl(task.key, store, place=place), beginning.check or check)
     store, address = open_store(task.size, host=host)
-    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place), lambda: config)
-    control = ControlServer(
-        task.key, store, lambda request: check_request(meeting.current_config(), request), place=place, host=host
-    )
+    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place), beginning.check or check)
+
+    def check_now(request: dict[str, Any]) -> None:
+        meeting.check(request)  # by the settings that the run will then have
+
+    control = ControlServer(task.key, store, check_now, place=place, host=host)
     stack.callback(control.close)
     meeting.control = control
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
@@ -220,7 +248,7 @@ def _light_beacon(
 
 def _run_trainer(
     task: Task, directory: RunDirectory, *, config: RunConfig, group: Any, meeting: _Meeting, writer: RecordWriter,
-    vitals: Any, device: str,
+    vitals: Any, device: str, beginning: Beginning,
 ) -> str:  # fmt: skip
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.loop import Trainer
@@ -231,12 +259,14 @@ def _run_trainer(
         directory.add_environment(data=facts, energy_notes=vitals.notes)
         begun = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
         writer.row("events", (0, 0, time.time_ns(), "started", begun))
+        beginning.tell(writer)
         directory.write_status("running", attempt=task.attempt)
     trainer = Trainer(
         config, graph, group, recorder=writer, control=meeting.control, checkpoint=directory.checkpoint_file,
-        vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes),
+        vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes), begin=beginning.begin,
+        replay=beginning.replay,
     )  # fmt: skip
-    meeting.current_config = lambda: trainer.knobs.expected
+    meeting.check = beginning.check or (lambda request: check_request(trainer.knobs.expected, request))
     return trainer.run().state
 
 
@@ -248,8 +278,10 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
     """
     from dtdg_lab.training.knobs import check_changes
 
-    if not {"set", "pause", "stop"} & set(request):
-        raise ConfigError(f"a control request with {sorted(request)} says nothing to do: give set, pause or stop.")
+    if not {"set", "pause", "stop", "keep"} & set(request):
+        raise ConfigError(
+            f"a control request with {sorted(request)} says nothing to do: give set, pause, stop or keep."
+        )
     check_changes(config, request.get("set", {}))
 
 

@@ -125,18 +125,25 @@ class Engines:
             self._learn()  # another kernel may have started some
         return [engine for number, engine in sorted(self._warm.items()) if number in known and _runs(engine)]
 
-    def start_more(self, count: int) -> None:
-        """Start engines in place of dead ones.
+    def start_more(self, count: int, *, timeout_s: float) -> None:
+        """Start engines in place of dead ones; of a cluster that was started elsewhere, take in what was started there.
 
         Raises:
-            ClusterError: the cluster was started elsewhere.
+            ClusterError: the cluster was started elsewhere, and there are fewer still.
         """
-        if self._cluster is None:
+        if self._cluster is not None:
+            self._cluster.start_engines_sync(n=count)
+            return
+        wanted = count + len(self.alive())
+        if self.client.ids:
+            self.warm(1, timeout_s=timeout_s)
+        found = len(self.alive())
+        if found < wanted:
             raise ClusterError(
-                f"{count} engines are missing and the cluster was started elsewhere: start them there "
-                "(ipcluster engines ...), then call session.repair() again."
+                f"{found} of {wanted} engines are alive, and the cluster was started elsewhere: start the others there "
+                f"(ipcluster engines -n {wanted - found} ...), then call session.repair() again."
+                + (f" Runs of up to {found} ranks can be started now." if found else "")
             )
-        self._cluster.start_engines_sync(n=count)
 
     def kill(self, pids: list[int]) -> None:
         """Kill engine processes of this machine by number."""

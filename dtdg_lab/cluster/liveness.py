@@ -33,11 +33,16 @@ class RankNote:
 
 
 def host_id() -> str:
-    """A name for this machine and boot that says nothing about it."""
+    """A name for this machine and boot that says nothing about it.
+
+    Containers on one machine have names of their own where they have a network or process numbers of their own: their
+    loopback is not ours, nor are their process numbers.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id")
-    if boot.is_file():
-        return boot.read_text().strip()
-    return f"boot-{int(psutil.boot_time())}"
+    if not boot.is_file():
+        return f"boot-{int(psutil.boot_time())}"
+    spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid")]  # net:[4026531840]
+    return "-".join([boot.read_text().strip(), *(space.partition("[")[2].rstrip("]") for space in spaces)])
 
 
 def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", store: str = "") -> RankNote:

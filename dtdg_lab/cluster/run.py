@@ -139,6 +139,13 @@ class Run:
         """End the run after one and the same step of all ranks, with a checkpoint to resume from."""
         return self._ask({"stop": True})
 
+    def keep(self) -> int:
+        """Keep a checkpoint of the next step that all ranks agree on, to fork the run from later.
+
+        An event ``kept`` names the file once it is there: ``step-00345``, after 345 steps.
+        """
+        return self._ask({"keep": True})
+
     def _ask(self, request: dict[str, Any]) -> int:
         if self.status in ENDED:
             raise ControlError(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dtdg_lab.cluster.engine import Task, run_rank
-from dtdg_lab.cluster.engines import Engine, Engines
+from dtdg_lab.cluster.beginning import check_resumable
+from dtdg_lab.cluster.engines import Engines
 from dtdg_lab.cluster.keeper import start_keeper
+from dtdg_lab.cluster.launch import Launch, places_of, trouble
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.lookup import find_session, foreign_session_files, new_session_files
 from dtdg_lab.cluster.run import Run
@@ -149,6 +150,11 @@ class Session:
         return self._files.key
 
     @property
+    def runs_dir(self) -> Path:
+        """The folder that its runs go into."""
+        return Path(self._files.runs_dir)
+
+    @property
     def ready(self) -> bool:
         """Whether runs can be started: not closed, and all engines alive."""
         return not self._closed and all(self.engines().values())
@@ -179,19 +185,52 @@ class Session:
 
     # what it does
 
-    def train(self, config: RunConfig) -> Run:
+    def train(self, config: RunConfig, *, engines: Sequence[int] | None = None) -> Run:
         """Start a run and return its handle at once.
 
+        Args:
+            config: the settings.
+            engines: places of the session's engines, from 0; rank r trains on the r-th of them. Runs on different
+                engines may be under way at once. The first ones, which then must be the only ones in use, where not
+                given.
+
         Raises:
-            ControlError: a run is under way.
+            ControlError: a run is under way, on any of those engines where they are given.
             ClusterError: there are fewer engines alive than the config has ranks.
+            ConfigError: engines are not one for each rank.
             RunStoreError: the run's folder cannot be made.
         """
+        return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines)
+
+    def launch(
+        self, ranks: int, make: Callable[..., RunDirectory], *, runs_dir: str | Path | None = None,
+        engines: Sequence[int] | None = None,
+    ) -> Run:  # fmt: skip
+        """As :meth:`train`, of the run whose folder ``make`` makes in the folder ``root``: a fork, or a replay.
+
+        Args:
+            ranks: of the run.
+            make: called with ``root`` once its engines are free.
+            runs_dir: in place of the session's folder of runs.
+            engines: as of :meth:`train`.
+        """
         with self._lock:
-            self._check_free(config.ranks)
-            directory = RunDirectory.create(config, root=self._files.runs_dir)
-            self._files.add_run(directory.path)
-            return self._launch(directory, config.ranks, attempt=1)
+            places = places_of(ranks, engines)
+            self._check_free(ranks, places)
+            directory = make(root=self._files.runs_dir if runs_dir is None else Path(runs_dir).resolve())
+            self._files.add_run(directory.path, places)
+            return self._launch(directory, ranks, attempt=1, places=places)
+
+    def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Places of the first and of the second half of the engines, of the same size.
+
+        Raises:
+            ClusterError: there is one engine only.
+        """
+        size = self.ranks // 2
+        if not size:
+            raise ClusterError("one engine has no halves: make a Session(ranks=2) or larger.")
+        return tuple(range(size)), tuple(range(size, 2 * size))
 
     def resume(self, run: Run, changes: Mapping[str, Any]) -> Run:
         """Go on with a run from its checkpoint (see :meth:`Run.resume`)."""
@@ -199,8 +238,10 @@ class Session:
 
         with self._lock:
             directory = RunDirectory.open(run.path)
+            check_resumable(directory)
             check_request(run.config, {"set": dict(changes)})
-            self._check_free(run.config.ranks)
+            places = self._files.engines_of(run.path)
+            self._check_free(run.config.ranks, places)
             status = directory.status()
             if status["state"] not in ENDED:
                 raise ControlError(
@@ -212,15 +253,36 @@ class Session:
                 )
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
-            return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes)
+            return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes, places=places)
 
-    def _check_free(self, ranks: int) -> None:
+    @property
+    def under_way(self) -> list[Run]:
+        """Runs that have not ended, oldest first: several only where they have engines of their own."""
+        with self._lock:
+            found = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
+            return [run for run in found if run.status not in ENDED]
+
+    def _check_free(self, ranks: int, places: tuple[int, ...] = ()) -> None:
         if self._closed:
             raise ControlError("the session is closed: make a new one.")
-        current = self.current
-        if current is not None and current.status not in ENDED:
-            raise ControlError(f"run {current.id} is {current.status}: stop it first (run.stop()), or wait for it.")
+        busy = self.under_way
+        for run in busy:
+            taken = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
+            if places and not set(places) & set(taken):
+                continue
+            others = "" if not places else f" on engines {', '.join(map(str, taken))}"
+            raise ControlError(f"run {run.id} is {run.status}{others}: stop it first (run.stop()), or wait for it.")
         alive = len(self._engines.alive())
+        if places and busy and alive < self.ranks:  # those after it have moved up, and may be in use
+            raise ClusterError(
+                f"{alive} of {self.ranks} engines are alive, and engines go by their places among them: wait for run "
+                f"{busy[0].id}, then call session.repair()."
+            )
+        if places and max(places) >= alive:
+            raise ClusterError(
+                f"engines {', '.join(map(str, places))} are asked for, and {alive} of {self.ranks} are alive, numbered "
+                "from 0. " + ("Call session.repair()." if max(places) < self.ranks else "Make a larger session.")
+            )
         if ranks > alive:
             raise ClusterError(
                 f"the run needs {ranks} ranks, and {alive} of {self.ranks} engines are alive. "
@@ -228,37 +290,35 @@ class Session:
             )
 
     def _launch(
-        self, directory: RunDirectory, ranks: int, *, attempt: int, changes: Mapping[str, Any] | None = None
+        self,
+        directory: RunDirectory,
+        ranks: int,
+        *,
+        attempt: int,
+        changes: Mapping[str, Any] | None = None,
+        places: tuple[int, ...] = (),
     ) -> Run:
-        engines = self._engines.alive()[:ranks]
-        here = {engine.host for engine in engines} == {host_id()}
-        device = _device_for_all(directory.config().device, engines)
-        answers = []
-        for rank, engine in enumerate(engines):
-            beside = [other for other in engines if other.host == engine.host]
-            task = Task(
-                run_dir=str(directory.path), rank=rank, size=ranks, attempt=attempt, key=self.key,
-                local_rank=beside.index(engine), local_size=len(beside), device=device, resume=attempt > 1,
-                changes=tuple((changes or {}).items()),
-                busy_file=str(self._files.busy_file) if self._files.owned else "",
-                host="127.0.0.1" if here else "",
-            )  # fmt: skip
-            answers.append(self._engines.client[engine.id].apply_async(run_rank, task))
-        run = Run(self, directory, trouble=lambda: _trouble(answers))
+        alive = self._engines.alive()
+        engines = [alive[place] for place in places] or alive[:ranks]
+        launch = Launch(directory, self._files, attempt=attempt, changes=tuple((changes or {}).items()))
+        answers = launch.on(self._engines.client, engines, beside=alive if places else engines)
+        run = Run(self, directory, trouble=lambda: trouble(answers))
         self._handles[directory.path] = run
         return run
 
     def repair(self, *, timeout_s: float = 60.0) -> None:
         """Start engines in place of those that died; the others stay.
 
+        Engines of a cluster that was started elsewhere are started there; this takes in those that have come.
+
         Raises:
             ControlError: a run is under way.
             ClusterError: they cannot be started.
         """
         with self._lock:
+            for run in self.under_way:
+                raise ControlError(f"run {run.id} is {run.status}: engines are replaced between runs.")
             current = self.current
-            if current is not None and current.status not in ENDED:
-                raise ControlError(f"run {current.id} is {current.status}: engines are replaced between runs.")
             if current is not None:
                 stuck = read_notes(current.path / "live", current.attempt).values()
                 self._engines.kill([note.pid for note in stuck if note.host == host_id() and not is_dead(note)])
@@ -268,7 +328,7 @@ class Session:
         deadline = time.monotonic() + timeout_s
         missing = self.ranks - len(self._engines.alive())
         if missing > 0:
-            self._engines.start_more(missing)
+            self._engines.start_more(missing, timeout_s=timeout_s)
         while len(self._engines.alive()) < self.ranks:
             self._engines.warm(1, timeout_s=timeout_s)
             if time.monotonic() > deadline:
@@ -291,13 +351,12 @@ class Session:
         """Stop a run under way, end the engines of an owned cluster, and forget the session; again is nothing."""
         if self._closed:
             return
-        current = self.current
-        if current is not None and current.status not in ENDED:
+        for run in self.under_way:
             try:
-                current.stop()
-                current.wait(10.0)
+                run.stop()
+                run.wait(10.0)
             except (LabError, TimeoutError) as error:
-                current.abandon(f"the session was closed and the run did not stop: {error}")
+                run.abandon(f"the session was closed and the run did not stop: {error}")
         self.detach()
         if self._files.owned:
             end_processes(self._files)
@@ -312,12 +371,12 @@ class Session:
         self.close()
 
 
-def _device_for_all(wanted: str, engines: list[Engine]) -> str:
-    """``cuda`` where every machine has a GPU for each of its ranks, else ``cpu``: one backend for the whole group."""
-    if wanted != "auto":
-        return wanted
-    sharing = Counter(engine.host for engine in engines)
-    return "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
+def is_under_way(path: Path) -> bool:
+    """Whether a run has not ended, by its folder; one that cannot be read keeps no engine busy."""
+    try:
+        return RunDirectory.open(path).status()["state"] not in ENDED
+    except LabError:
+        return False
 
 
 def default_ranks() -> int:
@@ -331,13 +390,3 @@ def _beat(files: SessionFiles, every_s: float, stop: threading.Event) -> None:
     while not stop.wait(every_s):
         if files.folder.is_dir():
             files.heartbeat_file.touch()
-
-
-def _trouble(answers: list[Any]) -> str:
-    """Why an engine could not run its rank, where one came back with an error; empty otherwise."""
-    for rank, answer in enumerate(answers):
-        if answer.ready():
-            error = answer.exception()
-            if error is not None:
-                return f"rank {rank} failed: {error}"
-    return ""

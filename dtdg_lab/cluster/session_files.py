@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class SessionFiles:
 
     @property
     def current_file(self) -> Path:
-        """Paths of the session's runs, one a line, the newest last."""
+        """Paths of the session's runs, one a line, the newest last; after tabs the places of its engines."""
         return self.folder / "runs"
 
     def with_ranks(self, ranks: int) -> SessionFiles:
@@ -92,16 +93,24 @@ class SessionFiles:
             raise UnknownNameError("session", session_id, known, "List them: python -m dtdg_lab sessions.") from error
         return cls(**data)
 
-    def add_run(self, path: Path) -> None:
-        """Note a run of this session."""
+    def add_run(self, path: Path, engines: Sequence[int] = ()) -> None:
+        """Note a run of this session, and the places of its engines where they are not the first ones."""
         with open(self.current_file, "a") as file:
-            file.write(f"{path}\n")
+            file.write("\t".join([str(path), *map(str, engines)]) + "\n")
 
     def runs(self) -> list[Path]:
         """Folders of the session's runs, oldest first, as far as they still exist."""
+        return [path for path, _ in self._noted() if path.is_dir()]
+
+    def engines_of(self, run: Path) -> tuple[int, ...]:
+        """Places of a run's engines; empty where it has the first ones."""
+        return dict(self._noted()).get(run, ())
+
+    def _noted(self) -> list[tuple[Path, tuple[int, ...]]]:
         if not self.current_file.is_file():
             return []
-        return [Path(line) for line in self.current_file.read_text().splitlines() if Path(line).is_dir()]
+        lines = [line.split("\t") for line in self.current_file.read_text().splitlines()]
+        return [(Path(path), tuple(map(int, places))) for path, *places in lines]
 
     def processes(self) -> list[psutil.Process]:
         """Controller and engines of an owned session on this machine, found by the profile in their environment."""

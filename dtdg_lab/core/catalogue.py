@@ -204,8 +204,8 @@ SYSTEMS: tuple[System, ...] = (
 )  # fmt: skip
 
 TRAINING_OPTIONS = (
-    "optimizer", "dtype", "kernel", "norm", "self_loops", "evaluate_every", "checkpoint_every_s", "slow_rank",
-    "slow_ms",
+    "optimizer", "dtype", "kernel", "norm", "self_loops", "evaluate_every", "checkpoint_every_s", "keep_every",
+    "slow_rank", "slow_ms",
 )  # fmt: skip
 TASK_OPTIONS = ("task", "link_share", "negatives", "ranking_negatives", "link_head")
 ENERGY_OPTIONS = ("power_idle_w", "power_max_w", "power_gpu_idle_w", "power_gpu_max_w")

@@ -81,5 +81,11 @@ class NotFiniteError(RunFailedError):
     """Raised when a loss is NaN or infinite; the last good checkpoint is kept."""
 
 
+class TestPartError(LabError):
+    """Raised when the test part is read while a run trains; the message names who may read it, and when."""
+
+    __test__ = False  # no test, for what collects tests by their names
+
+
 class ControlError(LabError):
     """Raised when a control request cannot be delivered or is refused."""

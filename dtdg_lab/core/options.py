@@ -259,6 +259,10 @@ GLOSSARY: tuple[Option, ...] = (
         "none is handed on.",
     ),
     Option(
+        name="keep_every", owner="training", kind=int, default=0, low=0, high=100_000, unit="epochs", live="epoch",
+        meaning="Epochs between two checkpoints that are kept beside the last one, to branch from; 0 keeps none.",
+    ),
+    Option(
         name="slow_rank", owner="training", kind=int, default=-1, low=-1, high=4095, live="step",
         meaning="Rank made slower on purpose, to see imbalance; -1 is none.",
     ),

@@ -37,6 +37,10 @@ class Protocol:
         """Whether parts share edges where edges live longer than one interval."""
         return not self.purge
 
+    def gap(self, edge_life: int) -> int:
+        """Snapshots left out at each boundary between parts, where edges live ``edge_life`` intervals."""
+        return edge_life - 1 if self.purge else 0
+
 
 _PAPER_CUT: Mapping[str, Any] = MappingProxyType({"features": "degrees", "drop_first": True, "min_edges": 51})
 

@@ -15,21 +15,26 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import Actions, describe
 from dtdg_lab.dash.batch_page import BatchPage
 from dtdg_lab.dash.block_page import BlockPage
+from dtdg_lab.dash.card_page import CardPage
 from dtdg_lab.dash.changes import ACTIVE, Change, Changes
 from dtdg_lab.dash.feature_page import FeaturePage
 from dtdg_lab.dash.graph_page import GraphPage
 from dtdg_lab.dash.live import LiveCharts
 from dtdg_lab.dash.pages import CodePage, ComparePage
 from dtdg_lab.dash.partition_page import PartitionPage
+from dtdg_lab.dash.race_page import RacePage
 from dtdg_lab.dash.resources import load_resources
 from dtdg_lab.dash.schedule_page import SchedulePage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.dash.status import status_html
+from dtdg_lab.dash.study_page import StudyPage
+from dtdg_lab.dash.theme import ThemeSwitch, labelled
 from dtdg_lab.dash.trapezoid_page import TrapezoidPage
 from dtdg_lab.dash.watch import SessionWatch
 from dtdg_lab.datasets import default_dataset
 from dtdg_lab.views import RunWindow
 from dtdg_lab.views.layout import join_words
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -39,11 +44,15 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-COMPARE, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES = range(1, 9)  # places of the tabs
+# places of the tabs
+LIVE, COMPARE, RACE, STUDY, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES, PAPERS, CODE = range(13)
 _STATUS = {"font-size": "13px", "min-height": "76px"}
-_ALERT = {"font-size": "13px", "color": "#842029", "background": "#f8d7da", "border": "1px solid #f1aeb5",
+_ALERT = {"font-size": "13px", "color": coloured("alert"), "background": coloured("alert-back"),
+          "border": f"1px solid {coloured('alert-line')}",
           "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
           "overflow-wrap": "anywhere"}  # fmt: skip
+# tabs that do not fit go into a second line
+_WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
 _LOG = logging.getLogger(__name__)
 _BUTTONS = (("run", "Run", "success"), ("pause", "Pause", "default"), ("stop", "Stop", "danger"),
             ("resume", "Resume", "primary"), ("repair", "Repair", "warning"))  # fmt: skip
@@ -88,11 +97,17 @@ class Dashboard:
         self.batches = BatchPage(self.actions.later, self._knobs)
         self.features = FeaturePage(self.actions.later, self._knobs)
         self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
+        self.race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
+        self.study = StudyPage(self.actions.later, session.runs_dir / "studies")
+        self.cards = CardPage(self.actions.later)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
-        self.axis = pn.widgets.RadioButtonGroup(options=["steps", "seconds"], value="steps", margin=(2, 8))
+        self.axis = pn.widgets.RadioButtonGroup(
+            options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
+        )
         self.axis.param.watch(lambda event: self.actions.later(lambda: self.charts.over(event.new)), "value")
         self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
         self.layout = self._lay_out()
+        self._pages = self._updates()
         self.tick()
         self._start()
 
@@ -116,13 +131,17 @@ class Dashboard:
                 for names in (("run", "pause", "stop"), ("resume", "repair"))]  # fmt: skip
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
         controls = (self.settings.panel, axis, self.settings.more)
-        left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
+        left = pn.Column(
+            *rows, self.status, self.alert, *controls, ThemeSwitch(margin=(6, 10), width=200), width=305,
+            margin=(0, 8, 0, 0),
+        )  # fmt: skip
         self.tabs = pn.Tabs(
-            ("Live", self.charts), ("Compare", self.compare.page.panel), ("Data", self.graph.page.panel),
-            ("Partition", self.partition.panel), ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel),
-            ("Trapezoid", self.trapezoid.panel), ("Batches", self.batches.panel),
-            ("Features", self.features.panel), ("As code", self.code.panel),
-            sizing_mode="stretch_width", margin=0,
+            ("Live", self.charts), ("Compare", self.compare.page.panel), ("Race", self.race.panel),
+            ("Study", self.study.panel), ("Data", self.graph.page.panel), ("Partition", self.partition.panel),
+            ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel), ("Trapezoid", self.trapezoid.panel),
+            ("Batches", self.batches.panel), ("Features", self.features.panel), ("Papers", self.cards.panel),
+            ("As code", self.code.panel),
+            sizing_mode="stretch_width", margin=0, stylesheets=[_WRAPPED],
         )  # fmt: skip
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
 
@@ -190,7 +209,7 @@ class Dashboard:
             self.settings.settled(change.name)
 
     def _show_problem(self, text: str) -> None:
-        self.alert.param.update(value=html.escape(text, quote=False), visible=True)
+        self.alert.param.update(value=f'<div role="alert">{html.escape(text, quote=False)}</div>', visible=True)
 
     def _clear_problem(self) -> None:
         self.alert.param.update(value="", visible=False)
@@ -230,44 +249,38 @@ class Dashboard:
     def _update_page(self, *, slow: bool) -> None:
         """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
         self.watch.with_runs = self.tabs.active in (COMPARE, BATCHES)
-        if self.tabs.active == COMPARE:
-            self.compare.page.open()
-            if slow:
-                self.compare.update(self.watch.seen.runs, self.axis.value)
-        if self.tabs.active == DATA:
-            self.graph.page.open()
-        if self.tabs.active == PARTITION:
-            self.partition.open()
-            if slow:
-                self.partition.update()
-        if self.tabs.active == SCHEDULE:
-            self.schedule.open()
-            self.schedule.update(slow=slow)
-        if self.tabs.active == BLOCKS:
-            self.blocks.open()
-            if slow:
-                self.blocks.update()
-        if self.tabs.active == TRAPEZOID:
-            self.trapezoid.open()
-            self.trapezoid.update(slow=slow)
-        if self.tabs.active == BATCHES:
-            self.batches.open()
-            self.batches.update(self.watch.seen.runs, slow=slow)
-        if self.tabs.active == FEATURES:
-            self.features.open()
-            if slow:
-                self.features.update()
+        if self.tabs.active in self._pages:
+            opened, update = self._pages[self.tabs.active]
+            opened()
+            update(slow)
+
+    def _updates(self) -> dict[int, tuple[Callable[[], None], Callable[[bool], Any]]]:
+        """By place of a tab: what puts its charts on the page, and what brings them up to date."""
+
+        def slowly(update: Callable[[], Any]) -> Callable[[bool], Any]:
+            return lambda slow: update() if slow else None
+
+        runs = self.watch
+        return {
+            COMPARE: (self.compare.page.open, slowly(lambda: self.compare.update(runs.seen.runs, self.axis.value))),
+            RACE: (self.race.open, lambda slow: self.race.update(slow=slow)),
+            STUDY: (self.study.open, lambda slow: self.study.update(slow=slow)),
+            DATA: (self.graph.page.open, slowly(lambda: None)),
+            PARTITION: (self.partition.open, slowly(self.partition.update)),
+            SCHEDULE: (self.schedule.open, lambda slow: self.schedule.update(slow=slow)),
+            BLOCKS: (self.blocks.open, slowly(self.blocks.update)),
+            TRAPEZOID: (self.trapezoid.open, lambda slow: self.trapezoid.update(slow=slow)),
+            BATCHES: (self.batches.open, lambda slow: self.batches.update(runs.seen.runs, slow=slow)),
+            FEATURES: (self.features.open, slowly(self.features.update)),
+            PAPERS: (self.cards.open, lambda slow: self.cards.update(slow=slow)),
+        }
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
         self._changes.forget()
-        self.charts.follow(run)
-        self.partition.follow(run)
-        self.schedule.follow(run)
-        self.blocks.follow(run)
-        self.trapezoid.follow(run)
-        self.batches.follow(run)
-        self.features.follow(run)
+        for page in (self.charts, self.partition, self.schedule, self.blocks, self.trapezoid, self.batches,
+                     self.features, self.race, self.study, self.cards):  # fmt: skip
+            page.follow(run)
         if run is not None:
             self._config = run.config
             self.settings.load(run.config)
@@ -357,7 +370,5 @@ class Dashboard:
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
         self._stop()
-        self.graph.close()
-        self.partition.close()
-        self.schedule.close()
-        self.actions.close()
+        for page in (self.graph, self.partition, self.schedule, self.race, self.study, self.cards, self.actions):
+            page.close()

@@ -17,13 +17,14 @@ from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.views.adjuster_verdict import adjuster_verdict
 from dtdg_lab.views.hybrid import Panel
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 KNOBS = ("batch_snapshots", "batch_vertices", "adjuster", "reservoir", "average_every_s")
 JUDGED = 40  # newest runs of the session among which adjusters and fixed sizes are compared
-_WORDS = {"font-size": "13px", "color": "#24292f"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
 
 
 class BatchPage:

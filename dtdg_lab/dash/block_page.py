@@ -14,11 +14,12 @@ from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.views.blocks import Panel
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-_WORDS = {"font-size": "13px", "color": "#24292f"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
 
 
 class BlockPage:

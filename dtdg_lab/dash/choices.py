@@ -11,10 +11,11 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets import datasets
 from dtdg_lab.graphs.store import graph_folder, read_meta
+from dtdg_lab.views.theme import coloured
 
 HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Download at first use", "Generated here", "Your own graphs"
 _GENERATORS = "dtdg_lab.datasets.generators."
-_NOTE = "font-size:11.5px;line-height:1.3;color:#57606a"
+_NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:

@@ -12,6 +12,8 @@ import panel as pn
 from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.core.options import Option
+from dtdg_lab.dash.theme import labelled
+from dtdg_lab.views.theme import coloured
 
 # How options are presented; what they may be is in the glossary.
 LABELS: Mapping[str, str] = MappingProxyType(
@@ -46,6 +48,8 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "exchange": "Ranks exchange", "average_every_s": "Average every (T_mu, s)",
     }
 )  # fmt: skip
+# where a label only says something beside its neighbour's
+SPOKEN: Mapping[str, str] = MappingProxyType({"slow_ms": "Slow down rank by (ms)"})
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "learning_rate": (1e-5, 1.0), "alpha": (1e-3, 1.0), "batch_snapshots": (0.01, 1.0),
@@ -57,7 +61,7 @@ SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 
 _STYLE = (
-    "input:disabled, select:disabled { background: #f1f3f5; color: #8a9099; opacity: 1; } "
+    f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
     "select.bk-input { padding-left: 8px; padding-right: 20px; }"  # half a row holds the longest names
 )
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
@@ -79,6 +83,8 @@ class Control:
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
         common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_STYLE]}
+        if option.name in SPOKEN:
+            common["stylesheets"] = [_STYLE, labelled(SPOKEN[option.name])]
         if choices:
             return pn.widgets.Select(**_offered(choices), value=_values(choices)[0], **common)
         if option.kind is bool:

@@ -16,6 +16,7 @@ from dtdg_lab.dash.live_knobs import LiveKnobs
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.views.fetched_features import Panel
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 CACHE = ("cache_policy", "cache_window", "cache_bias")
 LINKS = ("congestion", "congestion_ms", "congestion_mbit")
 POWER = ("power_idle_w", "power_max_w", "power_gpu_idle_w", "power_gpu_max_w")
-_WORDS = {"font-size": "13px", "color": "#24292f"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
 
 
 class FeaturePage:

@@ -15,6 +15,8 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.links import BITS, LinkState
 from dtdg_lab.dash.changes import ACTIVE
 from dtdg_lab.dash.live_knobs import PATIENCE_S
+from dtdg_lab.dash.theme import labelled
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -23,7 +25,7 @@ MOST_PARTS = 6  # up to which every link has boxes; of more parts, every owner h
 _KINDS = ("delay", "rate")
 _TITLES = {"delay": "Delay added (ms)", "rate": "Mbit/s (0: any)"}
 _BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # most, and what an arrow adds
-_HEAD = {"font-size": "11.5px", "color": "#57606a"}
+_HEAD = {"font-size": "11.5px", "color": coloured("soft")}
 _WIDTH = 84
 
 Cell = tuple[str, int, int]  # kind, owner, requester; -1 for all of an owner's links
@@ -52,7 +54,7 @@ class LinkEditor:
         self.panel = pn.Card(
             pn.Column(self._tables, pn.Row(self.free, self.words, margin=0), margin=0, sizing_mode="stretch_width"),
             title="Slow links, one by one", collapsed=True, visible=False, sizing_mode="stretch_width", margin=(4, 8),
-            styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
+            styles={"border": f"1px solid {coloured('line')}", "box-shadow": "none"}, header_background="#f6f8fa",
         )  # fmt: skip
 
     def follow(self, run: Run | None) -> None:
@@ -92,7 +94,11 @@ class LinkEditor:
 
     def _box(self, cell: Cell) -> Any:
         most, step = _BOUNDS[cell[0]]
-        box = pn.widgets.FloatInput(value=0.0, start=0.0, end=most, step=step, width=_WIDTH, margin=(1, 2))
+        kind, owner, asker = cell
+        named = labelled(f"{_TITLES[kind]} from part {owner} to {'all' if asker < 0 else f'part {asker}'}")
+        box = pn.widgets.FloatInput(
+            value=0.0, start=0.0, end=most, step=step, width=_WIDTH, margin=(1, 2), stylesheets=[named]
+        )
         # what is shown here sets the value alone; what a person enters sets both
         box.param.watch(lambda event: self._entered(cell, event.new), "value_throttled")
         self.boxes[cell] = box

@@ -1,5 +1,6 @@
 // Charts that are told what is new, on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
-// starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py.
+// starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py. Stands after
+// views/theme.js; the theme itself is chosen by theme.js beside this, and charts on a page without it are light.
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const DRAG_MS = 80 // between two messages of a handle that is dragged
@@ -8,12 +9,13 @@ const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws noth
 // Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
 const STYLE = `
 .dl-grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(min(100%, 300px), 34%), 1fr)); gap: 10px; width: 100%; }
-.dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid #dfe3e8; border-radius: 6px; background: white; min-width: 0; position: relative; }
+.dl-card { margin: 0; padding: 4px 6px 6px; border: 1px solid var(--dl-line, #dfe3e8); border-radius: 6px; background: var(--dl-page, white); min-width: 0; position: relative; }
 .dl-chart { width: 100%; }
-.dl-handle { position: absolute; width: 18px; height: 18px; margin: -9px 0 0 -9px; box-sizing: border-box; border: 3px solid #7a4e9e; border-radius: 50%; background: white; touch-action: none; z-index: 2; }
-.dl-handle:hover, .dl-handle.dl-held { background: #7a4e9e; }
-.dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: #24292f; padding: 2px 6px 0; min-height: 2.7em; }
-.dl-problem { font: 14px sans-serif; color: #b3261e; padding: 12px; }
+.dl-handle { position: absolute; width: 18px; height: 18px; margin: -9px 0 0 -9px; box-sizing: border-box; border: 3px solid var(--dl-handle, #4b2a7b); border-radius: 50%; background: var(--dl-page, white); touch-action: none; z-index: 2; }
+.dl-handle:hover, .dl-handle.dl-held { background: var(--dl-handle, #4b2a7b); }
+.dl-handle:focus-visible { outline: 3px solid var(--dl-focus, #0b57d0); outline-offset: 2px; }
+.dl-caption { font: 13px/1.35 Helvetica, Arial, sans-serif; color: var(--dl-text, #24292f); padding: 2px 6px 0; min-height: 2.7em; }
+.dl-problem { font: 14px sans-serif; color: var(--dl-bad, #b3261e); padding: 12px; }
 .js-plotly-plot .plotly, .js-plotly-plot .plotly div { direction: ltr; font-family: Helvetica, Arial, sans-serif; margin: 0; padding: 0; }
 .js-plotly-plot .plotly svg { overflow: hidden; }
 .js-plotly-plot .plotly .main-svg { position: absolute; top: 0; left: 0; pointer-events: none; }
@@ -23,6 +25,15 @@ const STYLE = `
 .js-plotly-plot .plotly .cursor-ew-resize { cursor: ew-resize; }
 .js-plotly-plot .plotly .cursor-ns-resize { cursor: ns-resize; }
 `
+
+// The theme of the dashboard that holds an element, as theme.js has marked it
+function isDark(el) {
+  for (let host = el; host; host = host.getRootNode().host) {
+    const marked = host.closest("[data-dl-theme]")
+    if (marked) return marked.dataset.dlTheme === "dark"
+  }
+  return false
+}
 
 export function render({model, el}) {
   const style = document.createElement("style")
@@ -43,8 +54,16 @@ export function render({model, el}) {
     captions[name] = document.createElement("figcaption")
     captions[name].className = "dl-caption"
     captions[name].dataset.chart = name
+    charts[name].setAttribute("role", "img")
+    charts[name].setAttribute("aria-label", `${name}: nothing is drawn yet`)
     cards[name].append(charts[name], captions[name])
     grid.append(cards[name])
+  }
+
+  // What a screen reader says of a chart: its title and the sentence under it
+  function tellChart(name) {
+    const title = (charts[name].layout?.title?.text ?? name).replace(/<[^>]*>/g, " ")
+    charts[name].setAttribute("aria-label", [title, captions[name].textContent].filter((words) => words).join(". "))
   }
 
   function removeCard(name) {
@@ -66,6 +85,10 @@ export function render({model, el}) {
       dot.spec = spec
       if (dot.held) continue // it stays under the pointer
       dot.title = spec.title
+      const told = {label: spec.title, orientation: spec.along === "x" ? "horizontal" : "vertical"}
+      for (const [end, value] of [["min", spec.low], ["max", spec.high], ["now", spec[spec.along]]]) told[`value${end}`] = value - spec.origin
+      told.valuetext = spec.said ?? String(told.valuenow)
+      for (const [what, value] of Object.entries(told)) dot.setAttribute(`aria-${what}`, value)
       dot.style.cursor = spec.along === "x" ? "ew-resize" : "ns-resize"
       dot.dataset.handle = spec.name
       for (const along of ["x", "y"]) moveHandle(div, dot, along, spec[along])
@@ -88,11 +111,23 @@ export function render({model, el}) {
       const {along, low, high} = dot.spec, axis = axisOf(div, along)
       return Math.min(high, Math.max(low, axis.p2l(at[along] - div.getBoundingClientRect()[along] - axis._offset)))
     }
-    const tell = () => {
+    const tellValue = (value) => {
       sent = Date.now()
-      model.send_msg(JSON.stringify({kind: "dragged", handle: dot.spec.name, value: measured() - dot.spec.origin}))
+      model.send_msg(JSON.stringify({kind: "dragged", handle: dot.spec.name, value: value - dot.spec.origin}))
     }
+    const tell = () => tellValue(measured())
     dot.className = "dl-handle"
+    dot.tabIndex = 0
+    dot.setAttribute("role", "slider")
+    dot.addEventListener("keydown", (event) => {
+      const {along, low, high, step = (high - low) / 50} = dot.spec
+      const steps = {ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity}
+      if (!(event.key in steps) || dot.held) return
+      event.preventDefault()
+      dot.spec = {...dot.spec, [along]: Math.min(high, Math.max(low, dot.spec[along] + step * steps[event.key]))}
+      moveHandle(div, dot, along, dot.spec[along])
+      tellValue(dot.spec[along])
+    })
     dot.addEventListener("pointerdown", (event) => {
       dot.held = true
       dot.classList.add("dl-held")
@@ -156,7 +191,7 @@ export function render({model, el}) {
       grown.ys.push(...ys)
     }
     for (const [name, layout] of Object.entries(message.relayout ?? {})) todo[name].relayout = layout
-    for (const [name, text] of Object.entries(message.captions ?? {})) captions[name].textContent = text
+    for (const [name, text] of Object.entries(message.captions ?? {})) { captions[name].textContent = text; todo[name].told = true }
   }
 
   function flush() {
@@ -176,12 +211,32 @@ export function render({model, el}) {
       take(todo, message)
     }
     if (number < 0) { if (messages.length && Date.now() - asked > 2000) ask(); return }
-    for (const name of names) { draw(charts[name], todo[name], points); if (todo[name].figure) placeHandles(name) }
+    for (const name of names) {
+      draw(charts[name], todo[name], points)
+      if (todo[name].figure) placeHandles(name)
+      if (todo[name].figure || todo[name].relayout || todo[name].told) tellChart(name)
+    }
+  }
+
+  // Where a figure asks for it (layout.meta.clickable), the kernel is told which of its points was clicked
+  function listenToClicks(div) {
+    if (div.dlListens) return
+    div.dlListens = true
+    div.on("plotly_click", ({points: [point]}) => {
+      if (!div.layout?.meta?.clickable) return
+      const {x, y, customdata = null} = point
+      model.send_msg(JSON.stringify({kind: "clicked", chart: div.dataset.chart, x, y, customdata}))
+    })
   }
 
   function draw(div, {figure, traces, relayout}, points) {
     if (figure) div.style.height = `${figure.layout.height ?? model.chart_height}px`
-    if (figure) Plotly.react(div, figure.data, {...figure.layout, autosize: true}, CONFIG)
+    const shown = figure && dlFigure(figure, isDark(el))
+    if (figure) {
+      Plotly.react(div, shown.data, {...shown.layout, autosize: true}, CONFIG)
+      document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", true) // where it measures texts
+    }
+    if (figure) listenToClicks(div)
     if (traces.size && div.data) {
       const update = {x: [], y: []}
       for (const [trace, {drop, xs, ys}] of traces) {
@@ -193,22 +248,29 @@ export function render({model, el}) {
       }
       Plotly.extendTraces(div, update, [...traces.keys()], points)
     }
-    if (relayout && div.data) Plotly.relayout(div, relayout)
+    if (relayout && div.data) Plotly.relayout(div, isDark(el) ? dlDarkPart(relayout) : relayout)
     if (figure || traces.size) div.dataset.drawn = String(Number(div.dataset.drawn ?? 0) + 1)
   }
 
   const onVisible = () => { if (!document.hidden) { if (number < 0) ask(); else schedule() } }
   const resized = new ResizeObserver(() => requestAnimationFrame(() => {
     if (closed || !window.Plotly) return
-    for (const [name, div] of Object.entries(charts)) if (div.data && div.offsetWidth) Promise.resolve(Plotly.Plots.resize(div)).then(() => placeHandles(name))
+    for (const [name, div] of Object.entries(charts)) {
+      if (!div.data || !div.offsetWidth) continue
+      // by the time it has its new size the page may show other charts
+      Promise.resolve(Plotly.Plots.resize(div)).then(() => { if (charts[name] === div) placeHandles(name) })
+    }
   }))
 
+  const onTheme = () => { if (number >= 0) ask() } // everything is drawn again
   model.on("msg:custom", onMessage)
+  window.addEventListener("dtdg-lab-theme", onTheme)
   document.addEventListener("visibilitychange", onVisible)
   model.on("remove", () => {
     closed = true
     resized.disconnect()
     document.removeEventListener("visibilitychange", onVisible)
+    window.removeEventListener("dtdg-lab-theme", onTheme)
     for (const div of Object.values(charts)) if (div.data && window.Plotly) Plotly.purge(div)
   })
 

@@ -18,6 +18,7 @@ from dtdg_lab.dash.feed import ChartFeed, Message
 from dtdg_lab.views import CHARTS, RunWindow
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.series import XAxis
+from dtdg_lab.views.theme import theme_script
 
 
 class Shown(Protocol):
@@ -53,7 +54,7 @@ class Charts(JSComponent):
     charts = param.List(default=[], item_type=str, doc="Names of the charts, in order.")
     chart_height = param.Integer(default=318, doc="Height of one chart, pixels.")
 
-    _esm: ClassVar[Path] = Path(__file__).parent / "live.js"
+    _esm: ClassVar[str] = theme_script() + (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
 
     def __init__(self, *, defer: Callable[[Callable[[], None]], None] = _at_once, **params: Any) -> None:
         super().__init__(**params)
@@ -73,15 +74,21 @@ class Charts(JSComponent):
         message = json.loads(data)
         if message.get("kind") == "dragged":
             self._defer(lambda: self._drag(message["handle"], float(message["value"])))
+        elif message.get("kind") == "clicked":
+            told = [message.get(name) for name in ("chart", "x", "y", "customdata")]
+            self._defer(lambda: self._click(*told))
         elif message.get("kind") == "ready":
             self._awaited = False
             self._defer(self._greet)
         else:
-            known = "only 'ready' and 'dragged' are understood"
+            known = "only 'ready', 'dragged' and 'clicked' are understood"
             raise LabError(f"live.js sent {data!r}; {known}. Reload the page.")
 
     def _drag(self, handle: str, value: float) -> None:
         """A handle of a figure was dragged to a value of its axis."""
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        """A point was clicked, of a figure whose ``layout.meta`` has ``clickable``."""
 
     def expect(self) -> None:
         """A page is about to load a display."""
@@ -119,6 +126,7 @@ class WholeCharts(Charts):
         super().__init__(charts=list(figures()), **params)
         self._figures, self._captions = figures, captions
         self._dragged: Callable[[str, float], None] | None = None
+        self._clicked: Callable[[str, Any, Any, Any], None] | None = None
         self._number = 0
         self._drawn: dict[str, tuple[Figure, str | None]] = {}
 
@@ -161,6 +169,14 @@ class WholeCharts(Charts):
     def _drag(self, handle: str, value: float) -> None:
         if self._dragged is not None:
             self._dragged(handle, value)
+
+    def on_click(self, listener: Callable[[str, Any, Any, Any], None]) -> None:
+        """Call ``listener(chart, x, y, customdata)`` where a person clicks on a point of a figure that is clickable."""
+        self._clicked = listener
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        if self._clicked is not None:
+            self._clicked(chart, x, y, customdata)
 
 
 class LiveCharts(Charts):

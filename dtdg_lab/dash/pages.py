@@ -17,7 +17,9 @@ from dtdg_lab.dash.settings import Settings
 from dtdg_lab.views import compare_figure, wall_time_figure, wall_time_words
 from dtdg_lab.views.energy_by_method import energy_panel
 from dtdg_lab.views.energy_of_runs import SO_FAR, energy_rows
+from dtdg_lab.views.ground_words import ground_words
 from dtdg_lab.views.series import XAxis
+from dtdg_lab.views.theme import coloured
 
 COMPARED = 6
 
@@ -48,7 +50,8 @@ class ComparePage:
                 locks.enter_context(lock)
             labelled = [(run.id, run.window) for run in last]
             self.figure = compare_figure(labelled, x)
-            self.wall_time, self.words = wall_time_figure(labelled), wall_time_words(labelled)
+            self.wall_time = wall_time_figure(labelled)
+            self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"
             self.energy, self.spent = energy_panel(energy_rows(labelled), SO_FAR)
         self._drawn = drawn
         self.charts.redraw()
@@ -80,5 +83,6 @@ class CodePage:
 
 
 def _block(text: str) -> str:
-    style = "font-size:12px;background:#f6f8fa;border:1px solid #dfe3e8;padding:10px;white-space:pre-wrap"
+    edge, back = coloured("line"), coloured("back")
+    style = f"font-size:12px;background:{back};border:1px solid {edge};padding:10px;white-space:pre-wrap"
     return f'<pre class="dl-code" style="{style}">{html.escape(text)}</pre>'

@@ -16,10 +16,12 @@ from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.partition_measurer import Outcome, PartitionMeasurer, Wanted
 from dtdg_lab.dash.partition_table import READING, table_html
 from dtdg_lab.dash.settings import PARTS, Settings
+from dtdg_lab.dash.theme import labelled
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.partition import Panel, panels
 from dtdg_lab.views.partition_facts import PartitionFacts
 from dtdg_lab.views.partition_words import head_words
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -28,10 +30,10 @@ AS_SET = "as set on the left"
 RUN = "this run"
 FEWEST = 2
 FIRST = "Choose partitioners and press Measure: each one's parts are made and counted before a run pays for them."
-_WORDS = {"font-size": "13px", "color": "#24292f"}
-_SMALL = {"font-size": "11.5px", "color": "#57606a"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
+_SMALL = {"font-size": "11.5px", "color": coloured("soft")}
 _SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
-_PROBLEM = {"font-size": "13px", "color": "#842029"}
+_PROBLEM = {"font-size": "13px", "color": coloured("problem")}
 
 
 class PartitionPage:
@@ -80,7 +82,8 @@ class PartitionPage:
         self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
         self.partitioners = pn.widgets.CheckBoxGroup(
             options=list(catalogue.names("partition")), value=named, inline=True, margin=(0, 8, 4, 8),
-            sizing_mode="stretch_width", stylesheets=[".bk-input-group.bk-inline { flex-wrap: wrap; }"],
+            sizing_mode="stretch_width", 
+            stylesheets=[".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")],
         )  # fmt: skip
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.on_click(lambda event: defer(self._measure))
@@ -92,7 +95,9 @@ class PartitionPage:
         self.reading = pn.widgets.StaticText(
             value=READING, visible=False, margin=(2, 10), styles=_SMALL, sizing_mode="stretch_width"
         )
-        self.looked_at = pn.widgets.RadioButtonGroup(options=[RUN], value=RUN, visible=False, margin=(4, 8))
+        self.looked_at = pn.widgets.RadioButtonGroup(
+            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Partition looked at")]
+        )
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
         self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
 

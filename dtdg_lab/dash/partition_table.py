@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.views.partition_facts import PartitionFacts
 from dtdg_lab.views.partition_words import share
+from dtdg_lab.views.theme import coloured
 
-_TABLE = "border-collapse:collapse;font-size:12px;line-height:1.35;color:#24292f"
-_HEAD = "text-align:right;padding:3px 5px;border-bottom:1px solid #8a9099;font-weight:600;vertical-align:bottom"
-_CELL = "text-align:right;padding:3px 5px;border-bottom:1px solid #dfe3e8;white-space:nowrap"
-_WHY = "text-align:left;padding:3px 5px;border-bottom:1px solid #dfe3e8;max-width:560px"
+_TABLE = "border-collapse:collapse;font-size:12px;line-height:1.35;color:" + coloured("text")
+_LINE = f"border-bottom:1px solid {coloured('line')}"
+_HEAD = (
+    f"text-align:right;padding:3px 5px;border-bottom:1px solid {coloured('field-line')};font-weight:600;"
+    "vertical-align:bottom"
+)
+_CELL = f"text-align:right;padding:3px 5px;{_LINE};white-space:nowrap"
+_WHY = f"text-align:left;padding:3px 5px;{_LINE};max-width:560px"
 READING = (
     "Smaller is better everywhere; the best of a column is bold. Cut edges make halo rows, which are exchanged "
     "(adgnn-t) or replicated (pygt-dist). Uneven is the largest part over the mean: 1 is even. Memory is the "
@@ -45,7 +50,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
     best = [min((cells[at].value for cells in rows.values()), default=0.0) for at in range(len(_HEADS))]
     body = [_row(name, cells, best if len(rows) > 1 else None) for name, cells in rows.items()]
     body += [_said(name, why) for name, why in refused.items()]
-    body += [_said(name, "measuring …", colour="#57606a") for name in waiting]
+    body += [_said(name, "measuring …", colour=coloured("soft")) for name in waiting]
     return (
         f'<table class="dl-partitions" style="{_TABLE}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table>"
@@ -84,7 +89,7 @@ def _row(name: str, cells: Sequence[_Cell], best: Sequence[float] | None) -> str
     return f'<tr><td style="{_CELL};text-align:left">{html.escape(name)}</td>{columns}</tr>'
 
 
-def _said(name: str, why: str, *, colour: str = "#842029") -> str:
+def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
     words = html.escape(why, quote=False)
     return (
         f'<tr><td style="{_CELL};text-align:left;vertical-align:top">{html.escape(name)}</td>'

@@ -19,6 +19,7 @@ from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.schedule import Panel
 from dtdg_lab.views.schedule_facts import ScheduleFacts, share
 from dtdg_lab.views.simulation import epoch_times_figure
+from dtdg_lab.views.theme import coloured
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -31,8 +32,8 @@ _QUICK = (
     300  # blocks of a Gantt chart up to which a browser draws it eight times a second, and larger ones half as often
 )
 _HIGH, _ROW = 330, 17  # pixels: a chart, and a rank of the Gantt chart
-_WORDS = {"font-size": "13px", "color": "#24292f"}
-_PROBLEM = {"font-size": "13px", "color": "#842029"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
+_PROBLEM = {"font-size": "13px", "color": coloured("problem")}
 
 
 class SchedulePage:

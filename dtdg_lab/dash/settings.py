@@ -17,6 +17,7 @@ from dtdg_lab.core.options import OPTIONS, Option, option
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.dash import choices
 from dtdg_lab.dash.control import make_control
+from dtdg_lab.views.theme import coloured
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
 EXPLAINED = ("dataset", "model", "protocol")
@@ -71,7 +72,7 @@ class Settings:
         self.more = pn.Card(
             pn.Column(*rest, sizing_mode="stretch_width", margin=0, styles=scrolling),
             title="More settings", collapsed=True, sizing_mode="stretch_width", margin=(6, 8),
-            styles={"border": "1px solid #dfe3e8", "box-shadow": "none"}, header_background="#f6f8fa",
+            styles={"border": f"1px solid {coloured('line')}", "box-shadow": "none"}, header_background="#f6f8fa",
         )  # fmt: skip
         rows = [pn.Row(*map(self._widget, row), margin=0) for row in _ROWS]
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")

@@ -8,8 +8,11 @@ from typing import Any
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.dash.changes import Changes
+from dtdg_lab.views.theme import coloured
 
-COLOURS = {"running": "#009E73", "finished": "#0072B2", "failed": "#B3261E", "paused": "#E69F00"}
+COLOURS = {
+    "running": coloured("good"), "finished": coloured("info"), "failed": coloured("bad"), "paused": coloured("care"),
+}  # fmt: skip
 
 
 def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:
@@ -17,7 +20,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     state = "idle" if run is None else run.status
     if run is None and not ready:
         state = "the cluster starts"
-    parts = [f'<b style="color:{COLOURS.get(state, "#24292f")}">{html.escape(state)}</b>']
+    parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
     dropped = 0
     if run is not None:
         progress = run.window.progress

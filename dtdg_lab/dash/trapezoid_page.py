@@ -15,6 +15,7 @@ from dtdg_lab.dash.control import make_control
 from dtdg_lab.dash.live import WholeCharts
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.theme import coloured
 from dtdg_lab.views.trapezoid import Panel
 from dtdg_lab.views.trapezoid_facts import Shape, TrapezoidFacts
 from dtdg_lab.views.trapezoid_shape import Batch, proposal_words, shape_figure, shape_words, snapped
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 KNOBS = ("full_snapshots", "alpha", "decay")
-_WORDS = {"font-size": "13px", "color": "#24292f"}
+_WORDS = {"font-size": "13px", "color": coloured("text")}
 
 
 class TrapezoidPage:

@@ -44,7 +44,7 @@ def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
     Source: 40/60 split of DynaHB and FlareDTDG, test on the last snapshot of ESDG; validation inside the training part
     and the purge gap are ours.
     """
-    gap = edge_life - 1 if protocol.purge else 0
+    gap = protocol.gap(edge_life)
     parts = _parts(num_snapshots, gap, protocol)
     if not _enough(parts, protocol):
         needed = num_snapshots

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.runs import provenance
 from dtdg_lab.runs.decay_cells import Cell
 from dtdg_lab.runs.open import StoredRun
 from dtdg_lab.views.decay_map import DecayMap, decay_map_figure
@@ -33,6 +34,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank, median over epochs",
+        **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
         "run": "folder of the run; two cells have the same one where all snapshots are whole, for alpha then says "
         "nothing",
         "reason": "why the run failed, where it did; its numbers are then missing",
@@ -48,7 +50,8 @@ def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
     last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
     baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
     summary = {name: run.summary.get(name) for name in _OF_SUMMARY}
-    return _in_order(cell, {**summary, **baselines, "run": str(run.path), "reason": ""})
+    stands = provenance.provenance(run)
+    return _in_order(cell, {**summary, **baselines, **stands, "run": str(run.path), "reason": ""})
 
 
 def failed_row(cell: Cell, reason: str) -> dict[str, Any]:
@@ -154,7 +157,19 @@ class DecayStudy:
         baselines = {name: _mean(self.rows, f"{name}_loss") for name in ("persistence", "mean")}
         said = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
         lines += [f"Without a model, on the test part: {', '.join(said)}."] if said else []
-        return "\n".join([*lines, *self._failures()])
+        return "\n".join([*lines, *self._stands(), *self._failures()])
+
+    def _stands(self) -> list[str]:
+        """What the losses were measured on; data differ between seeds where they are generated."""
+        known = [row for row in self.rows if row.get("protocol")]
+        if not known:
+            return []
+        data = dict.fromkeys(row["data"] for row in known if row["data"])
+        gaps = dict.fromkeys(str(row["purge"]) for row in known if row["purge"] is not None)
+        return [
+            f"Protocol {known[0]['protocol']}, {' or '.join(gaps) or 'unknown'} snapshots left out at each boundary, "
+            f"data {', '.join(data) or 'unknown'}."
+        ]
 
     def _failures(self) -> list[str]:
         return [

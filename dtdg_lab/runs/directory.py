@@ -16,6 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.json_files import read_json, store_error, write_json, write_text
+from dtdg_lab.runs.kept import Kept, kept_checkpoints
 
 STATES = ("starting", "running", "paused", "stopping", "finished", "stopped", "failed")
 ENDED = ("finished", "stopped", "failed")
@@ -32,7 +33,12 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, config: RunConfig, *, root: str | Path = "runs", environment: dict[str, Any] | None = None
+        cls,
+        config: RunConfig,
+        *,
+        root: str | Path = "runs",
+        environment: dict[str, Any] | None = None,
+        begin: Path | None = None,
     ) -> RunDirectory:
         """Make the folder of a new run with its config, environment and status ``starting``.
 
@@ -42,6 +48,7 @@ class RunDirectory:
             config: the settings of the run.
             root: the folder that holds runs; made when missing.
             environment: what environment.json shall hold; ``describe_environment(config)`` when not given.
+            begin: a checkpoint of another run that this one begins with; it is copied.
 
         Raises:
             RunStoreError: the disk is full, the folder is read-only, or a file is in the way.
@@ -56,6 +63,8 @@ class RunDirectory:
             draft = cls(hidden)
             write_text(draft.config_file, config.to_json() + "\n")
             write_json(draft.environment_file, environment or describe_environment(config))
+            if begin is not None:
+                shutil.copyfile(begin, draft.begin_file)
             draft.write_status("starting")
             return cls(_place(hidden, root, name))
         except BaseException as error:
@@ -126,6 +135,16 @@ class RunDirectory:
     def checkpoint_file(self) -> Path:
         """The last checkpoint."""
         return self.path / "checkpoints" / "last.pt"
+
+    @property
+    def begin_file(self) -> Path:
+        """The checkpoint of another run that this one began with, where it is a fork."""
+        return self.path / "checkpoints" / "begun.pt"
+
+    @property
+    def checkpoints(self) -> tuple[Kept, ...]:
+        """All checkpoints that can be branched from, in order of steps: ``name epoch iteration step``."""
+        return kept_checkpoints(self.checkpoint_file.parent)
 
     @property
     def summary_file(self) -> Path:

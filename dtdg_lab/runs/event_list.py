@@ -21,7 +21,7 @@ from dtdg_lab.views.schedule_facts import is_end, schedule_facts, schedule_words
 from dtdg_lab.views.trapezoid_facts import trapezoid_facts, trapezoid_left, trapezoid_words
 
 # Told elsewhere on the page, or so many that they would hide the rest.
-_PASSED_OVER = ("epoch", "checkpoint")
+_PASSED_OVER = ("epoch", "checkpoint", "asked", "ended")
 
 Row = tuple[str, str, str, str, str]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import SCHEMA
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.json_files import store_error
 
@@ -22,7 +23,7 @@ def read_lines(path: str | Path) -> Iterator[Line]:
     A last line without its newline that does not parse is left out: the writer was killed in the middle of it.
 
     Raises:
-        DataError: a line before the end is damaged; the message names it.
+        DataError: a line before the end is damaged, or a newer version wrote it; the message names it.
         RunStoreError: the file cannot be read.
     """
     try:
@@ -89,14 +90,31 @@ def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, L
 def _parse(raw: bytes, path: str | Path, place: str) -> Line:
     try:
         line = json.loads(raw)
-        widths = {len(row) for row in line["rows"]}
-        if widths - {len(line["columns"])} or not {"rank", "attempt", "table"} <= line.keys():
-            raise ValueError("its rows do not fit its columns")
-    except (ValueError, KeyError, TypeError) as error:
+        _check(line)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{place} of {path} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
         ) from error
+    if line.get("v", SCHEMA) > SCHEMA:
+        raise DataError(
+            f"{place} of {path} was written by a newer version of DTDG Lab: records of schema {line['v']}, and this "
+            f"version reads up to {SCHEMA}. Update dtdg_lab, or open the run where it was made; nothing was changed."
+        )
     return line
+
+
+def _check(line: Any) -> None:
+    """Raise ValueError, KeyError or TypeError where a line is not what a rank writes."""
+    widths = {len(row) for row in line["rows"]}
+    if widths - {len(line["columns"])} or not {"rank", "attempt", "table"} <= line.keys():
+        raise ValueError("its rows do not fit its columns")
+    numbers = (line["rank"], line["attempt"], line.get("v", SCHEMA))
+    names = (line["table"], *line["columns"])
+    lists = {type(each) for each in (line["columns"], line["rows"], *line["rows"])} <= {list}
+    if not (all(type(number) is int for number in numbers) and all(type(name) is str for name in names) and lists):
+        raise ValueError("it is not made as record lines are")
+    if len(set(line["columns"])) != len(line["columns"]):
+        raise ValueError("a column comes twice")
 
 
 def _parse_torn(raw: bytes) -> Line | None:

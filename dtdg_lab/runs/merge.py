@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+LINE = "line_seq"  # column of numbered tables
 _BLOCK_ROWS = 20_000
 _AS_JSON = {b"encoding": b"json"}
 
@@ -52,23 +53,10 @@ def is_current(run: RunDirectory) -> bool:
     return run.merged_file.is_file() and read_json(run.merged_file)["sizes"] == _sizes(run)
 
 
-def load(run: RunDirectory, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
-    """The merged tables as they were written; only those ``wanted`` if given.
-
-    Raises:
-        RunStoreError: one is missing or cannot be read.
-    """
-    import pyarrow.parquet
-
-    try:
-        names = [table for table in read_json(run.merged_file)["rows"] if wanted is None or table in wanted]
-        return {table: pyarrow.parquet.read_table(run.table_file(table)) for table in names}
-    except OSError as error:
-        raise store_error("read", run.records, error) from error
-
-
-def collect(run: RunDirectory, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+def collect(run: RunDirectory, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:
     """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
+
+    With ``numbered`` so is the number of a row's line (``LINE``): with rank and table it tells which rows were one.
 
     Raises:
         DataError: a record line is damaged.
@@ -77,6 +65,9 @@ def collect(run: RunDirectory, wanted: Collection[str] | None = None) -> dict[st
     for path in run.record_files().values():
         for line in read_lines(path):
             if wanted is None or line["table"] in wanted:
+                if numbered:
+                    line["columns"] = [*line["columns"], LINE]
+                    line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
                 tables.setdefault(line["table"], _Columns()).add(line)
     return {table: columns.finish() for table, columns in sorted(tables.items())}
 
@@ -119,7 +110,7 @@ class _Columns:
         count = len(line["rows"])
         columns = {name: [row[place] for row in line["rows"]] for place, name in enumerate(line["columns"])}
         columns |= {"rank": [line["rank"]] * count, "attempt": [line["attempt"]] * count}
-        for name in columns.keys() - self.values.keys():
+        for name in [name for name in columns if name not in self.values]:
             self._new(name)
         for name, values in self.values.items():
             values.extend(columns.get(name) or [None] * count)

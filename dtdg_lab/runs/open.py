@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
+from dtdg_lab.runs import page
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.environment import SCHEMA as ENVIRONMENT
+from dtdg_lab.runs.kept import Kept
 from dtdg_lab.runs.lines import merged_lines
+from dtdg_lab.runs.provenance import COLUMNS, differences, ground, provenance
 from dtdg_lab.runs.reader import tables
+from dtdg_lab.runs.stored_files import RESTORE, read_config, read_object, reading
+from dtdg_lab.runs.summary import SCHEMA
 from dtdg_lab.views.compare import compare_figure
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.metrics import BASELINE
@@ -24,19 +30,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRAIN_STEP = "train-step"
-COMPARED = ("status", "task", "train_loss", "validation_loss", "test_loss", "persistence_loss", "skill",
-            "epochs", "steps", "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes", "peak_rss_bytes",
-            "energy_j")  # fmt: skip
+COMPARED = ("status", "task", "train_loss", "validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill",
+            *COLUMNS, "epochs", "steps", "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes",
+            "peak_rss_bytes", "energy_j")  # fmt: skip
 
 
 class StoredRun:
-    """A run read from its folder; it may still be under way, and is read as far as it has come."""
+    """A run read from its folder; it may still be under way, and is read as far as it has come.
+
+    Reading changes nothing in the folder. What is damaged there, or of a newer version, raises DataError or
+    RunStoreError with the file's name as soon as it is asked for; the rest can be read.
+
+    Attributes:
+        keeper: what must stay while the folder is read, such as the race whose temporary folder it is in.
+    """
+
+    keeper: object = None
 
     def __init__(self, directory: RunDirectory, *, points: int = 1500) -> None:
         self.directory = directory
         self.id = directory.id
         self.path = directory.path
-        self.config: RunConfig = directory.config()
+        self.config: RunConfig = read_config(directory.config_file)
         self.points = points
 
     def __repr__(self) -> str:
@@ -45,27 +60,42 @@ class StoredRun:
     @property
     def status(self) -> str:
         """The state written last: starting, running, paused, stopping, finished, stopped or failed."""
-        return self.directory.status()["state"]
+        return str(self._status["state"])
 
     @property
     def reason(self) -> str:
         """Why the run is in that state, in words; empty where nothing is out of the ordinary."""
-        return self.directory.status()["reason"]
+        return str(self._status["reason"])
+
+    @property
+    def _status(self) -> dict[str, Any]:
+        return read_object(self.directory.status_file, needs=("state", "reason"))
 
     @property
     def summary(self) -> dict[str, Any]:
         """The numbers of the whole run; empty before it ended (see ``runs.summary.MEANINGS``)."""
-        return self.directory.summary()
+        file = self.directory.summary_file
+        found = read_object(file, newest=SCHEMA) if file.is_file() else {}
+        if not isinstance(found.get("metrics") or {}, dict):
+            raise RunStoreError(f"{file} is damaged: its metrics are no object. {RESTORE}")
+        return found
 
     @property
     def environment(self) -> dict[str, Any]:
         """What the run was done with."""
-        return self.directory.environment()
+        return read_object(self.directory.environment_file, newest=ENVIRONMENT)
+
+    @property
+    def checkpoints(self) -> tuple[Kept, ...]:
+        """Checkpoints to fork from, in order of steps."""
+        return self.directory.checkpoints
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data."""
-        return self.table("events", all_attempts=True).sort_values("time_ns", kind="stable").to_dict("records")
+        found = self.table("events", all_attempts=True)
+        with reading(self.directory.records):
+            return found.sort_values("time_ns", kind="stable").to_dict("records")
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
         """One record table (see ``runs.reader.tables``).
@@ -91,8 +121,10 @@ class StoredRun:
 
         found = tables(self.directory, only=("steps", "evaluations"))
         steps = found["steps"].assign(split=TRAIN_STEP)
-        frames = [frame for frame in (steps, _spread_metrics(found["evaluations"])) if len(frame)] or [steps]
-        joined = pd.concat(frames, ignore_index=True).sort_values(["step", "time_ns"], kind="stable", ignore_index=True)
+        with reading(self.directory.records):
+            frames = [frame for frame in (steps, _spread_metrics(found["evaluations"])) if len(frame)] or [steps]
+            joined = pd.concat(frames, ignore_index=True)
+            joined = joined.sort_values(["step", "time_ns"], kind="stable", ignore_index=True)
         first = ["rank", "epoch", "step", "split", "loss"]
         return joined[[*first, *(column for column in joined.columns if column not in first)]]
 
@@ -100,8 +132,9 @@ class StoredRun:
     def window(self) -> RunWindow:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
-        for line in merged_lines(self.directory):
-            window.add(line)
+        with reading(self.directory.records):
+            for line in merged_lines(self.directory):
+                window.add(line)
         return window
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
@@ -113,10 +146,15 @@ class StoredRun:
         return self.window.sentences()
 
     def report(self) -> Path:
-        """Write report.html anew and return its path."""
+        """Write report.html anew and return its path; where the run cannot be read, the report stays as it is.
+
+        Raises:
+            DataError, RunStoreError: a file is damaged or of a newer version, or the report cannot be written.
+        """
         from dtdg_lab.runs.report import write_report
 
-        return write_report(self.directory)
+        with reading(self.path):
+            return write_report(self.directory)
 
 
 def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +172,7 @@ def open_run(path: str | Path) -> StoredRun:
     """Open a run's folder.
 
     Raises:
-        RunStoreError: there is no run at that path.
+        RunStoreError: there is no run at that path, or its settings cannot be read.
     """
     return StoredRun(RunDirectory.open(path))
 
@@ -143,8 +181,9 @@ def open_run(path: str | Path) -> StoredRun:
 class Comparison:
     """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses.
 
-    The table's columns are the settings that differ, what every run has, and the metrics of the runs' tasks; ``labels``
-    name the runs in charts.
+    The table's columns are the settings that differ, what every run has (its losses beside those of persistence and of
+    the mean, and what they were measured on: see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
+    name the runs in charts. ``notes`` say why results may not be comparable; empty where they are.
     """
 
     runs: tuple[StoredRun, ...]
@@ -152,6 +191,7 @@ class Comparison:
     table: pd.DataFrame
     figure: Figure
     labels: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def wall_time(self) -> Figure:
@@ -159,8 +199,8 @@ class Comparison:
         return wall_time_figure(self._labelled())
 
     def in_words(self) -> str:
-        """Who is first near the least loss of all, and whether adjusters of batches beat the best fixed size."""
-        return wall_time_words(self._labelled())
+        """What the runs stand on; who is first near the least loss, and whether adjusters beat the best fixed size."""
+        return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
 
     def _labelled(self) -> list[tuple[str, RunWindow]]:
         return [(label, run.window) for label, run in zip(self.labels, self.runs, strict=True)]
@@ -168,23 +208,26 @@ class Comparison:
     def _repr_html_(self) -> str:
         """The table; where plotly is installed, ``plotly.graph_objects.Figure(comparison.figure)`` draws the chart."""
         said = ", ".join(self.differing) if self.differing else "no setting"
-        return f"<p>{len(self.runs)} runs that differ in: {said}</p>" + self.table.to_html(
-            na_rep="unknown", escape=True
-        )
+        notes = "".join(f"<p><b>{page.text(note)}</b></p>" for note in self.notes)
+        stands = f"<p>{page.text(ground(self.runs))}</p>" if not self.notes else ""
+        differ = f"<p>{len(self.runs)} runs that differ in: {page.text(said)}</p>"
+        return f"{notes}{differ}{stands}{self.table.to_html(na_rep='unknown', escape=True)}"
 
 
 def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Comparison:
     """Summaries of several runs, with the settings in which they differ, and their validation losses in one chart.
 
+    Runs of other data, protocols, gaps or tasks can be compared; ``notes`` and the words say that they differ.
+
     Args:
-        runs: folders or opened runs.
+        runs: folders, opened runs, or pages and tables that runs were exported to.
         x: what the chart's axis counts, ``steps`` or ``seconds``.
 
     Raises:
         ConfigError: no run is given.
-        RunStoreError: there is no run at one of the paths.
+        RunStoreError: there is no run at one of the paths, or it cannot be read; the message says which.
     """
-    opened = tuple(run if isinstance(run, StoredRun) else open_run(run) for run in runs)
+    opened = tuple(_readable(run, f"run {number} of {len(runs)}") for number, run in enumerate(runs, start=1))
     if not opened:
         raise ConfigError("compare() got no run: give folders of runs, such as compare(['runs/a', 'runs/b']).")
     settings = [run.config.flat for run in opened]
@@ -192,7 +235,24 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
     labels = _labels(opened, differing)
     figure = compare_figure([(label, run.window) for label, run in zip(labels, opened, strict=True)], x)
-    return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels))
+    notes = tuple(differences(opened))
+    return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels), notes)
+
+
+def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
+    """The opened run, once all that is compared of it has been read."""
+    from dtdg_lab.runs.open_any import open_run as open_any  # it reads what this module defines
+
+    path = run.path if isinstance(run, StoredRun) else run
+    try:
+        opened = run if isinstance(run, StoredRun) else open_any(run)
+        if not isinstance(opened, StoredRun):
+            raise RunStoreError("it holds a part of a run only. Give its folder, or an html or parquet export of it.")
+        for known in (opened.window, opened.summary, opened.status, provenance(opened)):
+            assert known is not None
+    except LabError as error:
+        raise RunStoreError(f"{which} cannot be compared ({path}): {error}") from error
+    return opened
 
 
 def _labels(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> list[str]:
@@ -225,6 +285,7 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
         | {name: run.summary.get(name) for name in COMPARED}
         | {name: told.get(name) for name in scores}
         | {"status": run.status}
+        | {name: told for name, told in provenance(run).items() if name in COLUMNS}
         for run, told in zip(runs, metrics, strict=True)
     ]
     columns = list(dict.fromkeys([*differing, *COMPARED, *scores]))  # a setting may be in the summary too

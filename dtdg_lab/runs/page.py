@@ -6,37 +6,47 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# No page may load anything: browsers enforce it, so a report shown offline looks as it did at home.
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+from dtdg_lab.views.theme import variables
 
-STYLE = """
-:root { --text: #24292f; --soft: #5b5f66; --line: #d8dde3; --back: #f6f7f9; --good: #006d4f; --bad: #b3261e; }
+# No page may load anything: browsers enforce it, so a report shown offline looks as it did at home.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+    "form-action 'none'"
+)
+
+# printed pages are light
+STYLE = f"""
+:root {{ {variables("light")} color-scheme: light; }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables("dark")} color-scheme: dark; }} }}
+"""
+STYLE += """
 * { box-sizing: border-box; }
-body { font: 14px/1.45 Helvetica, Arial, sans-serif; color: var(--text); background: white; margin: 0 auto;
+body { font: 14px/1.45 Helvetica, Arial, sans-serif; color: var(--dl-text); background: var(--dl-page); margin: 0 auto;
        max-width: 1100px; padding: 28px 24px 48px; }
 h1 { font-size: 22px; margin: 0 0 2px; overflow-wrap: anywhere; }
-h2 { font-size: 16px; margin: 30px 0 8px; padding-bottom: 4px; border-bottom: 1px solid var(--line); }
+h2 { font-size: 16px; margin: 30px 0 8px; padding-bottom: 4px; border-bottom: 1px solid var(--dl-line); }
 p { margin: 0 0 8px; }
-.soft { color: var(--soft); }
+.soft { color: var(--dl-soft); }
 .state { font-weight: bold; }
-.state.finished { color: var(--good); }
-.state.failed { color: var(--bad); }
+.state.finished { color: var(--dl-good); }
+.state.failed { color: var(--dl-bad); }
 .numbers { display: grid; grid-template-columns: repeat(5, 1fr); gap: 8px; margin: 16px 0 4px; }
-.number { background: var(--back); border-radius: 4px; padding: 8px 10px; break-inside: avoid; }
+.number { background: var(--dl-back); border-radius: 4px; padding: 8px 10px; break-inside: avoid; }
 .number b { display: block; font-size: 18px; font-weight: bold; white-space: nowrap; }
-.number span { color: var(--soft); font-size: 12px; display: block; }
+.number span { color: var(--dl-soft); font-size: 12px; display: block; }
 .charts { display: grid; grid-template-columns: 1fr 1fr; gap: 18px 20px; }
 .chart { break-inside: avoid; min-width: 0; }
 .chart p { font-size: 13px; margin: 2px 0 0; }
 .plot { height: 340px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th { text-align: left; font-weight: bold; color: var(--soft); }
-th, td { padding: 3px 14px 3px 0; border-bottom: 1px solid #eceff2; vertical-align: top; overflow-wrap: anywhere; }
+th { text-align: left; font-weight: bold; color: var(--dl-soft); }
+th, td { padding: 3px 14px 3px 0; border-bottom: 1px solid var(--dl-line); vertical-align: top;
+         overflow-wrap: anywhere; }
 td.value { max-width: 330px; font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12.5px; }
 td.tight, th.tight { white-space: nowrap; overflow-wrap: normal; }
 tr { break-inside: avoid; }
-tr.changed td { background: #fff8e1; }
-pre { background: var(--back); border-radius: 4px; padding: 10px 12px; font-size: 12.5px; overflow-x: auto;
+tr.changed td { background: var(--dl-changed); }
+pre { background: var(--dl-back); border-radius: 4px; padding: 10px 12px; font-size: 12.5px; overflow-x: auto;
       margin: 4px 0 12px; font-family: ui-monospace, Menlo, Consolas, monospace; break-inside: avoid; }
 @media (max-width: 800px) { .charts { grid-template-columns: 1fr; }
                             .numbers { grid-template-columns: repeat(3, 1fr); } }

@@ -7,16 +7,19 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtdg_lab.core.errors import DataError, RunStoreError
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs import merge
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.lines import read_lines, tail
+from dtdg_lab.runs.stored_files import RESTORE, read_object, reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["read_lines", "tables", "tail"]
 
+_NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 # What a second attempt must repeat for the first one's row at the very step of resuming to be left out: such a row
 # describes the model before that step, so it is as true in both attempts.
 _SAME_FACT = {"evaluations": "split", "events": "kind"}
@@ -39,17 +42,59 @@ def tables(
         only: names of the tables wanted; all when empty.
 
     Raises:
-        DataError: a record line is damaged.
+        DataError: a record line or a merged table is damaged, or a newer version wrote it.
         RunStoreError: there is no run, or its files cannot be read.
     """
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     wanted = {*only, "steps"} if only else None  # steps say where attempts begin
-    stored = merge.load(run, wanted) if merge.is_current(run) else merge.collect(run, wanted)
-    frames = {table: merge.to_frame(stored[table]) for table in stored}
+    frames = _merged(run, wanted)
+    if frames is None:
+        with reading(run.records):
+            collected = merge.collect(run, wanted)
+            frames = {table: merge.to_frame(collected[table]) for table in collected}
     for table in TABLES.keys() - frames.keys():
         if wanted is None or table in wanted:
             frames[table] = _empty(table)
-    return frames if all_attempts else _without_replaced(frames)
+    with reading(run.records):
+        for table, frame in frames.items():
+            _check_numbers(run, table, frame)
+        return frames if all_attempts else _without_replaced(frames)
+
+
+def _check_numbers(run: RunDirectory, table: str, frame: pd.DataFrame) -> None:
+    """Refuse a table whose numbers are none."""
+    from pandas.api.types import is_numeric_dtype
+
+    numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
+    for column in frame.columns:
+        if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
+            raise DataError(f"{run.records} is damaged: {column} of table {table} holds what is no number. {RESTORE}")
+
+
+def _merged(run: RunDirectory, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
+    """The merged tables; None where they do not hold all lines, or there are none."""
+    lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are gone"
+    with reading(run.merged_file, f"Remove it: {lines}."):
+        if not merge.is_current(run):
+            return None
+        names = [str(table) for table in read_object(run.merged_file, needs=("rows",))["rows"]]
+    frames = {}
+    for table in names:
+        if wanted is None or table in wanted:
+            frames[table] = _stored(run.table_file(table), f"Remove {run.merged_file}: {lines}.")
+    return frames
+
+
+def _stored(file: Path, remedy: str) -> pd.DataFrame:
+    import pyarrow.parquet
+
+    with reading(file, remedy):
+        if not file.is_file():
+            raise RunStoreError(f"{file} is missing. {remedy}")
+        try:
+            return merge.to_frame(pyarrow.parquet.read_table(file))
+        except OSError as error:
+            raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
 
 
 def _empty(table: str) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from dtdg_lab.runs.event_list import event_rows
 from dtdg_lab.runs.json_files import dumps, write_text
 from dtdg_lab.runs.open import StoredRun
 from dtdg_lab.runs.parts import empty_parts, parts_line
+from dtdg_lab.runs.provenance import ground
 from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import MEANINGS
 from dtdg_lab.runs.what_if import replay_run
@@ -21,18 +22,32 @@ from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
+from dtdg_lab.views.theme import theme_script
 from dtdg_lab.views.trapezoid import TrapezoidView
 from dtdg_lab.views.window import BLOCKS, CHARTS, FEATURES, HYBRID, PARTITION, PHASE_ENERGY, SCHEDULE, TRAPEZOID
 
 _MOST_EVENTS = 400
-_DRAW = """
+# in the system's theme, on paper in the light one
+DRAW = (
+    theme_script()
+    + """
 const figures = JSON.parse(document.getElementById('figures').textContent);
-for (const [name, figure] of Object.entries(figures))
-  Plotly.newPlot('plot-' + name, figure.data, figure.layout,
-    {responsive: true, displaylogo: false, displayModeBar: false});
-window.addEventListener('beforeprint', () =>
-  Object.keys(figures).forEach(name => Plotly.Plots.resize('plot-' + name)));
+function draw(dark) {
+  for (const [name, figure] of Object.entries(figures)) {
+    const shown = dlFigure(figure, dark);
+    Plotly.react('plot-' + name, shown.data, shown.layout,
+      {responsive: true, displaylogo: false, displayModeBar: false});
+  }
+}
+draw(dlOsDark.matches);
+dlOsDark.addEventListener('change', () => draw(dlOsDark.matches));
+window.addEventListener('beforeprint', () => {
+  draw(false);
+  Object.keys(figures).forEach(name => Plotly.Plots.resize('plot-' + name));
+});
+window.addEventListener('afterprint', () => draw(dlOsDark.matches));
 """
+)
 
 
 def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] | None = None) -> Path:
@@ -50,8 +65,23 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
         RunStoreError: there is no run, or the file cannot be written.
     """
     run = StoredRun(run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir))
+    return write_text(run.directory.report_file, report_page(run, status=status))
+
+
+def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: str = "") -> str:
+    """The page that :func:`write_report` writes.
+
+    Args:
+        run: what it is of.
+        status: ``state`` and ``reason`` to show; what status.json says when not given.
+        more: HTML that stands at its end, before the scripts.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
     replay_run(run)
-    library = _plotly_js()
+    library = plotly_js()
     body = "".join(
         (
             _head(run, status or run.directory.status()),
@@ -68,13 +98,15 @@ def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] |
             page.section("Settings", _settings(run)),
             page.section("Environment", page.table(("what", "value"), _environment(run), value=1)),
             page.section("Do it again", _repeat(run)),
+            more,
         )
     )
-    scripts = () if library is None else (library, _DRAW)
-    return write_text(run.directory.report_file, page.document(f"Run {run.id}", body, scripts=scripts))
+    scripts = () if library is None else (library, DRAW)
+    return page.document(f"Run {run.id}", body, scripts=scripts)
 
 
-def _plotly_js() -> str | None:
+def plotly_js() -> str | None:
+    """The source of plotly.js; None where plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
@@ -95,7 +127,7 @@ def _head(run: StoredRun, status: dict[str, Any]) -> str:
     )
     return (
         f"<h1>Run {page.text(run.id)}</h1><p class='soft'>{page.text(said)} · {page.text(config['task'])} · "
-        f"protocol {page.text(config.protocol)}</p>"
+        f"{page.text(ground((run,)).removesuffix('.'))}</p>"
         f"<p>{state}</p><div class='numbers'>{cards}</div>{_parts(run)}"
     )
 
@@ -117,7 +149,8 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
     skill, wait, imbalance = summary.get("skill"), summary.get("wait_share"), summary.get("imbalance")
     return [
         (f"{part} loss", _number(loss)),
-        (f"skill against persistence ({_number(summary.get('persistence_loss'))})", _share(skill)),
+        (f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
+         f"{_number(summary.get('mean_loss'))}", _share(skill)),
         *_metric_cards(summary.get("metrics") or {}, summary.get("skill_split")),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
@@ -223,7 +256,9 @@ def _tall(title: str, name: str, view: Tall, *, drawn: bool) -> str:
 
 
 def _plot(name: str, *, drawn: bool, style: str = "") -> str:
-    return f"<div class='plot'{style} id='plot-{page.text(name)}'></div>" if drawn else f"<b>{page.text(name)}</b>"
+    described = f"role='img' aria-label='{page.text(name)}: the sentence beside it says what it shows'"
+    box = f"<div class='plot'{style} id='plot-{page.text(name)}' {described}></div>"
+    return box if drawn else f"<b>{page.text(name)}</b>"
 
 
 def _numbers_table(summary: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_set import EdgeSet
 from dtdg_lab.graphs.negatives import NO_VERTEX, LinkSamples, link_samples, ranking_candidates
+from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.curves import auc_and_average_precision
 from dtdg_lab.tasks.edge_bank import EdgeBank
@@ -108,7 +109,7 @@ class LinkPrediction:
         self.outputs = 2 if link_head == "concat" else hidden
         self._head, self._share, self._negatives = link_head, link_share, negatives
         self._candidates = ranking_negatives
-        self._seed = edge_seed(graph.following)
+        self._seed = edge_seed(for_a_hash(graph.following))
         self._pairs: dict[int, _Pairs] = {}
         self._rankings: dict[int, _Ranking] = {}
         self._today: dict[tuple[int, str], list[float]] = {}

@@ -23,6 +23,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.parallel.device_sequence import DeviceSequence
@@ -127,13 +128,14 @@ def build(
             available here.
     """
     # first what ranks agree on: whatever fails on one of them later, none waits here for the others
-    partitioned = "partition" in catalogue.system(config.system).parts
-    partition = shared_partition(config, graph, group) if partitioned else None
+    partitioned, whole = "partition" in catalogue.system(config.system).parts, unsealed(graph)
+    partition = shared_partition(config, whole, group) if partitioned else None
     chunking = None
     if partition is not None and catalogue.system(config.system).parts["parallel"] == "halo_window":
-        chunking = shared_chunks(config, graph, partition, group)
+        chunking = shared_chunks(config, whole, partition, group)
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
+    graph = sealed(graph, parts)  # nothing that is made from here on reads a label of the test part
     scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
     with together(group if has_blocks(config) else SoloGroup(), device=device):  # what follows is collective there
         task = make_task(config, graph, parts, device=device)
@@ -164,6 +166,7 @@ def build(
         evaluators = _evaluators(made_of, parts, group, device=device)
         hybrid = _hybrid(made_of, layout, device=device, plan=plan)
         undone.pop_all()
+    begin_training(graph)
     return Built(
         config, parts, task, model, optimizer, gradients, layout, evaluators[0], sequence, partition, scheduling,
         blocks, memory, chunking, hybrid, evaluators[1], network, remote,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 from dataclasses import asdict, dataclass, field
@@ -11,8 +12,11 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+SCHEMA = 1  # of the file; those before it had one have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Checkpoint:
         part = path.with_suffix(".part")
         try:
             with open(part, "wb") as file:
-                torch.save({**vars_of(self), "position": asdict(self.position)}, file)
+                torch.save({**vars_of(self), "position": asdict(self.position), "schema": SCHEMA}, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, path)
@@ -69,16 +73,25 @@ class Checkpoint:
         """Read a checkpoint (tensors and plain values only; no code is run).
 
         Raises:
-            RunStoreError: there is none, or it is not one of ours.
+            RunStoreError: there is none, it is not one of ours, or a newer version wrote it.
         """
         try:
             data = torch.load(path, map_location=device, weights_only=True)
+            schema = int(data.pop("schema", SCHEMA))
+            if schema > SCHEMA:
+                raise RunStoreError(
+                    f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version "
+                    f"reads up to {SCHEMA}. Update dtdg_lab; the file was not changed."
+                )
             return cls(**{**data, "position": Position(**data["position"])})
+        except RunStoreError:  # an OSError too
+            raise
         except FileNotFoundError as error:
             raise RunStoreError(
                 f"there is no checkpoint at {path}: the run ended before its first. Start it anew."
             ) from error
-        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, EOFError, OSError) as error:
+        except (pickle.UnpicklingError, RuntimeError, LookupError, TypeError, ValueError, AttributeError, EOFError,
+                OSError) as error:  # fmt: skip
             first_line = str(error).partition("\n")[0]  # torch goes on to advise loading without its safeguard
             raise RunStoreError(
                 f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start the run anew."
@@ -99,6 +112,19 @@ class Checkpoint:
                 "back the data (or the version) that the run began with, or start a new run."
             )
         return True
+
+    def has_moments_for(self, config: RunConfig) -> bool:
+        """Whether what its optimiser remembers is of use to that of a config."""
+        return bool(RunConfig.from_json(self.config_json)["optimizer"] == config["optimizer"])
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the parameters, bit by bit, in order of their names."""
+        told = hashlib.sha256()
+        for name in sorted(self.model):
+            tensor = self.model[name].detach().cpu().contiguous()
+            told.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+            told.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        return told.hexdigest()
 
     def restore(self, model: Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Put the parameters, and the optimiser's moments where one is given, into what a config built.

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.comm.group import Group
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.core.protocols import Protocol
+from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.parallel.device_sequence import DeviceSequence
@@ -20,7 +21,8 @@ class Evaluator:
     """Runs the sequence forward from its start and scores each part's snapshots by the task.
 
     The test part is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
-    can read it.
+    can read it. That call alone opens the seal of the sequence's graph (:mod:`dtdg_lab.graphs.sealed`); a model that
+    was trained on after it is not evaluated any more.
 
     Args:
         task: what is scored.
@@ -39,15 +41,37 @@ class Evaluator:
         self._task, self._protocol, self._group, self._sequence = task, protocol, group, sequence
         self._gather = gather
         self._ranges: dict[str, range] = {part: getattr(split, part) for part in PARTS}
+        self._tested: tuple[int, ...] | None = None
 
     def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
         """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
 
         Raises:
-            ConfigError: the test part is asked for while the run goes on.
+            TestPartError: the test part is asked for while the run goes on, or training went on after it was evaluated.
         """
         if "test" in splits and not final:
-            raise ConfigError("the test part is evaluated once, when the run is over (final=True).")
+            raise TestPartError(
+                "the test part is evaluated once, when the run is over (final=True): read the validation part to steer "
+                "or to tune."
+            )
+        self._check_over(model)
+        if not final:
+            return self._scored(model, splits)
+        if "test" in splits:
+            self._tested = _versions(model)
+        with seal_of(self._sequence.graph).opened():
+            return self._scored(model, splits)
+
+    def _check_over(self, model: DynamicModel) -> None:
+        """Refuse to go on where the test part was evaluated in the middle of training."""
+        if self._tested is not None and self._tested != _versions(model):
+            raise TestPartError(
+                "the test part was evaluated (final=True) and the model trained on after it: what is evaluated now may "
+                "have been chosen by the test part. Evaluate the validation part meanwhile, and the test part once, "
+                "after the last step."
+            )
+
+    def _scored(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
         asked = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
         if not asked:
             return []
@@ -85,3 +109,8 @@ class Evaluator:
             z = self._gather(z)
         if t % self._group.size == self._group.rank:
             into += self._task.measure(z, t, slice(0, len(z)), part)
+
+
+def _versions(model: DynamicModel) -> tuple[int, ...]:
+    """How often each parameter was written to."""
+    return tuple(parameter._version for parameter in model.parameters())

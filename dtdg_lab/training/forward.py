@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
@@ -54,11 +55,12 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     state = model.initial_state(graph.num_nodes)
     remembered = sum(tensor.numel() for layer in state.layers for tensor in layer)
     hidden, outputs = [], []
-    for t in range(graph.num_snapshots):
-        space = built.sequence.space(t)
-        h, state = run_straight(model.snapshot(space, space.inputs, state))
-        hidden.append(h.float().numpy())
-        outputs.append(model.readout(h).float().numpy())
+    with seal_of(built.sequence.graph).opened():  # nothing is trained any more
+        for t in range(graph.num_snapshots):
+            space = built.sequence.space(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            hidden.append(h.float().numpy())
+            outputs.append(model.readout(h).float().numpy())
     parameters = sum(parameter.numel() for parameter in model.parameters())
     hops = model.hops_per_layer * model.layers
     return Forward(np.stack(hidden), np.stack(outputs), parameters, remembered, hops)

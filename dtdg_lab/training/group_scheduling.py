@@ -26,6 +26,7 @@ from dtdg_lab.scheduling.round_robin import schedule as round_robin
 
 LINEAR_EPOCHS = 2  # the first is dropped, as in a profile
 FITTED_GROUPS, LEAST_FITTED = 8, 4
+TOLD = "told_schedule"  # in the plan of a run that is repeated: what its event said of the schedule to be taken
 
 
 class GroupScheduling:
@@ -77,7 +78,9 @@ class GroupScheduling:
         self._seen = np.zeros(len(groups))
         self._exchanges_s: list[float] = []
         self._allreduce_s = 0.0
-        if state is None or not self._adopt(state):
+        if state is not None and TOLD in state:
+            self.take(state[TOLD])
+        elif state is None or not self._adopt(state):
             self.schedule = self._made()
 
     # times
@@ -106,6 +109,26 @@ class GroupScheduling:
             self._allreduce_s = float(np.median(self._exchanges_s))
         self.schedule = self._made()
         return True
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Go on by the schedule of an earlier run, and the times it was made by.
+
+        Args:
+            told: as :meth:`told` gives it.
+
+        Raises:
+            PlanError: it is of other groups or parts.
+        """
+        if len(told["times_s"]) != len(self.groups) or told["parts"] != self._config.parts:
+            raise PlanError(
+                f"the schedule to be repeated is of {len(told['times_s'])} groups on {told['parts']} parts; there are "
+                f"{len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and settings."
+            )
+        self._times_s, self._source = np.array(told["times_s"]), told["source"]
+        self._allreduce_s, self._fit = told.get("allreduce_s", 0.0), told.get("fit")
+        self.schedule = _schedule_of({**told, "seconds": told["solve_s"]}, len(self.groups))
+        if self._source != "size":  # they are known
+            self._epochs = [self._times_s] * self._wanted_epochs
 
     @property
     def _wanted_epochs(self) -> int:

@@ -99,6 +99,11 @@ class Journal:
         self.between(of.step, epoch, "checkpoint", started_ns)
         self.event(of, "checkpoint", {"step": of.step, "epoch": of.epoch})
 
+    def kept(self, name: str, of: Position, epoch: int, started_ns: int) -> None:
+        """One that was written to be kept."""
+        self.between(of.step, epoch, "checkpoint", started_ns)
+        self.event(of, "kept", {"file": f"{name}.pt", "epoch": of.epoch, "iteration": of.iteration, "step": of.step})
+
     def evaluations(self, at: Position, results: list[Scores]) -> None:
         """Scores of parts of the sequence, on rank 0."""
         for of in results if self._rank == 0 else ():

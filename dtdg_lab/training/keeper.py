@@ -28,7 +28,8 @@ class Keeper:
     def __init__(
         self, path: Path, group: Group, journal: Journal, take: Callable[[dict[str, Any]], Checkpoint]
     ) -> None:
-        self._last_good, self._group, self._journal, self._take = LastGood(path), group, journal, take
+        self._path, self._last_good = path, LastGood(path)
+        self._group, self._journal, self._take = group, journal, take
 
     def forced(self, built: Built, epoch: int) -> None:
         """Write what is now, with what is carried; collective where a system carries anything.
@@ -44,6 +45,26 @@ class Keeper:
         written = self._take(carried)
         self._last_good.write(written)
         self._journal.checkpoint(written.position, epoch, started_ns)
+
+    def kept(self, name: str, built: Built, epoch: int) -> None:
+        """Write what is now to a file of its own beside the last checkpoint; collective as :meth:`forced` is.
+
+        Args:
+            name: of the file, without its ending.
+            built: what trains.
+            epoch: that the writing belongs to.
+
+        Raises:
+            RunStoreError: it cannot be written; the run ends as by one that :meth:`forced` cannot write.
+            NotFiniteError: a parameter is not finite.
+        """
+        carried = windowed.gathered_state(built, self._group)
+        if self._group.rank != 0:
+            return
+        started_ns = time.time_ns()
+        written = self._take(carried)
+        written.save(self._path.with_name(f"{name}.pt"))
+        self._journal.kept(name, written.position, epoch, started_ns)
 
     def after_step(self, built: Built, loss: float, every_s: float, epoch: int) -> None:
         """Write where it is due, the run has gone well since, and nothing is carried.

@@ -9,9 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
+
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Work
 from dtdg_lab.training import windowed
@@ -25,12 +28,13 @@ from dtdg_lab.training.keeper import Keeper
 from dtdg_lab.training.knobs import Knobs, live_names
 from dtdg_lab.training.last_good import not_finite
 from dtdg_lab.training.parts import told_parts
-from dtdg_lab.training.replay import Replay
+from dtdg_lab.training.replay import END, STEP, Replay
 from dtdg_lab.training.steered import Steered
 from dtdg_lab.training.together import any_rank, slowest
 from dtdg_lab.training.told_plans import KINDS
 from dtdg_lab.training.vitals import Vitals
 
+ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
 ENDING = "the run is ending: its last step is made. run.resume() or a new run takes changes."
 
 
@@ -57,6 +61,7 @@ class Trainer(Steered):
         resume: go on from the checkpoint.
         changes: live settings that differ from the checkpoint's from here on.
         show_progress: a progress bar over epochs, in cells and terminals.
+        begin: a checkpoint of another run to begin with: its parameters, position and plan, under ``config``.
         replay: what this rank did in an earlier run with the same settings, to be repeated.
 
     Raises:
@@ -78,6 +83,7 @@ class Trainer(Steered):
         resume: bool = False,
         changes: Mapping[str, Any] = MappingProxyType({}),
         show_progress: bool = False,
+        begin: Path | None = None,
         replay: Replay | None = None,
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
@@ -85,17 +91,18 @@ class Trainer(Steered):
         self._show_progress, self._resumed = show_progress, resume
         self._clock = PhaseClock(device)
         self._journal = Journal(recorder, self._clock, vitals, group.rank)
-        self._position = Position()
-        stored = Checkpoint.load(checkpoint, device=device) if resume else None
+        self._position, self._replay = Position(), replay
+        self._branches, self._changes = begin is not None and not resume, dict(changes)
+        held = checkpoint if resume else begin
+        stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
-        self.knobs = Knobs(config) if stored is None else self._knobs_of(stored, dict(changes))
-        plan = {} if stored is None else stored.plan
+        self.knobs = Knobs(config) if stored is None else self._knobs_from(stored, config)
+        plan = {**({} if stored is None else stored.plan), **self._told_schedule()}
         self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
-        self._replay = replay
         try:
             self._row_memory = windowed.measure(self._built, group, device=device)
             if stored is not None:
-                stored.restore(self._built.model, self._built.optimizer)
+                stored.restore(self._built.model, self._built.optimizer if stored.has_moments_for(config) else None)
                 self._take_settings()
                 windowed.put_back(self._built, plan, device=device)
             self._updates = self._made_updates()
@@ -122,14 +129,18 @@ class Trainer(Steered):
             self._built.close()
 
     def _run(self) -> Outcome:
-        if self._position.step == 0:
+        if self._position.step == 0 or self._branches:
             self._event("parts", told_parts(self._graph, self._built.split))
-            self._probe_memory()
+            if not self._position.iteration:  # else steps hand on a state that a probe would leave out
+                self._probe_memory()
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
-            self._event("resumed", {"settings": settings, "data_checked": self._data_checked})
-        self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device})
+            told = {"settings": settings, "changes": self._changes, "iteration": self._position.iteration}
+            told["data_checked"] = self._data_checked
+            self._event("resumed", told)
+        threads = torch.get_num_threads()  # sums depend on them
+        self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device, "threads": threads})
         self._tell(*KINDS)
         if self._built.hybrid is not None:
             self._built.hybrid.open()
@@ -146,6 +157,7 @@ class Trainer(Steered):
             if self.knobs.stopping:  # what is not done on every rank is to be resumed
                 self._position = slowest(self._position, self._group, device=self._device)
         self._save(force=True)
+        self._event("ended", {"parameters": self._snapshot().fingerprint()})
         if not self.knobs.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
         return Outcome("stopped" if self.knobs.stopping else "finished", self._position)
@@ -166,6 +178,8 @@ class Trainer(Steered):
             self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
             self._meet_while_paused()
             self._save(force=self.knobs.stopping)
+            if self._position.iteration < len(works):
+                self._keep_if_asked()
             if self.knobs.stopping:
                 break
         if self._position.iteration == len(works):
@@ -176,15 +190,25 @@ class Trainer(Steered):
             if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
                 self._evaluate(("train", "validation"))
             self._vitals.end_epoch()
+            self._keep_epoch()
+
+    def _keep_epoch(self) -> None:
+        """Keep a checkpoint where one is asked for, once all that belongs to the epoch has been done."""
+        every, done = self.knobs.config["keep_every"], self._position.epoch
+        if every and done % every == 0:
+            self._keeper.kept(f"epoch-{done:05d}", self._built, self._current_epoch)
+        self._keep_if_asked()
 
     def _end_profiled_epoch(self) -> None:
         """Go on by another schedule where there is one; by the old one where the scheduler fails, on every rank."""
+        changes, reason = {"group_times": self.knobs.config["group_times"]}, ""
         try:
-            if self._built.end_epoch():
+            if self._other_schedule():
                 self._tell("schedule")
         except PlanError as error:
-            changes = {"group_times": self.knobs.config["group_times"]}
-            self._event("refused", {"changes": changes, "reason": str(error)})
+            reason = str(error)
+        if reason := reason or self._refused_before(changes):
+            self._event("refused", {"changes": changes, "reason": reason})
 
     def _tune(self, epoch: int) -> None:
         decision = windowed.tuned(self._built, self.knobs.config, epoch, self._row_memory)
@@ -228,7 +252,8 @@ class Trainer(Steered):
         if self._has_epochs:
             return False
         self._control.refuse(ENDING)
-        self._apply_up_to(self._built.gradients.agree(self._asked().version), self._position.step)
+        self._apply_up_to(self._built.gradients.agree(self._asked(END).version), END)
+        self._keep_if_asked()
         self._rebuild_if_asked()
         if self.knobs.stopping or not self._has_epochs:
             return True
@@ -263,7 +288,7 @@ class Trainer(Steered):
         if not self._updates.together:
             clock("communicate")
         self._decide(heard, choice)
-        self._hear(word, self._position.step + 1)
+        self._hear(word, STEP)
         self._recorder.check()
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
@@ -286,7 +311,19 @@ class Trainer(Steered):
     def _decide(self, loss: float | None, choice: int) -> None:
         if self._built.hybrid is not None:
             seconds = sum(self._clock.seconds().values())
-            self._note_decision(self._built.hybrid.after_step(loss, seconds, choice))
+            if not self._decided_before():
+                self._note_decision(self._built.hybrid.after_step(loss, seconds, choice))
+
+    def _decided_before(self) -> bool:
+        """Whether decisions are those of the run that is repeated; those of this step are made."""
+        if self._replay is None or self._replay.decisions is None:
+            return False
+        adjuster = None if self._built.hybrid is None else self._built.hybrid.adjuster
+        if adjuster is not None:
+            for row in self._replay.decided(self._position.step):
+                adjuster.follow(row[ACTION])
+                self._journal.decision(self._position, row)
+        return True
 
     def _note_decision(self, decision: Decision | None) -> None:
         if decision is not None:
@@ -313,6 +350,6 @@ class Trainer(Steered):
             return
         self._journal.evaluations(self._position, results)
         self._journal.between(self._position.step, self._current_epoch, "evaluate", started_ns)
-        if self._built.hybrid is not None and not final:
+        if self._built.hybrid is not None and not final and not self._decided_before():
             losses = [of.loss for of in results if of.split == "validation"]
             self._note_decision(self._built.hybrid.after_evaluation(losses[0] if losses else None))

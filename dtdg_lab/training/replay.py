@@ -1,9 +1,10 @@
-"""What one rank did in an earlier run where clocks and races decided it: to be done again, step by step."""
+"""What one rank did in an earlier run where clocks, races and people decided it: to be done again, step by step."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dtdg_lab.comm.averager import Round
@@ -12,28 +13,63 @@ from dtdg_lab.parallel.layout import Layout
 from dtdg_lab.parallel.part_batches import Drawn
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
 
+STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
+
+At = tuple[int, str]  # a step and what is done there
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A control request, and where all ranks heard of it.
+
+    Attributes:
+        step: that comes next.
+        heard: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
+        payload: what was asked for.
+    """
+
+    step: int
+    heard: str
+    payload: Mapping[str, Any]
+
+    def is_due(self, step: int, heard: str) -> bool:
+        """Whether it has been heard by then."""
+        return (self.step, HEARD.index(self.heard)) <= (step, HEARD.index(heard))
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The rounds of averaging and the batches of a rank, from its records.
+    """The records of a rank that say what neither settings nor seed decide.
 
     Attributes:
-        rounds: in order; the one numbered 0 ends a stretch between two changes that all ranks came together for.
-        drawn: by step of this rank and part.
+        rounds: of averaging, in order; the one numbered 0 ends a stretch between two changes that all ranks came
+            together for.
+        drawn: batches by step of this rank and part.
+        requests: to control the run, the first one with version 1; None where whoever trains has them.
+        schedules: by step and how they came about: ``build`` or ``epoch``, in order.
+        refused: reasons by step and changes (see :func:`changes_key`).
+        decisions: rows of the table ``decisions`` after step and epoch, by step, of adjusters of batches; None where
+            they are to be decided anew.
     """
 
     rounds: tuple[Round, ...]
     drawn: Mapping[tuple[int, int], Drawn]
+    requests: tuple[Request, ...] | None = None
+    schedules: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
+    refused: Mapping[At, list[str]] = field(default_factory=dict)
+    decisions: Mapping[int, list[tuple[Any, ...]]] | None = None
 
     @classmethod
-    def of(cls, rounds: Iterable[Mapping[str, Any]], targets: Iterable[Mapping[str, Any]]) -> Replay:
-        """From rows of the record tables ``rounds`` and ``targets`` of one rank, in order."""
+    def of(
+        cls, rounds: Iterable[Mapping[str, Any]], targets: Iterable[Mapping[str, Any]], **more: Any
+    ) -> Replay:  # fmt: skip
+        """From rows of the record tables ``rounds`` and ``targets`` of one rank, in order, and what else is given."""
         made = tuple(
             Round(row["number"], row["joined_step"], row["applied_step"], row["weight"], row["version"], row["choice"])
             for row in rounds
         )
         drawn = {(row["step"], row["part"]): Drawn(row["source"], row["action"], row["index"]) for row in targets}
-        return cls(made, drawn)
+        return cls(made, drawn, **more)
 
     def stretch(self, number: int) -> Sequence[Round]:
         """The rounds of a stretch in which ranks averaged, from 1.
@@ -54,3 +90,49 @@ class Replay:
         """Have a layout draw what was drawn."""
         if isinstance(layout, TargetBatchLayout):
             layout.replay = self.drawn
+
+    # requests
+
+    def version(self, step: int, heard: str) -> int:
+        """The newest request heard when ``step`` comes next."""
+        assert self.requests is not None
+        return sum(request.is_due(step, heard) for request in self.requests)
+
+    def payload(self, version: int, step: int, heard: str, *, together: bool) -> Mapping[str, Any]:
+        """What was asked for; a version above all recorded ones is a request to stop the replay.
+
+        A stop carries the versions before it along: those that were not due yet ask for nothing.
+
+        Args:
+            version: from 1.
+            step: that comes next.
+            heard: where.
+            together: whether all ranks are at this step; else a rank hears a version sooner or later than rank 0, as
+                its rounds say.
+        """
+        assert self.requests is not None
+        if version > len(self.requests):
+            return {"stop": True}
+        request = self.requests[version - 1]
+        return request.payload if not together or request.is_due(step, heard) else {}
+
+    # what was decided
+
+    def schedule(self, step: int, came: str) -> dict[str, Any] | None:
+        """The schedule that came about there; None where there was none. Each is given once."""
+        made = self.schedules.get((step, came))
+        return made.pop(0) if made else None
+
+    def refusal(self, step: int, changes: Mapping[str, Any]) -> str:
+        """Why changes were refused; empty where they were not. Each refusal is given once."""
+        reasons = self.refused.get((step, changes_key(changes)))
+        return reasons.pop(0) if reasons else ""
+
+    def decided(self, step: int) -> list[tuple[Any, ...]]:
+        """What an adjuster decided after a step; each decision is given once."""
+        return [] if self.decisions is None else [self.decisions[step].pop(0)] if self.decisions.get(step) else []
+
+
+def changes_key(changes: Mapping[str, Any]) -> str:
+    """Changes as text, the same before and after they were records."""
+    return json.dumps(dict(changes), sort_keys=True)

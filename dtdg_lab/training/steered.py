@@ -11,15 +11,18 @@ from dtdg_lab.comm.averager import Word
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
 from dtdg_lab.training import windowed
 from dtdg_lab.training.build import Built
 from dtdg_lab.training.checkpoint import Checkpoint, Position
+from dtdg_lab.training.group_scheduling import TOLD
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.journal import Journal
-from dtdg_lab.training.knobs import Knobs, check_changes
+from dtdg_lab.training.keeper import Keeper
+from dtdg_lab.training.knobs import Knobs, check_changes, readable
 from dtdg_lab.training.probe import probe_memory
 from dtdg_lab.training.rebuild import Rebuilt, rebuilt
-from dtdg_lab.training.replay import Replay
+from dtdg_lab.training.replay import GATHER, PAUSE, STEP, Replay
 from dtdg_lab.training.together import as_rank_0, share_moments, shared_reason
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
@@ -47,15 +50,27 @@ class Steered:
     _vitals: Vitals
     _row_memory: RowMemory | None
     _updates: Updates
+    _keeper: Keeper
     _replay: Replay | None
+    _branches: bool
+    _changes: dict[str, Any]  # of settings, with which a run is resumed
+    _keep_asked = False
     _makes = 0  # of updates
     _stretch = 0  # of these, averaged ones
 
-    def _asked(self) -> Word:
+    def _asked(self, heard: str = STEP) -> Word:
         """The newest request and size of batches; rank 0's count."""
         if self._group.rank != 0:
             return Word()
-        return Word(self._control.latest(), 0 if self._built.hybrid is None else self._built.hybrid.asked)
+        version = self._control.latest()
+        if self._replay is not None and self._replay.requests is not None:
+            stopped = version > 0  # a replay hears of nothing else
+            version = len(self._replay.requests) + 1 if stopped else self._replay.version(self._next_step(heard), heard)
+        return Word(version, 0 if self._built.hybrid is None else self._built.hybrid.asked)
+
+    def _next_step(self, heard: str) -> int:
+        """The step that comes after the one that is being made, or after those made."""
+        return self._position.step + (heard == STEP)
 
     def _made_updates(self) -> Updates:
         """Those of a stretch that begins now; collective."""
@@ -77,24 +92,38 @@ class Steered:
         started_ns, sent, received = time.time_ns(), self._group.bytes_sent, self._group.bytes_received
 
         def hear(word: Word) -> None:
-            self._hear(word)
+            self._hear(word, GATHER)
             self._recorder.check()
 
         self._updates.gather(hear)
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         self._journal.gathered(self._position, started_ns, moved)
 
-    def _hear(self, word: Word, next_step: int | None = None) -> None:
+    def _hear(self, word: Word, heard: str) -> None:
         """Follow a word: the size of batches first, since changes may make other sizes."""
         if self._built.hybrid is not None:
             self._built.hybrid.follow(word)
-        self._apply_up_to(word.version, self._position.step if next_step is None else next_step)
+        self._apply_up_to(word.version, heard)
         self._journal.rounds(self._position, self._updates.rounds())
 
-    def _apply_up_to(self, version: int, next_step: int) -> None:
+    def _requested(self, version: int, heard: str) -> dict[str, Any]:
+        """The request of a version, and a note of it for whoever repeats the run."""
+        next_step = self._next_step(heard)
+        if self._replay is not None and self._replay.requests is not None:
+            together = self._updates.together
+            payload = dict(self._replay.payload(version, next_step, heard, together=together))
+        else:
+            payload = self._control.payload(version)
+        if payload:
+            self._event("asked", {"version": version, "request": payload, "heard": heard}, next_step)
+        return payload
+
+    def _apply_up_to(self, version: int, heard: str) -> None:
+        next_step = self._next_step(heard)
         while self.knobs.version < version:
             self.knobs.version += 1
-            payload = self._control.payload(self.knobs.version)
+            payload = self._requested(self.knobs.version, heard)
+            self._keep_asked = self._keep_asked or bool(payload.get("keep", False))
             was_paused, config = self.knobs.paused, self.knobs.config
             changed = self.knobs.apply(payload)
             if changed and self._cannot(changed):
@@ -110,9 +139,9 @@ class Steered:
 
     def _cannot(self, changes: dict[str, Any]) -> bool:
         """Whether batches, features or links cannot be as changes have them: then all ranks stay as they were."""
-        reason = ""
+        reason = self._refused_before(changes)
         if self._built.hybrid is not None:
-            reason = self._built.hybrid.refusal(self.knobs.config)
+            reason = reason or self._built.hybrid.refusal(self.knobs.config)
         if self._built.remote is not None:
             refusal = reason or self._built.remote.refusal(self.knobs.config)
             reason = shared_reason(refusal, self._group, device=self._device)
@@ -121,6 +150,10 @@ class Steered:
         if reason:
             self._event("refused", {"changes": changes, "reason": reason})
         return bool(reason)
+
+    def _refused_before(self, changes: dict[str, Any]) -> str:
+        """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated."""
+        return "" if self._replay is None else self._replay.refusal(self._position.step, changes)
 
     def _take_settings(self) -> None:
         windowed.steer(self._built, self.knobs.config)
@@ -150,12 +183,18 @@ class Steered:
 
     def _meet_while_paused(self) -> None:
         def wait(seconds: float) -> None:
-            if self._group.rank == 0:
+            if self._group.rank == 0 and self._replay is None:
                 self._control.wait(self.knobs.version, seconds)
 
         while self.knobs.paused and not self.knobs.stopping:
-            self._hear(self._updates.pause(wait))
+            self._hear(self._updates.pause(wait), PAUSE)
+            self._keep_if_asked()
             self._recorder.check()
+
+    def _keep_if_asked(self) -> None:
+        if self._keep_asked:
+            self._keep_asked = False
+            self._keeper.kept(f"step-{self._position.step:05d}", self._built, self._current_epoch)
 
     def _rebuild_if_asked(self) -> None:
         """Apply epoch knobs. A config that fails leaves the run as it was."""
@@ -163,9 +202,13 @@ class Steered:
             return
         changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
         self.knobs.waiting = {}
-        made, reason = rebuilt(
-            self.knobs.config, changes, self._snapshot(), self._graph, self._group, device=self._device, before=before
-        )  # fmt: skip
+        made, reason = None, self._refused_before(changes)
+        if not reason:
+            memory = self._snapshot()
+            memory.plan.update(self._told_schedule())
+            made, reason = rebuilt(
+                self.knobs.config, changes, memory, self._graph, self._group, device=self._device, before=before
+            )  # fmt: skip
         if made is None:
             self._event("refused", {"changes": changes, "reason": reason})
         else:
@@ -174,6 +217,22 @@ class Steered:
         del before, made
         if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
             gc.collect()
+
+    def _told_schedule(self) -> dict[str, Any]:
+        """For a plan: the schedule that was made here in the run that is repeated."""
+        told = None if self._replay is None else self._replay.schedule(self._position.step, "build")
+        return {} if told is None else {TOLD: told}
+
+    def _other_schedule(self) -> bool:
+        """Whether the epoch that ended brought another schedule: collective, or as it was in the run repeated."""
+        if self._replay is None or self._replay.requests is None:
+            return self._built.end_epoch()
+        told = self._replay.schedule(self._position.step, "epoch")
+        if told is not None:
+            assert self._built.scheduling is not None and isinstance(self._built.layout, SnapshotGroupLayout)
+            self._built.scheduling.take(told)
+            self._built.layout.use(self._built.scheduling.schedule)
+        return told is not None
 
     def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:
         before, self._built = self._built, made.built
@@ -209,6 +268,10 @@ class Steered:
             {**self._built.plan, **(carried or {})},
         )
 
+    def _knobs_from(self, stored: Checkpoint, config: RunConfig) -> Knobs:
+        """Position and settings to go on with: of a run that is resumed, or of another one that is branched from."""
+        return self._branched(stored, config) if self._branches else self._knobs_of(stored, self._changes)
+
     def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> Knobs:
         """Position and settings to go on with; within an epoch, changes of its plan wait until it is over."""
         config = RunConfig.from_json(stored.config_json)
@@ -220,6 +283,14 @@ class Steered:
         knobs = Knobs(config, waiting=waiting)
         knobs.apply({"set": changes})
         return knobs
+
+    def _branched(self, stored: Checkpoint, config: RunConfig) -> Knobs:
+        """Position of another run's checkpoint, and settings of one's own; what waited there waits, unless set anew."""
+        self._position = stored.position
+        before, reads = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
+        set_anew = {name for name, value in config.flat.items() if name not in before or before[name] != value}
+        kept = {name: value for name, value in stored.waiting.items() if name in reads and name not in set_anew}
+        return Knobs(config, waiting=kept)
 
     @property
     def _current_epoch(self) -> int:

@@ -98,7 +98,7 @@ def _windows_words(steps: Sequence[BatchStep]) -> str:
     batches = [each.batch for each in steps]
     # segments of an epoch come later ones first
     starts = sum(two.epoch != one.epoch or two.target < one.target for one, two in pairwise(batches))
-    text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the paler."
+    text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the fainter."
     if starts:
         text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
     return f"{text} Each epoch cuts the training part anew, and trains the later segment first."

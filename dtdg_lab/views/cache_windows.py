@@ -67,7 +67,7 @@ def windows_panel(
     return {"data": data, "layout": shaded(layout, congestion, span)}, _windows_words(windows, congestion)
 
 
-_WINDOWS_READING = "Shaded: links are congested, the darker the slower. Look whether W follows."
+_WINDOWS_READING = "Shaded: links are congested, the stronger the slower. Look whether W follows."
 
 
 def _linear(layout: dict[str, Any]) -> dict[str, Any]:

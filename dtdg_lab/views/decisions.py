@@ -149,7 +149,7 @@ def _path_panel(looks: Sequence[Look]) -> Panel:
     newest = {setting: loss for look in looks for setting, loss in look.losses.items()}
     rows = [{"full_snapshots": k, "alpha": alpha, "mse": loss} for (k, alpha), loss in newest.items()]
     figure, _ = decay_map_panels(DecayMap(rows, path=path(looks), loss="newest validation loss of each setting"))["mse"]
-    text = "The way over K and alpha, from the circle to the star; the palest has least loss. Cells were asked about "
+    text = "The way over K and alpha, from the circle to the star; the faintest has least loss. Cells were asked about "
     return {**figure, "layout": {**figure["layout"], "shapes": []}}, text + "at different times of training."
 
 

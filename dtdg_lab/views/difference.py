@@ -40,7 +40,7 @@ def _bytes(rows: Sequence[Row]) -> Panel:
         return {"data": data, "layout": with_note(layout, "nothing was compared")}, ""
     best = max(rows, key=lambda row: float(row["ratio"]))
     words = (
-        f"Compare the dark bar of a pair with the light one: at most {best['ratio']:.2f} times fewer bytes "
+        f"Compare the strong bar of a pair with the faint one: at most {best['ratio']:.2f} times fewer bytes "
         f"({best['model']}, {SAID[best['form']]}), where {percent(best['overlap'])} of a snapshot's edges were in the "
         "one before."
     )

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from dtdg_lab.core.units import format_joules
 from dtdg_lab.views.layout import Figure, frame, join_words, with_note
 from dtdg_lab.views.marks import Marks
@@ -42,6 +45,12 @@ class _Meter:
         self.joules += joules
         self.series.add(self._count, seconds, self.joules)
         self._count += 1
+
+    def at(self, seconds: ArrayLike) -> NDArray[np.float64]:
+        """Joules until these seconds, from 0 at the start; after the newest reading as much as there."""
+        points = self.series.points
+        known = ([0.0, *(point.seconds for point in points)], [0.0, *(point.value or 0.0 for point in points)])
+        return np.interp(np.asarray(seconds, np.float64), *known)
 
 
 class EnergyView:
@@ -93,6 +102,13 @@ class EnergyView:
             if its_scope == scope:
                 found[source] = found.get(source, 0.0) + meter.joules
         return found
+
+    def joules_at(self, seconds: ArrayLike) -> NDArray[np.float64] | None:
+        """Joules of what ``joules`` sums until these seconds, between two readings too; None where none are known."""
+        shown = self._shown()
+        scope = "rank" if any(key[0] == "rank" for key in shown) else "node"
+        meters = [meter for key, meter in shown.items() if key[0] == scope]
+        return np.sum([meter.at(seconds) for meter in meters], axis=0) if meters else None
 
     def watts(self) -> float | None:
         """The newest power of the ranks together; None where it is not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,11 @@ def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
     axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
     # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
     return {**layout, **axes, "annotations": [*layout["annotations"], text], "uirevision": "waiting"}
+
+
+def as_drawn(text: str) -> str:
+    """A name as plotly shows it letter for letter: what looks like one of its tags would be taken for one."""
+    return html.escape(text, quote=False)
 
 
 def join_words(words: Sequence[str]) -> str:

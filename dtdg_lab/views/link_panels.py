@@ -13,7 +13,7 @@ from dtdg_lab.views.ways import Matrix
 
 Panel = tuple[Figure, str]
 READING = (
-    "Rows send, columns receive; the diagonal is empty. A dark row or column is a rank that many need: the exchange "
+    "Rows send, columns receive; the diagonal is empty. A strong row or column is a rank that many need: the exchange "
     "ends when it is done. Beside it, in the same colours, is what was predicted."
 )
 

@@ -117,7 +117,7 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
         "hovertemplate": "%{customdata}<extra></extra>", "xgap": 0.5, "ygap": 0.5,
     }  # fmt: skip
     if owning.size and max(owning.shape) <= _WRITTEN:
-        trace |= {"texttemplate": "%{z}", "textfont": {"size": 11, "color": "white"}}
+        trace |= {"texttemplate": "%{z}", "textfont": {"size": 11}}
     layout = frame(
         title, SNAPSHOT, "vertex (number)",
         xaxis={"showgrid": False, "range": [columns[0] - 0.5, columns[-1] - 0.5]},

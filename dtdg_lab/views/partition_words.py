@@ -91,8 +91,8 @@ def _halo(facts: PartitionFacts) -> str:
     column = int(rows.sum(axis=0).argmax())
     come = "are received" if facts.exchanges else "would be received"
     return (
-        f"{share(facts.shares['halo'])} of the rows that parts read {come}. Dark columns are snapshots that cost most, "
-        f"here {_span(facts.bounds, column)}; dark rows are parts that read most from others."
+        f"{share(facts.shares['halo'])} of the rows that parts read {come}. Strong columns are snapshots that cost "
+        f"most, here {_span(facts.bounds, column)}; strong rows are parts that read most from others."
     )
 
 

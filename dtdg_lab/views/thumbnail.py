@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.views.layout import percent
-from dtdg_lab.views.palette import PURGE_COLOUR, SPLIT_COLOURS, TEXT_COLOUR, WARNING_COLOUR
+from dtdg_lab.views.palette import PURGE_COLOUR, SPLIT_COLOURS, WARNING_COLOUR
+from dtdg_lab.views.theme import coloured
 from dtdg_lab.views.thin import runs_of, shown_indices
 
 WIDTH, HEIGHT = 285, 74  # pixels
-_BOX = "background:#f6f8fa;border:1px solid #dfe3e8;border-radius:4px;box-sizing:border-box"
+_BOX = f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box"
 _TOP, _BOTTOM = 4, 70  # of the drawing
 _AREA, _LINE = "#56B4E9", "#D55E00"
 _STROKE = f'fill="none" stroke="{_LINE}"'
@@ -47,15 +48,17 @@ def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans:
     ]
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="Edges of {count:,} snapshots, {most:,} at most, and what neighbours share" '
         f'style="{_BOX}">{"".join(parts)}</svg>'
     )
 
 
 def thumbnail_html(svg: str, words: str) -> str:
     """The picture with its legend and a line of words under it."""
-    style = f"font-size:11px;line-height:1.3;color:{TEXT_COLOUR}"
+    style = f"font-size:11px;line-height:1.3;color:{coloured('text')}"
     legend = (
-        f'<span style="color:{_AREA}">■</span> edges by snapshot &nbsp;<span style="color:{_LINE}">━</span> share '
+        f'<span aria-hidden="true" style="color:{_AREA}">■</span> edges by snapshot &nbsp;'
+        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share '
         "kept by the next"
     )
     return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
@@ -63,7 +66,8 @@ def thumbnail_html(svg: str, words: str) -> str:
 
 def message_html(words: str) -> str:
     """A line in place of a picture."""
-    return f'<div style="font-size:11px;line-height:1.3;color:#57606a">{html.escape(words, quote=False)}</div>'
+    style = f"font-size:11px;line-height:1.3;color:{coloured('soft')}"
+    return f'<div style="{style}">{html.escape(words, quote=False)}</div>'
 
 
 def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:

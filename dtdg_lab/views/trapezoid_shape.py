@@ -217,7 +217,7 @@ def _handles(facts: TrapezoidFacts, shape: Shape, oldest: int) -> list[dict[str,
         {
             "name": K, "along": "x", "x": edge - 0.5, "y": 0.5 * facts.chunks, "low": oldest - 0.5,
             "high": oldest + facts.window - 1.5, "origin": oldest + facts.window - 0.5,
-            "title": "drag: full snapshots (K)",
+            "title": "drag: full snapshots (K)", "step": 1, "said": f"{full} full snapshots",
         }
     ]  # fmt: skip
     if full < facts.window:
@@ -225,6 +225,6 @@ def _handles(facts: TrapezoidFacts, shape: Shape, oldest: int) -> list[dict[str,
         level = float(np.clip(shape.alpha, 1 / facts.chunks, 1.0)) * facts.chunks
         found.append({
             "name": ALPHA, "along": "y", "x": at + _ASIDE, "y": level, "low": 1, "high": facts.chunks, "origin": 0,
-            "title": "drag: alpha",
+            "title": "drag: alpha", "step": 1, "said": f"alpha {level / facts.chunks:.3g}",
         })  # fmt: skip
     return found

@@ -12,7 +12,7 @@ from dtdg_lab.views.schedule_facts import ScheduleFacts, share, unit_of
 
 Row = Mapping[str, Any]
 PSG = "psg"
-_USED, _OTHER = "#D55E00", "#8CC7E8"
+_USED, _OTHER = "#F2B089", "#8CC7E8"
 
 
 def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.phase_energy import PhaseEnergyView
 from dtdg_lab.views.phases import PhasesView
+from dtdg_lab.views.race_spent import SpentView
 from dtdg_lab.views.schedule import ScheduleView
 from dtdg_lab.views.series import Line, XAxis
 from dtdg_lab.views.timeline import TimelineView
@@ -71,6 +72,7 @@ class RunWindow:
         self.trapezoid = TrapezoidView(config.ranks, self.marks, config.flat.get("overlap", True))
         self.hybrid = HybridView(self.marks)
         self.features = FeaturesView(self.marks)
+        self.spent = SpentView(points)
         self._of_step: Mapping[str, tuple[Callable[[int, Mapping[str, Any], int], None], ...]] = {
             "phases": (self.timeline.interval, self.schedule.gantt.phase),
             "links": (self.partition.links.link,),
@@ -82,7 +84,7 @@ class RunWindow:
             "targets": (self.hybrid.targets.row,),
             "rounds": (self.hybrid.rounds.row,),
             "resolved": (self.features.resolved,),
-            "fetches": (self.features.log.fetch,),
+            "fetches": (self.features.log.fetch, self.spent.fetch),
             "windows": (self.features.log.window,),
         }
         self._clock = _Clock()
@@ -121,6 +123,8 @@ class RunWindow:
                 self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
             elif table == "phase_energy":
                 self.phase_energy.row(rank, row)
+            elif table == "memory":
+                self.spent.memory(row)
 
     def _add_step(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         step = row["step"]
@@ -129,6 +133,7 @@ class RunWindow:
         self.energy.rank_seen(rank)
         self.phase_energy.rank_seen(rank)
         self.energy.step(rank, row, seconds)
+        self.spent.step(rank, row, seconds)
         if not self._current(attempt, step):
             return
         self.loss.step(step, seconds, row.get("global_loss"), attempt)
@@ -169,6 +174,8 @@ class RunWindow:
         return all(attempt >= later or step < start for later, start in self._starts.items())
 
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
+        if row["kind"] == "started" and rank == 0:
+            self._clock.started(attempt, row["time_ns"])
         seconds = self._clock.seconds(attempt, row["time_ns"])
         if row["kind"] == "knob" and self._current(attempt, row["step"]):
             self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
@@ -267,11 +274,18 @@ class RunWindow:
 
 
 class _Clock:
-    """Seconds of training since the start: time between two attempts does not count."""
+    """Seconds of training since the start: time between two attempts does not count.
+
+    An attempt begins with rank 0's event ``started``, whoever was heard first; without it with the first line.
+    """
 
     def __init__(self) -> None:
         self.newest_s = 0.0
         self._origins: dict[int, tuple[int, float]] = {}
+
+    def started(self, attempt: int, time_ns: int) -> None:
+        _, before_s = self._origins.get(attempt, (time_ns, self.newest_s))
+        self._origins[attempt] = time_ns, before_s
 
     def seconds(self, attempt: int, time_ns: int) -> float:
         origin_ns, before_s = self._origins.setdefault(attempt, (time_ns, self.newest_s))

@@ -68,7 +68,7 @@ def windows_by_hand_figure(
     slow = links.words if links is not None else ""
     panels = [
         (actions_panel({(_ASKER,): chosen} if chosen else {}, congestion, Marks())[0],
-         f"Shaded: links are slow, the darker the slower. At step {now}: {slow or 'nothing is added'}."),
+         f"Shaded: links are slow, the stronger the slower. At step {now}: {slow or 'nothing is added'}."),
         (estimates_panel({(_ASKER,): heard} if heard else {}, congestion, Marks())[0],
          "What a policy hears: medians of the last 30 calls. Of a throttled link it hears how long its bytes take. "
          "Dashed: delays that are added."),

@@ -1,0 +1,232 @@
+"""What happened in a run, as its records tell it: one timeline, for whoever repeats it or compares with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.lines import read_lines
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.replay import Replay, Request
+
+ENDLESS = 1 << 62
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Story:
+    """The records of a run's attempts as one timeline: of a step made twice, the later attempt's counts.
+
+    Attributes:
+        directory: of the run.
+    """
+
+    directory: RunDirectory
+
+    def rows(self, table: str, rank: int = 0) -> Iterator[Row]:
+        """The rows of a rank in the timeline, in order, with the number of their ``attempt``."""
+        for row in self._all(rank).get(table, ()):
+            if row["step"] < self.cut(row["attempt"]):
+                yield row
+
+    def events(self, kind: str) -> list[Row]:
+        """Rank 0's events of a kind, with those at the step where a later attempt goes on."""
+        found = (row for row in self._all(0).get("events", ()) if row["kind"] == kind)
+        return [row for row in found if row["step"] <= self.cut(row["attempt"])]
+
+    def evaluations(self) -> Iterator[Row]:
+        """Rank 0's evaluations in the timeline; those of the test part of the last attempt only, which ended it."""
+        found = self._all(0).get("evaluations", ())
+        for row in found:
+            cut = self.cut(row["attempt"])
+            if row["step"] <= cut and (cut == ENDLESS or row["split"] != "test"):
+                yield row
+
+    def cut(self, attempt: int) -> int:
+        """The step at which a later attempt goes on; of an attempt that is the last, there is none."""
+        return min((step for number, step in self._resumed.items() if number > attempt), default=ENDLESS)
+
+    @cached_property
+    def _resumed(self) -> dict[int, int]:
+        found = (row for row in self._all(0).get("events", ()) if row["kind"] == "resumed")
+        return {row["attempt"]: row["step"] for row in found}
+
+    @cached_property
+    def _by_rank(self) -> dict[int, dict[str, list[Row]]]:
+        return {}
+
+    def _all(self, rank: int) -> dict[str, list[Row]]:
+        if rank not in self._by_rank:
+            tables: dict[str, list[Row]] = {}
+            path = self.directory.record_files().get(rank)
+            for line in read_lines(path) if path is not None else ():
+                rows = (dict(zip(line["columns"], row, strict=True)) for row in line["rows"])
+                if line["table"] in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
+                    tables.setdefault(line["table"], []).extend({**row, "attempt": line["attempt"]} for row in rows)
+            self._by_rank[rank] = tables
+        return self._by_rank[rank]
+
+    # what a run that repeats this one needs
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings with which it began, with changes made by a resume before the first step."""
+        config = self.directory.config()
+        for row in self.events("resumed"):
+            if row["step"] <= self.first_step:
+                config = config.replace(**row["data"].get("changes", {}))
+        return config
+
+    @property
+    def first_step(self) -> int:
+        """The step it began with: 0, but of a fork."""
+        return int(self.directory.environment().get("forked", {}).get("step", 0))
+
+    @property
+    def threads(self) -> int:
+        """Of each rank in its last attempt; 0 where a run of an older version does not tell."""
+        told = [row["data"].get("threads", 0) for row in self.events("kernel")]
+        return int(told[-1]) if told else 0
+
+    @property
+    def averaged(self) -> bool:
+        """Whether ranks went their own ways for a while."""
+        return any(next(self.rows("rounds", rank), None) is not None for rank in self.directory.record_files())
+
+    def check_repeatable(self) -> None:
+        """Refuse what cannot be repeated.
+
+        Raises:
+            ControlError: it is under way.
+            ConfigError: what decided it is not in its records.
+            RunStoreError: it made no step.
+        """
+        state, name = self.directory.status()["state"], self.directory.id
+        if state not in ENDED:
+            raise ControlError(f"run {name} is {state}: a run is repeated once it has ended. Wait for it, or stop it.")
+        if next(self.rows("steps"), None) is None:
+            raise RunStoreError(f"run {name} made no step: there is nothing to repeat. Train its config anew.")
+        config = self.config
+        if "sampler" in config.flat and config["sampler"] == "dgl":
+            raise ConfigError(
+                f"run {name} had sampler='dgl', whose draws are not recorded and do not repeat. Train with "
+                "sampler='own' what is to be repeated."
+            )
+        if self.averaged and (self._resumed or state == "failed"):
+            how = "failed" if state == "failed" else "was resumed"
+            raise ConfigError(
+                f"run {name} {how}, and its ranks averaged models: each was at a step of its own where it ended, and "
+                "records of rounds do not tell how they would have met. Repeat a run with exchange='models' that "
+                "finished, or was stopped, in one attempt."
+            )
+        if self.averaged and not self._is_told and self.events("knob"):
+            raise ConfigError(
+                f"run {name} was steered while its ranks averaged models, and the version of DTDG Lab that recorded it "
+                "kept no control requests. Steer a new run."
+            )
+        for row in self.events("resumed"):
+            if "changes" not in row["data"]:
+                raise ConfigError(
+                    f"run {name} was resumed, and the version of DTDG Lab that recorded it did not keep with which "
+                    "changes. Resume, and repeat, a new run."
+                )
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether control requests are in the records."""
+        return self.threads > 0
+
+    def replay(self, rank: int) -> Replay:
+        """What a rank did."""
+        from dtdg_lab.training.replay import Replay
+
+        return Replay.of(
+            self.rows("rounds", rank), self.rows("targets", rank), requests=self._requests(),
+            schedules=self._schedules(), refused=self._refused(), decisions=self._decisions(),
+        )  # fmt: skip
+
+    def _requests(self) -> tuple[Request, ...]:
+        from dtdg_lab.training.replay import STEP, Request
+
+        last = max(row["attempt"] for row in self._all(0)["events"])
+        asked = self.events("asked") if self._is_told else self._asked_by_knobs()
+        found = [
+            (row["attempt"], Request(row["step"], row["data"]["heard"], row["data"]["request"]))
+            for row in asked
+            if row["attempt"] == last or not row["data"]["request"].get("stop")
+        ]
+        for row in self.events("resumed"):
+            if row["step"] > self.first_step:
+                before = [of for attempt, of in found if attempt < row["attempt"] and of.step == row["step"]]
+                payload = {"set": row["data"]["changes"], "pause": False}
+                heard = before[-1].heard if before else STEP
+                found.append((row["attempt"] - 0.5, Request(row["step"], heard, payload)))
+        if self.directory.status()["state"] == "failed":  # what it would have done later is not known
+            steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
+            ends = max(steps) + 1
+            found.append((last + 1, Request(ends, STEP, {"stop": True})))
+        return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
+
+    def _asked_by_knobs(self) -> list[Row]:
+        """Requests of a run that kept only what came of them."""
+        made = [
+            {**row, "data": {"request": {"set": row["data"]["changes"]}, "heard": "step"}}
+            for row in self.events("knob")
+            if "by" not in row["data"]
+        ]
+        stops = [{**row, "data": {"request": {"stop": True}, "heard": "step"}} for row in self.events("stopping")]
+        return sorted([*made, *stops], key=lambda row: (row["attempt"], row["step"]))
+
+    def _schedules(self) -> dict[tuple[int, str], list[Row]]:
+        """Of the events that tell of schedules, those with which one was made: not those of what was resumed."""
+        found: dict[tuple[int, str], list[Row]] = {}
+        began: set[int] = set()
+        resumed = {row["attempt"]: row for row in self.events("resumed")}
+        latest: dict[tuple[int, str], int] = {}
+        for row in self.events("schedule"):
+            attempt, data = row["attempt"], row["data"]
+            is_first = attempt not in began
+            began.add(attempt)
+            if "scheduler" not in data:
+                continue
+            came = "build" if "rebuild_s" in data or is_first else "epoch"
+            starts = is_first and "rebuild_s" not in data
+            if starts and attempt in resumed and not _rebuilds(resumed[attempt]["data"]):
+                continue
+            at = (row["step"], came)
+            if latest.setdefault(at, attempt) < attempt or (
+                attempt in resumed and row["step"] == self._resumed[attempt]
+            ):
+                found[at] = []
+            latest[at] = attempt
+            found.setdefault(at, []).append(data)
+        return found
+
+    def _refused(self) -> dict[tuple[int, str], list[str]]:
+        from dtdg_lab.training.replay import changes_key
+
+        found: dict[tuple[int, str], list[str]] = {}
+        for row in self.events("refused"):
+            found.setdefault((row["step"], changes_key(row["data"]["changes"])), []).append(row["data"]["reason"])
+        return found
+
+    def _decisions(self) -> dict[int, list[tuple[Any, ...]]]:
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for row in self.rows("decisions"):
+            if row["policy"] != "greedy":  # windows are tuned by losses: they are again
+                found.setdefault(row["step"], []).append(tuple(row[name] for name in TABLES["decisions"][2:]))
+        return found
+
+
+def _rebuilds(resumed: Mapping[str, Any]) -> bool:
+    """Whether resuming made another plan: with settings of one, at the end of an epoch."""
+    live = (OPTIONS[name].live if name in OPTIONS else "epoch" for name in resumed["changes"])
+    return not resumed["iteration"] and "epoch" in live

@@ -1,0 +1,232 @@
+"""A graph whose test part is sealed: it is read when a run is over, and never by what steers or tunes the run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, overload
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+
+from dtdg_lab.core.errors import TestPartError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import Split
+
+TEST = 2  # in DynamicGraph.vertex_split
+Check = Callable[[str, int], None]
+
+
+def _none() -> None:
+    """Nothing is hidden."""
+
+
+class Seal:
+    """Says whether what lies after the training and validation parts may be read.
+
+    Labels are sealed from the start. Snapshots and their features, which the labels before them are counted from, are
+    sealed once training begins: until then partitioners and layouts plan by the edges of the whole sequence.
+
+    Args:
+        readable: how many snapshots from the first on have labels that may always be read.
+
+    Attributes:
+        is_open: whether all may be read now.
+        plans: whether training has not begun.
+    """
+
+    def __init__(self, readable: int) -> None:
+        self.readable, self.is_open, self.plans = readable, False, True
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Let everything be read within a block; only the evaluation after a run's last step has a reason to."""
+        before, self.is_open = self.is_open, True
+        try:
+            yield
+        finally:
+            self.is_open = before
+
+    def check_label(self, what: str, last: int) -> None:
+        """Let labels of snapshots up to ``last`` be read, or refuse.
+
+        Raises:
+            TestPartError: the seal is closed, and ``last`` is after the validation part.
+        """
+        if last >= self.readable and not self.is_open:
+            self._refuse(f"{what} of snapshot {last}")
+
+    def check_input(self, what: str, last: int) -> None:
+        """Let snapshots up to ``last`` be read, or refuse; the one after the validation part is that part's last label.
+
+        Raises:
+            TestPartError: the seal is closed, training has begun, and ``last`` is after that one.
+        """
+        if last > self.readable and not (self.is_open or self.plans):
+            self._refuse(f"{what} of snapshot {last}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TestPartError(
+            f"the {what} cannot be read while a run trains: it belongs to the test part, which only the evaluation "
+            "after the last step reads (Evaluator.evaluate(..., final=True)). Layouts, tuners, adjusters and tasks may "
+            f"read snapshots 0 to {self.readable - 1}, the training and validation parts: tune by the validation loss."
+        )
+
+
+class SealedArray(NDArrayOperatorsMixin):
+    """An array over T snapshots, read as a numpy array is; what is sealed raises.
+
+    Args:
+        array: shape (T, N) or (T, N, F).
+        check: lets entries up to one be read, or raises (of a :class:`Seal`).
+        what: what messages call an entry.
+        hidden: gives the vertices whose entries read as -1 now, (N,), or None.
+    """
+
+    def __init__(
+        self, array: NDArray[Any], check: Check, what: str, *, hidden: Callable[[], NDArray[np.bool_] | None] = _none
+    ) -> None:
+        self._array, self._check, self._what, self._hidden = array, check, what, hidden
+        self.shape, self.dtype, self.ndim, self.size = array.shape, array.dtype, array.ndim, array.size
+        self.strides, self.nbytes = array.strides, array.nbytes
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, index: Any) -> Any:
+        self._check(self._what, last_read(index[0] if isinstance(index, tuple) and index else index, len(self)))
+        found, hidden = self._array[index], self._hidden()
+        if hidden is None:
+            return found
+        return np.where(np.broadcast_to(hidden, self.shape)[index], found.dtype.type(-1), found)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[t] for t in range(len(self)))
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
+        plain = [np.asarray(each) if isinstance(each, SealedArray) else each for each in given]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        # methods of arrays, such as mean(), would read every entry
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"SealedArray has no attribute {name!r}")
+        return getattr(self[:], name)
+
+
+class SealedSnapshots(Sequence[Snapshot]):
+    """Snapshots, one after the other; what is sealed raises.
+
+    Args:
+        snapshots: T of them.
+        check: lets those up to one be read, or raises (of a :class:`Seal`).
+        what: what messages call one of them.
+    """
+
+    def __init__(self, snapshots: Sequence[Snapshot], check: Check, what: str) -> None:
+        self._snapshots, self._check, self._what = snapshots, check, what
+
+    def __len__(self) -> int:
+        return len(self._snapshots)
+
+    @overload
+    def __getitem__(self, index: int) -> Snapshot: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Snapshot]: ...
+    def __getitem__(self, index: int | slice) -> Snapshot | Sequence[Snapshot]:
+        self._check(self._what, last_read(index, len(self)))
+        return self._snapshots[index]
+
+
+class SealedGraph(DynamicGraph):
+    """A graph like another one, of which what lies after the validation part is read only while its seal is open.
+
+    Labels are ``targets``, ``classes`` and ``following``, and ``persistence``, which is the label before. Where the
+    data set divides its vertices, labels of test vertices read as -1. ``snapshots`` and ``features`` are sealed when
+    training begins, but for features that never change.
+
+    It is a guard against mistakes, not against somebody who is set on reading: all lies in the same memory.
+    """
+
+    seal: Seal
+    _whole: DynamicGraph
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_sealed_again, (self._whole, self.seal.readable, self.seal.plans))
+
+
+def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
+    """The same graph with what is after its training and validation parts sealed; nothing is copied.
+
+    Args:
+        graph: T snapshots; one that is sealed is sealed anew.
+        split: its parts.
+    """
+    return _sealed_again(unsealed(graph), max(split.train.stop, split.validation.stop))
+
+
+def begin_training(graph: DynamicGraph) -> None:
+    """Seal what plans were made by, too: from here on nothing reads the edges or features of the test part."""
+    seal_of(graph).plans = False
+
+
+def unsealed(graph: DynamicGraph) -> DynamicGraph:
+    """The graph with nothing sealed, for what is planned before training by the structure of the whole sequence."""
+    return graph._whole if isinstance(graph, SealedGraph) else graph
+
+
+def seal_of(graph: DynamicGraph) -> Seal:
+    """The seal of a graph; one of its own, which seals nothing, where the graph has none."""
+    return graph.seal if isinstance(graph, SealedGraph) else Seal(graph.num_snapshots)
+
+
+def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
+    """All snapshots whatever is sealed, for a number made of them that tells nothing of any one: the seed of draws."""
+    return snapshots._snapshots if isinstance(snapshots, SealedSnapshots) else snapshots
+
+
+def last_read(index: Any, length: int) -> int:
+    """The highest of ``length`` entries that an index reads, as far as it can be told, else the last; -1 for none."""
+    if isinstance(index, slice):
+        read = range(*index.indices(length))
+        return max(read[0], read[-1]) if read else -1
+    if index is Ellipsis or index is None or isinstance(index, bool | np.bool_ | tuple):
+        return length - 1
+    if isinstance(index, list | np.ndarray):
+        places = np.asarray(index)
+        if places.dtype == bool:
+            return int(places.nonzero()[0].max(initial=-1)) if places.ndim else length - 1
+        places = np.where(places < 0, places + length, places)
+        return int(places.max(initial=-1))
+    at = operator.index(index)
+    return at + length if at < 0 else at
+
+
+def _sealed_again(graph: DynamicGraph, readable: int, plans: bool = True) -> SealedGraph:
+    seal = Seal(readable)
+    seal.plans = plans
+    tested = None if graph.vertex_split is None else np.asarray(graph.vertex_split) == TEST
+    fields = {name: getattr(graph, name) for name in DynamicGraph.__dataclass_fields__}
+    fields |= {
+        "snapshots": SealedSnapshots(graph.snapshots, seal.check_input, "edges"),
+        "targets": SealedArray(graph.targets, seal.check_label, "label"),
+        "persistence": SealedArray(graph.persistence, seal.check_label, "persistence"),
+    }
+    if not graph.static_features:
+        fields["features"] = SealedArray(graph.features, seal.check_input, "features")
+    if graph.classes is not None:
+        fields["classes"] = SealedArray(
+            graph.classes, seal.check_label, "class", hidden=lambda: None if seal.is_open else tested
+        )
+    if graph.following is not None:
+        fields["following"] = SealedSnapshots(graph.following, seal.check_label, "edges after those")
+    known = {name: getattr(graph, name) for name in ("data_hash", "num_edges", "num_classes")}
+    found = SealedGraph.trusted(**fields, **known, seal=seal, _whole=graph)
+    assert isinstance(found, SealedGraph)
+    return found

@@ -1,0 +1,101 @@
+"""The checkpoints of a run's folder, and what they say of themselves: read without torch, and without running code."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError, RunStoreError
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint as a fork sees it.
+
+    Attributes:
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, of another run,
+            that a fork began with.
+        path: of the file.
+        epoch: that comes next.
+        iteration: of that epoch; 0 between two epochs.
+        step: that comes next.
+        config: the settings that held.
+        waiting: settings that were to change with the next epoch.
+        data_hash: of the graph; empty where the file names none.
+    """
+
+    name: str
+    path: Path
+    epoch: int
+    iteration: int
+    step: int
+    config: RunConfig
+    waiting: dict[str, Any]
+    data_hash: str
+
+    def __repr__(self) -> str:
+        where = f", iteration {self.iteration}" if self.iteration else ""
+        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
+
+
+def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
+    """Those in a run's folder of checkpoints, in order of steps; files that cannot be read are left out.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    found = []
+    for path in sorted(folder.glob("*.pt")):
+        try:
+            found.append(read_kept(path))
+        except LabError:  # whoever asks for it by name is told why
+            continue
+    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
+
+
+def read_kept(path: Path) -> Kept:
+    """What a checkpoint says of itself.
+
+    Raises:
+        RunStoreError: there is none, or it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
+            told = _Plain(io.BytesIO(file.read(inside))).load()
+        at, config = told["position"], RunConfig.from_json(told["config_json"])
+        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
+        return Kept(path.stem, path, *place, config, dict(told["waiting"]), told.get("data_hash", ""))
+    except FileNotFoundError as error:
+        raise RunStoreError(f"there is no checkpoint at {path}.") from error
+    except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise RunStoreError(
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {error}). Take another one of the run."
+        ) from error
+
+
+class _Plain(pickle.Unpickler):
+    """Reads the plain values of what torch wrote: tensors are left out, and nothing else is made."""
+
+    def persistent_load(self, pid: Any) -> None:
+        """The bytes of a tensor."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What torch's files name: ordered dicts, and how tensors are put together."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):
+            return _nothing
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+_nothing: Callable[..., None] = lambda *_: None  # noqa: E731

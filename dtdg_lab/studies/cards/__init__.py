@@ -1,0 +1,1 @@
+"""Paper cards: one page on each system of the catalogue."""

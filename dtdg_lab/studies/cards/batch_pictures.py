@@ -1,0 +1,67 @@
+"""Pictures of batches of vertices and snapshots: a real draw of the sampler on a small graph."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtdg_lab.batching.load_groups import LoadGroups, load_groups
+from dtdg_lab.batching.target_sampler import TargetSampler
+from dtdg_lab.core.catalogue import System
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.target_batches import BatchSize
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.loads import vertex_loads
+from dtdg_lab.partition.make import make_partition
+from dtdg_lab.views.card_pictures import Panel, compared_panel
+from dtdg_lab.views.hybrid_facts import HybridFacts, SizeFacts
+from dtdg_lab.views.target_log import PartBatch
+from dtdg_lab.views.target_map import target_map_figure
+
+PARTS = 2
+GROUPS = 10
+
+
+def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+    """The batch of one step as the system's sampler draws it, and the load of its targets in every part."""
+    shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_vertices")]
+    partition = make_partition(system.parts["partition"], graph, PARTS, hops=2)
+    loads, snapshots = vertex_loads(graph, 2), graph.num_snapshots
+    own = [np.flatnonzero(partition.owner == part) for part in range(PARTS)]
+    grouped = [load_groups(loads[vertices], np.arange(len(vertices)), GROUPS) for vertices in own]
+    batches = {part: _batch(part, groups, shares, snapshots) for part, groups in enumerate(grouped)}
+    sizes = [batch.targets for batch in batches.values()]
+    facts = HybridFacts(
+        sizes=(SizeFacts(len(batches[0].snapshots), min(sizes), max(sizes), (shares[0], shares[1])),),
+        snapshots=snapshots, first=0, nodes=graph.num_nodes, candidates=tuple(len(groups) for groups in grouped),
+        choice=0, adjuster="none", reservoir=False, exchange="gradients", average_every_s=0.0, capacities=(),
+        load_groups=GROUPS, cache_bytes=None,
+    )  # fmt: skip
+    taken = sum(batch.size for batch in batches.values())
+    words = (
+        f"Drawn by the sampler: {len(batches[0].snapshots)} of {snapshots} snapshots, {sizes[0]} vertices of the "
+        f"first part; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a vertex "
+        "batch and a snapshot batch of these would be."
+    )
+    return [(target_map_figure(facts, batches), words), _loads(system.parts["partition"], loads, graph)]
+
+
+def _batch(part: int, groups: LoadGroups, shares: list[float], snapshots: int) -> PartBatch:
+    size = BatchSize(
+        max(1, round(shares[0] * snapshots)), max(min(GROUPS, len(groups)), round(shares[1] * len(groups)))
+    )
+    drawn = TargetSampler(0, part, groups, range(snapshots)).batch(size, 0, 0)
+    return PartBatch(
+        0, part, 0, 0, "new", drawn.snapshots, len(drawn.targets), 0, 0, 0.0, tuple(groups.sixtieths(drawn.targets))
+    )
+
+
+def _loads(own: str, loads: np.ndarray, graph: DynamicGraph) -> Panel:
+    names = list(dict.fromkeys(("hash", "metis", "load_aware", own)))
+    worst = {}
+    for name in names:
+        owner = make_partition(name, graph, PARTS * 2, hops=2).owner
+        held = np.bincount(owner, weights=loads, minlength=PARTS * 2)
+        worst[name] = float(held.max() / held.mean())
+    return compared_panel("Load of the heaviest of four parts", "times the mean", worst, own=own, words=(
+        f"Load is the length of computation graphs (DynaHB's algorithm 1); 1 is even. This system takes {own}."
+    ))  # fmt: skip

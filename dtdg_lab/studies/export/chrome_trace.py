@@ -1,0 +1,220 @@
+"""A run as a timeline in the Chrome trace format, for Perfetto (ui.perfetto.dev) or chrome://tracing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.records import BETWEEN_STEPS
+from dtdg_lab.runs.json_files import dumps, finite
+from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.runs.read_trace import MADE_BY
+from dtdg_lab.studies.export.trace_counters import counters, nanoseconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Event = dict[str, Any]
+TRACKS = ("epochs", "steps", "between steps", "groups")
+_A_TRACK = 100  # numbers of threads that a track may take
+_MOST_LETTERS = 2_000  # of what an event of the run says
+_PASSED_OVER = ("epoch", "checkpoint")  # slices show them
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Something that took time, on a track of a rank; times in nanoseconds since the first."""
+
+    track: int
+    name: str
+    category: str
+    start_ns: int
+    end_ns: int
+    told: Mapping[str, Any]
+
+
+def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
+    """The events of a run's timeline, in order of time, what names processes and threads first.
+
+    Ranks are processes: epochs, steps with their phases, what was done between steps, and groups of snapshots are
+    slices that nest. Exchanges and caches made beside training are known by the length only: they are asynchronous
+    slices that begin with their step. Losses, bytes, joules and memory are counters; changes of knobs, evaluations
+    and other events are instants. All attempts are there, also steps that a resumed run computed again.
+
+    Args:
+        run: read from its folder.
+        first_process: number of rank 0; that of all ranks together follows the last rank's.
+        named: what the processes are called after; the run's name where not given.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    frames = {
+        name: run.table(name, all_attempts=True)
+        for name in ("steps", "phases", "groups", "evaluations", "events", "exchanges", "windows", "memory")
+    }
+    origin_ns = _origin(frames)
+    ranks = sorted({int(rank) for name in ("steps", "phases", "events") for rank in frames[name]["rank"].unique()})
+    process = {rank: first_process + rank for rank in ranks}
+    everyone = first_process + max(run.config.ranks, max(ranks, default=-1) + 1)
+    title = named or run.id
+    names = [_named("process_name", everyone, f"{title} · all ranks")]
+    timed: list[Event] = []
+    for rank in ranks:
+        own = {name: frame[frame["rank"] == rank] for name, frame in frames.items()}
+        slices = _slices(own, origin_ns)
+        lanes = _lanes(slices)
+        names += [_named("process_name", process[rank], f"{title} · rank {rank}")]
+        names += [
+            _named("thread_name", process[rank], _lane_name(lane), thread=lane) for lane in sorted(set(lanes.values()))
+        ]
+        timed += [_complete(of, process[rank], lanes[place], rank) for place, of in enumerate(slices)]
+        timed += _beside(own, origin_ns, process[rank])
+    timed += counters(run, frames, process, everyone, origin_ns)
+    timed += _instants(frames, process, everyone, origin_ns)
+    return [*names, *sorted(timed, key=lambda event: (event["ts"], -event.get("dur", 0.0)))]
+
+
+def trace_file(run: StoredRun) -> bytes:
+    """The whole file of a run's timeline: JSON that holds its settings and summary beside the events.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    frames = {name: run.table(name, all_attempts=True) for name in ("steps", "phases", "events")}
+    about = {"run": run.id, "origin_ns": _origin(frames), "config": run.config.model_dump(), "summary": run.summary}
+    return written(chrome_trace(run), about)
+
+
+def written(events: Iterable[Event], about: Mapping[str, Any]) -> bytes:
+    """The file of a timeline, an event a line."""
+    lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
+    head = dumps({"displayTimeUnit": "ms", "otherData": {MADE_BY: dict(about)}})
+    return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'.encode()
+
+
+def _origin(frames: Mapping[str, pd.DataFrame]) -> int:
+    """The first time of all, in nanoseconds since 1970."""
+    phases, events = frames["phases"], frames["events"]
+    firsts = [column.min() for column in (phases["start_ns"], events["time_ns"]) if len(column.dropna())]
+    return int(min(firsts, default=0))
+
+
+def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
+    """What one rank did, sorted by beginning, the longer first."""
+    found: list[Slice] = []
+    phases = own["phases"].to_dict("records")
+    bounds: dict[tuple[int, int], tuple[int, int]] = {}
+    epochs: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in phases:
+        start_ns, end_ns = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
+        between = row["phase"] in BETWEEN_STEPS
+        told = _told(row, "phase", "start_ns", "end_ns")
+        found.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, told))
+        if not between:
+            for of, key in ((bounds, row["step"]), (epochs, row["epoch"])):
+                place = (int(row["attempt"]), int(key))
+                known = of.get(place, (start_ns, end_ns))
+                of[place] = (min(known[0], start_ns), max(known[1], end_ns))
+    for (attempt, epoch), (start_ns, end_ns) in epochs.items():
+        found.append(Slice(0, f"epoch {epoch}", "epoch", start_ns, end_ns, {"epoch": epoch, "attempt": attempt}))
+    for row in own["steps"].to_dict("records"):
+        length_ns = nanoseconds(row["time_s"])
+        usual = int(row["time_ns"]) - length_ns - origin_ns, int(row["time_ns"]) - origin_ns
+        start_ns, end_ns = bounds.get((int(row["attempt"]), int(row["step"])), usual)
+        found.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _told(row)))
+    for row in own["groups"].to_dict("records"):
+        times = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
+        found.append(Slice(3, f"group {int(row['group'])}", "group", *times, _told(row, "start_ns", "end_ns")))
+    return sorted(found, key=lambda of: (of.track, of.start_ns, -of.end_ns, of.category != "step"))
+
+
+def _lanes(slices: list[Slice]) -> dict[int, int]:
+    """Place of a slice -> thread: the first of its track on which it lies in the open ones, or after them."""
+    lanes: dict[int, int] = {}
+    open_until: dict[int, list[int]] = {}
+    for place, of in enumerate(slices):
+        for lane in range(of.track * _A_TRACK + 1, (of.track + 1) * _A_TRACK):
+            ends = open_until.setdefault(lane, [])
+            while ends and ends[-1] <= of.start_ns:
+                ends.pop()
+            if not ends or of.end_ns <= ends[-1] or lane % _A_TRACK == _A_TRACK - 1:
+                ends.append(of.end_ns)
+                lanes[place] = lane
+                break
+    return lanes
+
+
+def _lane_name(lane: int) -> str:
+    track, number = divmod(lane - 1, _A_TRACK)
+    return TRACKS[track] + (f" ({number + 1})" if number else "")
+
+
+def _complete(of: Slice, process: int, thread: int, rank: int) -> Event:
+    return {
+        "name": of.name, "cat": of.category, "ph": "X", "ts": _us(of.start_ns), "dur": _us(of.end_ns - of.start_ns),
+        "pid": process, "tid": thread, "args": {"rank": rank, **of.told},
+    }  # fmt: skip
+
+
+def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> Iterator[Event]:
+    """Exchanges and rebuilt caches, of which only the length is known: as asynchronous slices from their step on."""
+    rows = own["steps"].to_dict("records")
+    begun = {
+        (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
+        for row in rows
+    }
+    kinds = (("exchanges", "in_flight_s", "exchange"), ("windows", "rebuild_s", "cache"))
+    number = 0
+    for table, column, category in kinds:
+        for row in own[table].to_dict("records"):
+            start_ns = begun.get((int(row["attempt"]), int(row["step"])))
+            if start_ns is None or not row[column] or math.isnan(row[column]):
+                continue
+            number += 1
+            name = f"exchange: {row['leg']}, layer {row['layer']}" if category == "exchange" else "rebuild of a cache"
+            head = {"name": name, "cat": category, "id": f"{process}.{number}", "pid": process, "tid": 1}
+            told = {**_told(row), "place": "only its length was recorded: it is drawn from the beginning of its step"}
+            yield {**head, "ph": "b", "ts": _us(start_ns), "args": told}
+            yield {**head, "ph": "e", "ts": _us(start_ns + round(row[column] * 1e9))}
+
+
+def _instants(
+    frames: Mapping[str, pd.DataFrame], process: Mapping[int, int], everyone: int, origin_ns: int
+) -> Iterator[Event]:
+    """Events of the run, those of knobs over all processes, and evaluations."""
+    for row in frames["events"].to_dict("records"):
+        if row["kind"] in _PASSED_OVER:
+            continue
+        said = dumps(row["data"])
+        told = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
+        told["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
+        yield {
+            "name": row["kind"], "cat": "event", "ph": "i", "s": "g" if row["kind"] == "knob" else "p",
+            "ts": _us(int(row["time_ns"]) - origin_ns), "pid": process[int(row["rank"])], "tid": 1,
+            "args": finite(told),
+        }  # fmt: skip
+    for row in frames["evaluations"].to_dict("records"):
+        yield {
+            "name": f"{row['split']} loss {row['loss']:.4g}", "cat": "evaluation", "ph": "i", "s": "p",
+            "ts": _us(int(row["time_ns"]) - origin_ns), "pid": everyone, "tid": 1, "args": _told(row),
+        }  # fmt: skip
+
+
+def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _told(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
+    """A row's values as JSON holds them."""
+    return {str(name): finite(value) for name, value in row.items() if name not in without}
+
+
+def _us(time_ns: int) -> float:
+    """Microseconds, the format's unit."""
+    return time_ns / 1000

@@ -1,0 +1,141 @@
+"""``lab.race``: several systems, or settings of one, on the same data by the same rules, seed by seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, shortened
+from dtdg_lab.studies.bounds import copy_bandwidth
+from dtdg_lab.studies.race_result import Race
+from dtdg_lab.studies.race_rules import contestants, data_hashes
+from dtdg_lab.studies.race_runner import RaceRunner
+from dtdg_lab.studies.race_store import Plan, RaceStore
+from dtdg_lab.studies.stop_rule import StopRule
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+SEEDS = (0, 1, 2)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+
+
+def race(
+    configs: Sequence[RunConfig] | Mapping[str, RunConfig],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    session: Session | None = None,
+    at_once: bool = False,
+    stop: StopRule | None = None,
+    runs_dir: str | Path = "runs",
+    name: str = "",
+    on_change: Callable[[Race], None] | None = None,
+    progress: bool = True,
+) -> Race:
+    """Train every config with every seed, and compare: loss against time, joules, bytes and memory.
+
+    Data, split, task, evaluation, epochs and numbers are the same for all, or nothing is trained. The first seed of all
+    contestants comes first. A race that was broken off goes on by the same call with its name: finished runs are not
+    repeated, half ones are begun anew so that their times are whole; the call may add contestants and seeds.
+
+    Args:
+        configs: of the contestants, at least two; a mapping names them. Their seeds are replaced.
+        seeds: of the runs of each; from two on there is a spread, without which nothing is called the best.
+        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
+        at_once: two runs at a time, on disjoint halves of the session's engines. They share the machine's cores.
+        stop: ends runs before their epochs are over, by the validation part and the clock alone.
+        runs_dir: folder that holds ``races/`` and, without a session, the runs.
+        name: of the race, to go on with it later; made of the systems where not given, and then a new race each time.
+        on_change: called with the race after every validation evaluation, and when a run begins or ends; to draw its
+            figure, for instance.
+        progress: show a bar of runs.
+
+    Raises:
+        ConfigError: contestants differ in what they must have in common (named with both values), there are fewer than
+            two, one does not fit the engines, or a race of this name is of something else.
+        RunStoreError: the race of this name is under way in another process, or cannot be written.
+        RunFailedError: a run was stopped, and the race with it; what is done is kept. A run that fails is noted, and
+            the race goes on.
+        LabError: a run cannot be started.
+    """
+    return prepare(
+        configs, seeds=seeds, session=session, at_once=at_once, stop=stop, runs_dir=runs_dir, name=name,
+        on_change=on_change, progress=progress,
+    ).run()  # fmt: skip
+
+
+def prepare(
+    configs: Sequence[RunConfig] | Mapping[str, RunConfig],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    session: Session | None = None,
+    at_once: bool = False,
+    stop: StopRule | None = None,
+    runs_dir: str | Path = "runs",
+    name: str = "",
+    on_change: Callable[[Race], None] | None = None,
+    progress: bool = True,
+) -> RaceRunner:
+    """A race that is ready to run: everything is checked and its folder made; see :func:`race`."""
+    found = contestants(configs, seeds=seeds, stop=stop)
+    _check_engines(found, session, at_once=at_once)
+    named = _checked_name(name) if name else _name_of(found)
+    plan = Plan(
+        name=named, configs=found, seeds=tuple(int(seed) for seed in seeds), stop=stop, at_once=at_once,
+        data=data_hashes(found, seeds), copy_bytes_per_s=copy_bandwidth(),
+    )  # fmt: skip
+    root = Path(runs_dir)
+    store = RaceStore.find(named, root) if name else None
+    if store is None:
+        store = RaceStore.create(plan, root)
+    else:
+        store.hold()
+        try:
+            store.extend(plan)
+        except BaseException:
+            store.release()
+            raise
+    return RaceRunner(store, session=session, runs_dir=root, on_change=on_change, progress=progress)
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, a letter or digit "
+            "first, as it names a folder."
+        )
+    return name
+
+
+def _name_of(found: Mapping[str, RunConfig]) -> str:
+    systems = list(dict.fromkeys(config.system for config in found.values()))
+    more = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
+    return "-".join(systems[:4]) + more
+
+
+def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, at_once: bool) -> None:
+    """Refuse what the engines cannot serve before anything is trained.
+
+    Raises:
+        ConfigError: a contestant has more ranks than there are engines for it, or engines are needed and not there.
+        ClusterError: one engine has no halves.
+    """
+    if at_once and session is None:
+        raise ConfigError("at_once=True needs engines: race(..., session=lab.Session(ranks=4)), or at_once=False.")
+    most = 1 if session is None else len(session.halves()[0]) if at_once else session.ranks
+    for label, config in found.items():
+        if config.ranks <= most:
+            continue
+        if session is None:
+            raise ConfigError(
+                f"{label!r} has ranks={config.ranks}, which need engines: race(..., session=lab.Session(ranks="
+                f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
+            )
+        where = f"half of the session's {session.ranks} engines" if at_once else f"the session's {most} engines"
+        raise ConfigError(
+            f"{label!r} has ranks={config.ranks} and {where} {'serve' if most > 1 else 'serves'} {most}: make a "
+            f"Session(ranks={config.ranks * (1 + at_once)}), or config.replace(ranks={most})."
+        )

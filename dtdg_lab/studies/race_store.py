@@ -1,0 +1,283 @@
+"""The folder of a race: what is raced, and which run served which contestant and seed, kept as they begin and end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunStoreError
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.json_files import read_json, store_error, write_json
+from dtdg_lab.studies.stop_rule import StopRule
+
+SCHEMA = 1
+FILE, FOLDER, LOCK = "race.json", "races", "race.lock"
+UNDER_WAY, FINISHED, FAILED, LEFT = "under way", "finished", "failed", "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of a race.
+
+    Attributes:
+        label: of the contestant.
+        seed: of the run.
+        path: of its folder; none where it could not be started.
+        state: ``under way``, ``finished``, ``failed``, or ``left`` where it was broken off and begun anew.
+        why: it ended before its epochs were over, or failed; in words.
+        beside: of the contestant whose run was under way on the other half of the engines when it began.
+    """
+
+    label: str
+    seed: int
+    path: Path | None
+    state: str = UNDER_WAY
+    why: str = ""
+    beside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is raced.
+
+    Attributes:
+        name: of the race.
+        configs: by contestant; their seeds are replaced.
+        seeds: of the runs of each.
+        stop: the rule that ends runs before their epochs are over; None where none does.
+        at_once: whether two runs are under way at a time.
+        data: hash of the data by seed.
+        copy_bytes_per_s: what one core of this machine copied in memory when the race began; None where not measured.
+    """
+
+    name: str
+    configs: Mapping[str, RunConfig]
+    seeds: tuple[int, ...]
+    stop: StopRule | None = None
+    at_once: bool = False
+    data: Mapping[int, str] = field(default_factory=dict)
+    copy_bytes_per_s: float | None = None
+
+
+class RaceStore:
+    """Reads and writes ``race.json`` whole or not at all; one writer at a time holds the folder's lock."""
+
+    def __init__(self, folder: Path, plan: Plan, entries: Sequence[Entry] = ()) -> None:
+        self.folder, self.plan = folder, plan
+        self.entries: list[Entry] = list(entries)
+        self._lock: Any = None
+
+    @classmethod
+    def create(cls, plan: Plan, runs_dir: Path) -> RaceStore:
+        """A new folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` where that is taken.
+
+        Raises:
+            RunStoreError: it cannot be written.
+        """
+        root, base = runs_dir / FOLDER, f"{datetime.now():%Y%m%d}-{plan.name}"
+        number = 1
+        while True:
+            folder = root / (base if number == 1 else f"{base}-{number}")
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+                continue
+            except OSError as error:
+                raise store_error("make a race in", root, error) from error
+            store = cls(folder, plan)
+            store.hold()
+            store.write()
+            return store
+
+    @classmethod
+    def find(cls, name: str, runs_dir: Path) -> RaceStore | None:
+        """The newest race of a name; None where there is none. Folders of other names are not looked into."""
+        named = re.compile(rf"(\d{{8}})-{re.escape(name)}(?:-(\d+))?")
+        found = [(match, path) for path in (runs_dir / FOLDER).glob("*") if (match := named.fullmatch(path.name))]
+        for _, folder in sorted(found, key=lambda pair: (pair[0][1], int(pair[0][2] or 1)), reverse=True):
+            if (folder / FILE).is_file():
+                store = cls.open(folder)
+                if store.plan.name == name:
+                    return store
+        return None
+
+    @classmethod
+    def open(cls, path: str | Path) -> RaceStore:
+        """Read a race's folder, or its ``race.json``.
+
+        Raises:
+            RunStoreError: there is no race, its file is damaged, or a newer version wrote it.
+        """
+        folder = Path(path).parent if Path(path).name == FILE else Path(path)
+        file = folder / FILE
+        if not file.is_file():
+            raise RunStoreError(
+                f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-psg-blad."
+            )
+        data = read_json(file)
+        if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] > SCHEMA:
+            raise RunStoreError(
+                f"{file} has schema {data['schema']}; this version reads up to {SCHEMA}. Update dtdg_lab."
+            )
+        try:
+            return cls(folder, _plan(data), [_entry(each, folder) for each in data["runs"]])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # ConfigError is a ValueError
+            raise RunStoreError(
+                f"{file} cannot be read as a race ({error!r}). Restore it, or race anew under another name."
+            ) from error
+
+    def hold(self) -> None:
+        """Keep other writers out until :meth:`release`, or the end of this process.
+
+        Raises:
+            RunStoreError: somebody else writes.
+        """
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            try:
+                file = (self.folder / LOCK).open("a+", encoding="utf-8")
+            except OSError as error:
+                raise store_error("write", self.folder / LOCK, error) from error
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                file.close()
+                raise RunStoreError(
+                    f"the race in {self.folder} is under way in process {owner}: wait for it, stop it, or race under "
+                    "another name."
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            self._lock = file
+
+    def release(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def extend(self, plan: Plan) -> None:
+        """Go on with this race: the same contestants and rule, perhaps with more of them or more seeds.
+
+        What is on the disk counts: another process may have written until this one held the lock.
+
+        Raises:
+            ConfigError: something else is raced now; the message says what.
+            RunStoreError: its file cannot be read or written.
+        """
+        stored = RaceStore.open(self.folder)
+        self.plan = _joined(stored.plan, _as_named_before(stored.plan, plan), self.folder)
+        self.entries = [replace(each, state=LEFT) if _is_lost(each) else each for each in stored.entries]
+        self.write()
+
+    def done(self, label: str, seed: int) -> Entry | None:
+        """The finished run of a contestant and seed; None where there is none, or its folder is gone."""
+        of_place = [each for each in self.entries if (each.label, each.seed, each.state) == (label, seed, FINISHED)]
+        return next((each for each in reversed(of_place) if not _is_lost(each)), None)
+
+    def begin(self, entry: Entry) -> int:
+        """Note a run that begins; its place among the entries."""
+        self.entries.append(entry)
+        self.write()
+        return len(self.entries) - 1
+
+    def end(self, place: int, state: str, why: str = "") -> None:
+        """Note how a run ended."""
+        self.entries[place] = replace(self.entries[place], state=state, why=why)
+        self.write()
+
+    def write(self) -> None:
+        """Write ``race.json``.
+
+        Raises:
+            RunStoreError: the disk is full, or the folder cannot be written.
+        """
+        plan = self.plan
+        write_json(
+            self.folder / FILE,
+            {
+                "schema": SCHEMA, "name": plan.name, "at_once": plan.at_once, "seeds": list(plan.seeds),
+                "stop": None if plan.stop is None else plan.stop.to_dict(),
+                "data": {str(seed): digits for seed, digits in plan.data.items()},
+                "copy_bytes_per_s": plan.copy_bytes_per_s,
+                "contestants": [{"label": label, "config": config.model_dump()} for label, config in
+                                plan.configs.items()],
+                "runs": [_told(each, self.folder) for each in self.entries],
+            },
+        )  # fmt: skip
+
+
+def _told(entry: Entry, folder: Path) -> dict[str, Any]:
+    # relative, so that a folder of runs can be moved with its races
+    path = None if entry.path is None else os.path.relpath(entry.path, folder)
+    return {**asdict(entry), "path": path}
+
+
+def _entry(data: dict[str, Any], folder: Path) -> Entry:
+    path = None if data["path"] is None else Path(os.path.normpath(folder / data["path"]))
+    return Entry(**{**data, "path": path})
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    return Plan(
+        name=str(data["name"]),
+        configs={each["label"]: RunConfig(**each["config"]) for each in data["contestants"]},
+        seeds=tuple(int(seed) for seed in data["seeds"]),
+        stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
+        at_once=bool(data["at_once"]),
+        data={int(seed): str(digits) for seed, digits in data["data"].items()},
+        copy_bytes_per_s=data["copy_bytes_per_s"],
+    )
+
+
+def _is_lost(entry: Entry) -> bool:
+    """Whether a run was under way when the race was broken off, or has finished and its folder is gone."""
+    if entry.state == FINISHED:
+        return entry.path is None or not RunDirectory(entry.path).config_file.is_file()
+    return entry.state == UNDER_WAY
+
+
+def _as_named_before(old: Plan, new: Plan) -> Plan:
+    """The new plan with the old labels of contestants that were there: labels made of settings follow who is there."""
+    before = {config.replace(seed=0).to_json(): label for label, config in old.configs.items()}
+    labels = [before.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
+    if len(set(labels)) < len(labels):
+        return new
+    return replace(new, configs=dict(zip(labels, new.configs.values(), strict=True)))
+
+
+def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
+    """The old plan with what the new one adds."""
+    other = f"race under another name, or delete {folder}"
+    for label, config in old.configs.items():
+        if label not in new.configs:
+            raise ConfigError(f"race {old.name!r} has {label!r}, which this call leaves out: name it too, or {other}.")
+        was, now = config.replace(seed=0).flat, new.configs[label].replace(seed=0).flat
+        for name in was.keys() | now.keys():
+            if was.get(name) != now.get(name):
+                raise ConfigError(
+                    f"race {old.name!r} has {label!r} with {name}={was.get(name)!r}, now {name}={now.get(name)!r}: "
+                    f"{other}."
+                )
+    for what, pair in {"stop": (old.stop, new.stop), "at_once": (old.at_once, new.at_once)}.items():
+        if pair[0] != pair[1]:
+            raise ConfigError(f"race {old.name!r} has {what}={pair[0]}, now {what}={pair[1]}: {other}.")
+    for seed in old.data.keys() & new.data.keys():
+        if old.data[seed] != new.data[seed]:
+            raise ConfigError(
+                f"race {old.name!r} ran on data {old.data[seed][:12]}, which now are {new.data[seed][:12]}: {other}."
+            )
+    seeds = tuple(dict.fromkeys([*old.seeds, *new.seeds]))
+    return replace(new, seeds=seeds, data={**old.data, **new.data}, copy_bytes_per_s=old.copy_bytes_per_s)

@@ -1,0 +1,257 @@
+"""The table of a race: medians and spreads over seeds, what they were measured on, and who is best beyond doubt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.defaults import default
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.runs.page import text
+from dtdg_lab.studies.significance import Spread, best, spread
+from dtdg_lab.views.theme import coloured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the table: its name in data and on the page, how it is written, and which way is good."""
+
+    name: str
+    title: str
+    words: Callable[[float | None], str] = _number
+    high_is_good: bool = False
+    judged: bool = True
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("test_loss", "test loss"),
+    Measure("validation_loss", "validation loss"),
+    Measure("skill", "skill", high_is_good=True),
+    Measure("persistence_loss", "persistence", judged=False),
+    Measure("mean_loss", "mean baseline", judged=False),
+    Measure("near_best_s", "to near the best", format_seconds),
+    Measure("epoch_time_s", "epoch", format_seconds),
+    Measure("joules", "energy", format_joules),
+    Measure("bytes", "sent", format_bytes),
+    Measure("peak_bytes", "peak memory", format_bytes),
+    Measure("imbalance", "imbalance"),
+)
+MEANINGS: Mapping[str, str] = {
+    "near_best_s": "seconds from the beginning of a run to a validation loss within 5 % of the least that any "
+    "contestant reached with that seed",
+    "joules": "of all ranks, of the whole run",
+    "bytes": "sent by all ranks in steps, and those of features fetched by remote procedure calls",
+    "imbalance": "most over least loaded rank's own time of an epoch; 1 is even",
+    "coincides": "whether losses that should be the same are; empty where none should, or nothing can be compared yet",
+    "purge": "snapshots left out at each boundary between the parts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contestant.
+
+    Attributes:
+        label: of it.
+        config: of its runs, but for the seed.
+        settings: those in which contestants differ.
+        runs: that have finished.
+        failed: reasons of those that failed.
+        wanted: runs that it is to make.
+        spreads: by name of a measure.
+        sources: of the joules.
+        coincides: see ``MEANINGS``.
+        grounds: what each of the finished runs was measured on; see ``runs.provenance``.
+    """
+
+    label: str
+    config: RunConfig
+    settings: Mapping[str, Any]
+    runs: tuple[StoredRun, ...]
+    failed: tuple[str, ...]
+    wanted: int
+    spreads: Mapping[str, Spread]
+    sources: tuple[str, ...]
+    coincides: bool | None
+    grounds: tuple[Mapping[str, Any], ...] = ()
+
+
+def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[str, Spread]:
+    """Every measure over the seeds of one contestant.
+
+    Args:
+        runs: finished ones.
+        near: seconds to a loss near the best, by seed: infinite where it was never reached, None where unknown.
+    """
+    told = [run.summary for run in runs]
+    found = {each.name: spread([one.get(each.name) for one in told]) for each in MEASURES}
+    for name, part, never in _OF_PARTS:
+        found[name] = spread([_scored(*pair, name, part, never) for pair in zip(runs, told, strict=True)])
+    return found | {"near_best_s": spread(near), "joules": spread([joules_of(run) for run in runs]),
+                    "bytes": spread([bytes_of(run) for run in runs])}  # fmt: skip
+
+
+_OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", math.inf), ("skill", "test", -math.inf))
+
+
+def _scored(run: StoredRun, told: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
+    """What a run came to in a part: ``never`` where its last loss is not finite, None where it has no such part."""
+    last = run.window.loss.splits[part].last
+    return never if last is not None and last.value is None else told.get(name)
+
+
+def joules_of(run: StoredRun) -> float | None:
+    """Of the whole run, whatever their sources; None where unknown."""
+    by_source = run.summary.get("energy_j")
+    return sum(by_source.values()) if by_source else None
+
+
+def bytes_of(run: StoredRun) -> float | None:
+    """That all ranks sent in steps, and those of features that were fetched; None where unknown."""
+    sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
+    return None if sent is None else float(sent) + float(features or 0.0)
+
+
+def differing(configs: Mapping[str, RunConfig]) -> tuple[str, ...]:
+    """Settings in which contestants differ, the system first.
+
+    Left out are those that only some of them have, and those in which each stands at what its system brings.
+    """
+    flats = [config.flat for config in configs.values()]
+    names = dict.fromkeys(["system", *(name for flat in flats for name in flat)])
+    found = []
+    for name in names:
+        values = {str(flat.get(name)) for flat in flats if name in flat}
+        everywhere = all(name in flat for flat in flats)
+        if everywhere and len(values) > 1 and (name in _ALWAYS or any(_chosen(name, of) for of in configs.values())):
+            found.append(name)
+    return tuple(found)
+
+
+_ALWAYS = ("system", "model", "ranks", "parts")
+
+
+def _chosen(name: str, config: RunConfig) -> bool:
+    """Whether somebody chose the value: it is not what system, data set and protocol bring."""
+    if name not in OPTIONS:
+        return True
+    brought = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+    return bool(config.flat[name] != brought)
+
+
+def winners(rows: Sequence[Row]) -> dict[str, str]:
+    """Measure -> contestant that is the best beyond the spread of the seeds; see ``significance.RULE``."""
+    found = {}
+    for measure in MEASURES:
+        if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
+            continue  # measured and modelled joules are not the same thing
+        spreads = {row.label: row.spreads[measure.name] for row in rows}
+        label = best(spreads, high_is_good=measure.high_is_good)
+        lost = {row.label for row in rows if row.failed}  # of the seeds that are left nobody knows the spread of all
+        if label is not None and label not in lost and all(row.spreads[measure.name].count for row in rows):
+            found[measure.name] = label
+    return found
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """One row a contestant, in numbers: of a measure its median, and with ``_min`` and ``_max`` the ends of its spread.
+
+    ``best_in`` names the measures in which it is the best beyond the spread of the seeds.
+    """
+    import pandas as pd
+
+    won = winners(rows)
+    told = []
+    for row in rows:
+        line: dict[str, Any] = {**row.settings, "seeds": len(row.runs), "failed": len(row.failed)}
+        for measure in MEASURES:
+            each = row.spreads[measure.name]
+            line |= {measure.name: each.middle, f"{measure.name}_min": each.low, f"{measure.name}_max": each.high}
+        line |= {
+            "energy_source": ", ".join(row.sources) or None, "coincides": row.coincides,
+            "best_in": ", ".join(name for name, label in won.items() if label == row.label), **_ground(row),
+        }  # fmt: skip
+        told.append(line)
+    return pd.DataFrame(told, index=pd.Index([row.label for row in rows], name="contestant"))
+
+
+def _ground(row: Row) -> dict[str, Any]:
+    """Protocol, purge gap and data, as every table of results names them; of several seeds, all their data."""
+    if not row.grounds:
+        return {"protocol": row.config.protocol, "leaky": None, "purge": None, "data": None}
+    joined = {name: row.grounds[0][name] for name in ("protocol", "leaky", "purge")}
+    return {**joined, "data": ", ".join(dict.fromkeys(str(each["data"]) for each in row.grounds))}
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The table as HTML: bold for the best beyond doubt, red for losses that should coincide and do not."""
+    won = winners(rows)
+    settings = list(rows[0].settings) if rows else []
+    if all(row.settings.get("system") == row.label for row in rows):
+        settings = [name for name in settings if name != "system"]
+    heads = ["contestant", *settings, "seeds", *(measure.title for measure in MEASURES)]
+    heads += ["same losses", "protocol", "purge", "data"]
+    lines = ["<tr>" + "".join(f"<th style='text-align:left'>{text(head)}</th>" for head in heads) + "</tr>"]
+    for row in rows:
+        ground = _ground(row)
+        cells = [text(row.label), *(text(row.settings[name]) for name in settings), _seeds(row)]
+        cells += [_cell(measure, row, bold=won.get(measure.name) == row.label) for measure in MEASURES]
+        cells += [_coincides(row), text(ground["protocol"]), _purge(ground), _data(ground)]
+        lines.append(
+            "<tr>" + "".join(f"<td style='text-align:left;white-space:nowrap'>{cell}</td>" for cell in cells) + "</tr>"
+        )
+    return f"<div style='overflow-x:auto'><table class='dtdg-race' style='font-size:90%'>{''.join(lines)}</table></div>"
+
+
+def _purge(ground: Mapping[str, Any]) -> str:
+    if ground["data"] is None:
+        return ""
+    return "unknown" if ground["purge"] is None else f"{ground['purge']}{' (leaky)' * bool(ground['leaky'])}"
+
+
+def _data(ground: Mapping[str, Any]) -> str:
+    """A line for the data of each seed, where they differ."""
+    return text(ground["data"] or "").replace(", ", "<br>")
+
+
+def _red(words: str) -> str:
+    return f"<span style='color:{coloured('bad')};font-weight:bold'>{words}</span>"
+
+
+def _seeds(row: Row) -> str:
+    told = f"{len(row.runs)} of {row.wanted}"
+    return f"{told}, {_red(f'{len(row.failed)} failed')}" if row.failed else told
+
+
+def _coincides(row: Row) -> str:
+    return "" if row.coincides is None else "yes" if row.coincides else _red("NO")
+
+
+def _cell(measure: Measure, row: Row, *, bold: bool) -> str:
+    each = row.spreads[measure.name]
+    if each.middle is None:
+        known = row.runs and measure.name != "near_best_s"  # nothing is near before all have come somewhere
+        return "<span style='opacity:0.8'>unknown</span>" if known else ""
+    if math.isinf(each.middle):
+        return f"not reached ({each.missed} of {each.count})"
+    told = measure.words(each.middle)
+    if each.low is not None and each.high is not None and each.count > 1 and each.low < each.high:
+        ends = f"[{measure.words(each.low)} .. {measure.words(each.high)}]"
+        told += f"<br><small style='opacity:0.8'>{ends}</small>"
+    if each.missed:
+        told += f" <small>({each.missed} never)</small>"
+    if "loss" in measure.name and measure.judged and row.coincides is False:
+        return _red(told)
+    return f"<b>{told}</b>" if bold else told

@@ -1,0 +1,347 @@
+"""Sweep: which runs a study is made of, as data: a grid over settings, or a space that is searched."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.options import option
+from dtdg_lab.studies.axes import Axis, axes_of, check_name, decides_the_loss
+from dtdg_lab.studies.objective import LAST, Goal, check_objective
+from dtdg_lab.studies.space import Choice, Drawn, drawn_from
+
+SCHEMA = 1
+SAMPLERS = ("tpe", "random")
+REFUSED = "refused"
+MOST_RUNS = 20_000
+CATALOGUED: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    {"system": catalogue.system, "model": lambda name: catalogue.entry("models", name)}
+)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_KEYS = ("schema", "base", "over", "seeds", "space", "trials", "sampler", "skip", "objective", "goal", "shipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run that a sweep asks for.
+
+    Attributes:
+        settings: what it is called along each axis of the sweep.
+        seed: of its run.
+        config: of its run.
+        key: what tells it from every other; see :func:`key_of`.
+    """
+
+    settings: Mapping[str, Any]
+    seed: int
+    config: RunConfig
+    key: str
+
+    def __str__(self) -> str:
+        return ", ".join([*(f"{name} {_short(value)}" for name, value in self.settings.items()), f"seed {self.seed}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A combination that is not run, and why."""
+
+    settings: Mapping[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A grid, ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, or a space to be searched by Optuna,
+    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. Every setting of the glossary may be in it, and
+    ``system``, ``model``, ``dataset`` and ``protocol``. The values of an axis may also be named cases of several
+    settings each: ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
+
+    All configs of a grid are made, and so checked, when it is. Where ``ranks`` are studied and the base has as many
+    parts as ranks, so has every cell.
+
+    Attributes:
+        base: settings of all runs but those that are studied.
+        over: axis -> its values, or case -> settings.
+        seeds: of every combination; 0, 1, 2 of a grid, the base's own of a search, where not given.
+        space: setting -> what it is drawn from.
+        trials: combinations that are drawn.
+        sampler: ``tpe`` or ``random``.
+        skip: combinations that are not run: mappings of axis -> value or list of values, all of which must agree;
+            ``"refused"`` leaves out those that no config allows. They are told as ``skipped``.
+        objective: number of a run that trials are compared by; see ``runs.summary.MEANINGS``, ``validation_loss``
+            (the last) or ``best_validation_loss``.
+        goal: whether the least or the most of it is best.
+        shipped: name of the shipped study whose analysis it gets.
+
+    Raises:
+        ConfigError: there is nothing to study, a name or value is not allowed, two cells are the same run, or the
+            objective is of the test part.
+    """
+
+    base: RunConfig
+    over: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    seeds: Sequence[int] | None = None
+    space: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    trials: int = 0
+    sampler: str = "tpe"
+    skip: Any = ()
+    objective: str = LAST
+    goal: Goal = "min"
+    shipped: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, RunConfig):
+            raise ConfigError(f"base={shortened(self.base)}: a RunConfig is needed, the settings of all runs.")
+        if bool(self.over) == bool(self.space):
+            both = "both over= and space= are given" if self.over else "there is nothing to study"
+            raise ConfigError(
+                f"{both}: give over={{'alpha': (0.1, 0.6)}} for a grid, or space={{'learning_rate': "
+                "log_uniform(1e-4, 1e-1)}, trials=30 for a search."
+            )
+        check_objective(self.objective)
+        if self.goal not in ("min", "max"):
+            raise ConfigError(f"goal={self.goal!r}: allowed 'min' and 'max'.")
+        usual = (0, 1, 2) if self.over else (self.base.seed,)
+        given = usual if self.seeds is None else tuple(self.seeds)
+        seeds = tuple(option("seed").check(seed) for seed in given)
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ConfigError(f"seeds={given}: at least one is needed, and each once.")
+        object.__setattr__(self, "seeds", seeds)
+        if self.space:
+            self._check_space()
+        elif self.trials or self.sampler != "tpe":
+            raise ConfigError("trials= and sampler= are those of a search: give them with space=, or leave them out.")
+        object.__setattr__(self, "skip", _rules(self.skip, [axis.name for axis in self.axes], bool(self.space)))
+        if not self.space and not self.cells:
+            raise ConfigError(f"all {len(self.skipped)} combinations are skipped. The first: {self.skipped[0].reason}")
+
+    def _check_space(self) -> None:
+        space = {name: drawn_from(name, told) for name, told in self.space.items()}
+        object.__setattr__(self, "space", MappingProxyType(space))
+        if self.sampler not in SAMPLERS:
+            raise UnknownNameError("sampler", self.sampler, SAMPLERS)
+        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
+            raise ConfigError(f"trials={self.trials!r}: a search needs to know how many combinations it draws.")
+        for name, drawn in space.items():
+            check_name(name, "space")
+            if decides_the_loss(name):
+                raise ConfigError(
+                    f"space names {name!r}, which is frozen in a search: it decides what is learned or scored, and "
+                    f"losses of different data or tasks have no order. Study it in a grid: over={{{name!r}: ...}}."
+                )
+            for value in drawn.values if isinstance(drawn, Choice) else drawn.ends():
+                self._check_drawn(name, value)
+
+    def _check_drawn(self, name: str, value: Any) -> None:
+        """Whether a value is allowed by itself; with which others, is known when they are drawn."""
+        if name in CATALOGUED:
+            CATALOGUED[name](value)
+            return
+        option(name).check(value)
+        if name not in self.base.flat and not set(CATALOGUED) & set(self.space):
+            self.config_of({name: value}, self.all_seeds[0])  # which says whose setting it is
+
+    @property
+    def is_search(self) -> bool:
+        """Whether combinations are drawn, and not listed."""
+        return bool(self.space)
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds of every combination."""
+        return tuple(self.seeds or ())
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """What a grid goes over."""
+        return axes_of(self.over)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of what is studied: axes of a grid, settings of a search."""
+        return tuple(self.space) if self.space else tuple(axis.name for axis in self.axes)
+
+    @property
+    def total(self) -> int:
+        """Runs that a study of it comes to."""
+        return self.trials * len(self.all_seeds) if self.space else len(self.cells)
+
+    def config_of(self, settings: Mapping[str, Any], seed: int) -> RunConfig:
+        """The config of a combination of settings.
+
+        Raises:
+            ConfigError: no config allows it.
+        """
+        follows = "ranks" in settings and "parts" not in settings and self.base.parts == self.base.ranks
+        return self.base.replace(**({"parts": 0} if follows else {}), **settings, seed=seed)
+
+    @cached_property
+    def _made(self) -> tuple[tuple[Cell, ...], tuple[Skipped, ...]]:
+        combinations = list(itertools.product(*(axis.pairs() for axis in self.axes)))
+        if len(combinations) * len(self.all_seeds) > MOST_RUNS:
+            raise ConfigError(
+                f"the grid has {len(combinations):,} combinations of {len(self.all_seeds)} seeds: at most "
+                f"{MOST_RUNS:,} runs are allowed. Take fewer values, or search: space=..., trials=30."
+            )
+        skipped: list[Skipped] = []
+        cells: list[Cell] = []
+        for seed in self.all_seeds:
+            for each in combinations:
+                named = {axis.name: value for axis, (value, _) in zip(self.axes, each, strict=True)}
+                settings = {name: value for _, part in each for name, value in part.items()}
+                made = self._cell(named, settings, seed)
+                if isinstance(made, Cell):
+                    cells.append(made)
+                elif seed == self.all_seeds[0]:
+                    skipped.append(made)
+        known: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.key in known:
+                raise ConfigError(f"over: ({known[cell.key]}) and ({cell}) are the same run. Leave one of them out.")
+            known[cell.key] = cell
+        return tuple(cells), tuple(skipped)
+
+    def _cell(self, named: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> Cell | Skipped:
+        for rule in self.skip:
+            if rule != REFUSED and all(named[name] in values for name, values in rule.items()):
+                return Skipped(named, "by skip=.")
+        try:
+            config = self.config_of(settings, seed)
+            return Cell(named, seed, config, key_of(config))
+        except ConfigError as error:
+            if REFUSED in self.skip:
+                return Skipped(named, without_lists(error))
+            said = ", ".join(f"{name}={value!r}" for name, value in named.items())
+            raise ConfigError(
+                f"over: {said} is not allowed: {without_lists(error)} Leave it out, or all such with skip='refused'."
+            ) from error
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The runs of a grid, all combinations of the first seed first; none of a search."""
+        return () if self.space else self._made[0]
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Cell]:
+        """The runs of a grid by their keys."""
+        return {cell.key: cell for cell in self.cells}
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """The combinations of a grid that are not run."""
+        return () if self.space else self._made[1]
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "schema": SCHEMA,
+            "base": json.loads(self.base.to_json()),
+            "over": {axis.name: axis.told() for axis in self.axes},
+            "seeds": list(self.all_seeds),
+            "space": {name: drawn.told() for name, drawn in self._drawn()},
+            "trials": self.trials, "sampler": self.sampler,
+            "skip": [rule if rule == REFUSED else {name: list(of) for name, of in rule.items()} for rule in self.skip],
+            "objective": self.objective, "goal": self.goal, "shipped": self.shipped,
+        }  # fmt: skip
+
+    def _drawn(self) -> Iterator[tuple[str, Drawn]]:
+        yield from self.space.items()
+
+    def to_json(self) -> str:
+        """The sweep as indented JSON with a schema version."""
+        return json.dumps(self.told(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Sweep:
+        """Read what :meth:`to_json` wrote, or the same written by hand; what is left out has its default.
+
+        Raises:
+            ConfigError: it is no sweep, or of a newer schema.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"the sweep is not valid JSON: {error}. Write one with Sweep(...).to_json().") from error
+        if not isinstance(data, dict) or "base" not in data:
+            raise ConfigError("the sweep is no JSON object with a base. Write one with Sweep(...).to_json().")
+        if data.get("schema", SCHEMA) != SCHEMA:
+            raise ConfigError(f"the sweep has schema {data['schema']!r}; this version reads {SCHEMA}. Update dtdg_lab.")
+        for name in data:
+            if name not in _KEYS:
+                raise UnknownNameError("entry of a sweep", name, _KEYS)
+        base = RunConfig.from_json(json.dumps(data["base"]))
+        return cls(base, **{name: data[name] for name in _KEYS[2:] if name in data})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Sweep:
+        """Read a file (see :meth:`from_json`)."""
+        try:
+            return cls.from_json(Path(path).read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read the sweep {path}: {error.strerror}. Give the path of a JSON file."
+            ) from error
+
+    def __eq__(self, other: object) -> bool:
+        return self.told() == other.told() if isinstance(other, Sweep) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        if self.space:
+            what = f"{self.trials} trials of {', '.join(self.space)} drawn by {self.sampler}"
+        else:
+            what = " x ".join(f"{axis.name} ({len(axis.values)})" for axis in self.axes)
+        left = f", {len(self.skipped)} combinations skipped" if self.skipped else ""
+        seeds = len(self.all_seeds)
+        return (
+            f"Sweep({what}, {seeds} {'seed' if seeds == 1 else 'seeds'}: {self.total} runs of {self.base.system} on "
+            f"{self.base.dataset}{left})"
+        )
+
+
+def key_of(config: RunConfig) -> str:
+    """16 hexadecimal digits of a run's settings."""
+    return hashlib.sha256(config.to_json().encode()).hexdigest()[:16]
+
+
+def _rules(given: Any, axes: Sequence[str], search: bool) -> tuple[Any, ...]:
+    """Rules of ``skip=`` as a tuple of ``"refused"`` and mappings of axis -> tuple of values."""
+    listed = (given,) if isinstance(given, str | Mapping) else tuple(given)
+    found: list[Any] = []
+    for rule in listed:
+        if rule == REFUSED:
+            found.append(REFUSED)
+        elif isinstance(rule, Mapping) and rule and not search:
+            for name in rule:
+                if name not in axes:
+                    raise UnknownNameError("axis in skip", name, axes)
+            several = (list, tuple, set, range)
+            found.append({name: tuple(of) if isinstance(of, several) else (of,) for name, of in rule.items()})
+        else:
+            raise ConfigError(
+                f"skip={shortened(rule)}: 'refused' and, in a grid, mappings such as {{'system': 'single', 'ranks': "
+                "[2, 4]}} are allowed. In a search, what no config allows is skipped and told anyway."
+            )
+    return tuple(found)
+
+
+def without_lists(error: ConfigError) -> str:
+    """What an error says, without the list of all allowed names."""
+    return re.sub(r" Allowed: [a-z0-9_, -]{120,}\.", "", str(error))
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -60,8 +60,10 @@ def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
         "--LabApp.extension_manager=readonly", "--ServerApp.log_level=WARN",
     ]  # fmt: skip
+    # themes that are chosen, and what was open, are the page's own affair, not the person's who tests
+    apart = {f"JUPYTERLAB_{name.upper()}_DIR": str(folder / name) for name in ("settings", "workspaces")}
     with open(folder / "lab.log", "wb") as log:
-        server = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env={**os.environ, **apart, **environment}, stdout=log, stderr=log)
     try:
         _until_it_answers(f"http://127.0.0.1:{port}/api/status?token={token}", server)
         yield f"http://127.0.0.1:{port}/lab/tree/{{notebook}}?token={token}&reset"

@@ -74,6 +74,10 @@ def test_k_and_alpha_are_dragged_in_the_figure() -> None:
             until(lambda: page.locator(".dl-handle").count() == 2, what="the circles are there")
             _drag(page, tried, "full_snapshots", start=(55.5, 64), end=(53.8, 20), wanted=Shape(4, 0.1, "ladder"))
             _drag(page, tried, "alpha", start=(53.3, 12.8), end=(51, 64), wanted=Shape(4, 0.5, "ladder"))
+            _press(
+                page, tried, "full_snapshots", key="ArrowLeft", wanted=Shape(5, 0.5, "ladder"), said="5 full snapshots"
+            )
+            _press(page, tried, "alpha", key="PageUp", wanted=Shape(5, 0.578, "ladder"), said="alpha 0.578")
             browser.close()
     finally:
         server.stop()
@@ -98,6 +102,17 @@ def _drag(
     page.mouse.up()
     until(lambda: tried.shape == wanted, timeout_s=5, what=f"{handle} is dragged to {wanted}")
     until(lambda: _rests(page, dot, handle, wanted), timeout_s=5, what="the circle goes where the figure has it")
+
+
+def _press(page: Any, tried: Tried, handle: str, *, key: str, wanted: Shape, said: str) -> None:
+    """What a pointer does, by a key; a screen reader is told what the circle stands at."""
+    dot = page.locator(f".dl-handle[data-handle={handle}]")
+    dot.focus()
+    page.keyboard.press(key)
+    until(lambda: tried.shape == wanted, timeout_s=5, what=f"{key} makes it {wanted}, and it is {tried.shape}")
+    until(lambda: dot.get_attribute("aria-valuetext") == said, timeout_s=5, what=f"{handle} says {said}")
+    assert dot.get_attribute("role") == "slider" and dot.get_attribute("aria-label")
+    assert dot.evaluate("e => e.getRootNode().activeElement === e"), "it keeps the focus when the figure is drawn again"
 
 
 def _rests(page: Any, dot: Any, handle: str, shape: Shape) -> bool:

@@ -1,4 +1,4 @@
-"""The first notebook as a person uses it: Run All, look, click, move a slider, look again."""
+"""The first notebook as a person uses it: Run All, look, click, move a slider, look again; Run All once more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,12 +24,24 @@ from jupyterlab import (
     wait_for_status,
     wait_until,
 )
+from run_again import (
+    CELLS,
+    NOTEBOOK,
+    PAPERS,
+    ROOT,
+    RUN,
+    choose_theme,
+    engines_and_runs,
+    has_run,
+    restart_and_run_all,
+    run_all_again,
+)
 
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.views.palette import PAGE_COLOURS
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PICTURES = ROOT / "artifacts"
 
 
@@ -37,43 +49,91 @@ def points(charts: dict[str, Any], chart: str) -> int:
     return max((trace["points"] for trace in charts[chart]["traces"]), default=0)
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_the_live_lab_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The notebook in JupyterLab, all of whose cells were told to run; its server and engines serve every test here."""
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(exist_ok=True)
-    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
-    shutil.copy(ROOT / "notebooks" / "00_live_lab.ipynb", tmp_path)
-    environment = {"DTDG_LAB_STATE": str(tmp_path / "state"), "DTDG_LAB_CACHE": str(tmp_path / "cache")}
+    folder = tmp_path_factory.mktemp("live-lab")
+    shutil.copy(ROOT / "notebooks" / NOTEBOOK, folder)
+    environment = {"DTDG_LAB_STATE": str(folder / "state"), "DTDG_LAB_CACHE": str(folder / "cache")}
     external: list[str] = []
     errors: list[str] = []
-    with lab_server(tmp_path, environment) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS,
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        lab_server(folder, environment) as address,
+        sync_playwright() as started,
+    ):
+        patch.setenv("DTDG_LAB_STATE", environment["DTDG_LAB_STATE"])
+        browser = started.chromium.launch_persistent_context(
+            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS, color_scheme="light",
             viewport={"width": 1400, "height": 900},
         )  # fmt: skip
-        page = browser.pages[0]
-        page.on(
+        found = browser.pages[0]
+        found.on(
             "request",
             lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:")) else external.append(r.url),
         )
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        found.on("pageerror", lambda error: errors.append(str(error)))
         try:
-            page.goto(address.format(notebook="00_live_lab.ipynb"))
-            run_all_cells(page)
-            _follow_the_first_run(page)
-            session = Session.attach("live-lab")
-            try:
-                _steer_by_hand(page, session)
-            finally:
-                session.close()
+            found.goto(address.format(notebook=NOTEBOOK))
+            run_all_cells(found)
+            yield found
         finally:
-            page.screenshot(path=PICTURES / "live-lab-last.png")
+            found.screenshot(path=PICTURES / "live-lab-last.png")
             browser.close()
     assert external == []
     assert errors == []
+
+
+@pytest.fixture(scope="module")
+def session(page: Any) -> Iterator[Session]:
+    """The session that the notebook's cells began."""
+    _follow_the_first_run(page)
+    session = Session.attach("live-lab")
+    yield session
+    session.close()
+
+
+def test_the_live_lab_in_a_browser(page: Any, session: Session) -> None:
+    _steer_by_hand(page, session)
+
+
+@pytest.mark.slow
+def test_cells_pages_and_kernels_can_be_started_again(page: Any, session: Session) -> None:
+    page.wait_for_function(RUN, arg=CELLS, timeout=180_000)
+    if session.current is None or session.current.status != "running":
+        page.get_by_role("button", name="Run", exact=True).first.click()
+        until(lambda: session.current.status == "running", timeout_s=30, what="a run is under way")
+    session.current.set(epochs=100_000)  # it must not end while it is looked at
+    begun = engines_and_runs(session)
+    run_all_again(page)
+    has_run(page, 2 * CELLS)
+    assert engines_and_runs(session) == begun, "running all cells twice begins nothing new"
+    page.reload()  # as when the tab is closed and opened: the kernel goes on
+    run_all_cells(page)
+    has_run(page, 3 * CELLS)
+    assert engines_and_runs(session) == begun, "opening the page again begins nothing new"
+    restart_and_run_all(page)
+    has_run(page, CELLS)
+    assert engines_and_runs(session) == begun, "a new kernel finds engines and run"
+
+
+def test_the_dashboard_follows_jupyterlabs_own_theme(page: Any, session: Session) -> None:
+    assert page.evaluate(PAPERS) == ["white"], "as the page is"
+    choose_theme(page, "JupyterLab Dark")
+    until(lambda: page.evaluate(PAPERS) == [PAGE_COLOURS["dark"]["page"]], what="dark, as the page became")
+    page.screenshot(path=PICTURES / "live-lab-dark.png")
+    choose_theme(page, "JupyterLab Light")
+    until(lambda: page.evaluate(PAPERS) == ["white"], what="light, as the page became")
 
 
 def _follow_the_first_run(page: Any) -> None:
@@ -163,6 +223,9 @@ def _look_at_a_narrow_window(page: Any) -> None:
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
     assert len(widths) == 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    for tab in page.locator("div.bk-tab").all():
+        place = tab.bounding_box()
+        assert place["x"] + place["width"] <= 1100, f"the tab {tab.inner_text()} is off the page"
     page.set_viewport_size({"width": 1400, "height": 900})
 
 

@@ -16,7 +16,7 @@ def test_every_folder_has_seconds_and_the_whole_is_at_most_fifteen_minutes() -> 
     seconds = budget.read_budget(budget.TABLE.read_text())
     folders = {file.relative_to(TESTS).parts[0] for file in TESTS.glob("*/test_*.py")}
     assert folders <= set(seconds)
-    assert 300 < sum(seconds.values()) <= 1850
+    assert 300 < sum(seconds.values()) <= 2400
 
 
 def test_what_takes_longer_or_is_not_listed_is_named() -> None:

@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
 NO_TORCH = (
     "core", "graphs", "datasets", "partition", "batching", "views", "runs", "cluster", "dash", "scheduling", "energy",
-    "control", "features", "congestion",
+    "control", "features", "congestion", "studies",
 )  # fmt: skip
 HEAVY = ("torch", "dgl", "panel", "plotly", "pandas", "pyarrow", "ipyparallel", "zmq")
 

@@ -133,6 +133,7 @@ class PretendSession:
 
     def __init__(self, ranks: int = 2, *, live: bool = False) -> None:
         self.ranks, self.name, self.ready = ranks, "pretend", True
+        self.runs_dir = Path("runs")
         self.runs: list[PretendRun] = []
         self.alive = dict.fromkeys(range(ranks), True)
         self.repaired = 0

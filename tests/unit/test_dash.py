@@ -16,6 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dash import Dashboard, as_cell, as_json
+from dtdg_lab.dash.app import COMPARE
 from dtdg_lab.dash.control import make_control
 
 
@@ -220,7 +221,7 @@ def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     session.train = lambda config: (_ for _ in ()).throw(ClusterError("no <engine> answers. Call session.repair()."))
     click(dashboard, "run")
     assert dashboard.alert.visible
-    assert dashboard.alert.value == "Run: no &lt;engine&gt; answers. Call session.repair()."
+    assert dashboard.alert.value == '<div role="alert">Run: no &lt;engine&gt; answers. Call session.repair().</div>'
     session.train = lambda config: 1 // 0
     click(dashboard, "run")
     assert "ZeroDivisionError" in dashboard.alert.value and "ZeroDivisionError" in caplog.text
@@ -282,7 +283,7 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
         click(dashboard, "run")
         session.current.advance(60)
         click(dashboard, "stop")
-    dashboard.tabs.active = 1
+    dashboard.tabs.active = COMPARE
     look(dashboard)
     names = [trace["name"] for trace in dashboard.compare.figure["data"]]
     assert names == [session.runs[0].id, session.runs[1].id, "persistence"]

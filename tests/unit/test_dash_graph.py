@@ -16,6 +16,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.dash import Dashboard, choices, graph_loader, opened
+from dtdg_lab.dash.app import DATA
 from dtdg_lab.dash.graph_loader import Described, GraphLoader, data_key, describe_data
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
@@ -162,7 +163,7 @@ def test_a_stored_graph_that_is_gone_is_named_and_does_not_break_the_page(sessio
 def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) -> None:
     drawn(dashboard, "11 snapshots, 40 vertices")
     assert "<svg" in dashboard.graph.picture.value
-    dashboard.tabs.active = 2
+    dashboard.tabs.active = DATA
     assert list(dashboard.graph.page.panel) == [], "a page that nobody opens draws nothing"
     _wait_for_page(dashboard)
     titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
@@ -183,7 +184,7 @@ def _wait_for_page(shown: Dashboard) -> None:
 def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
     """An update may be lost on its way to a notebook's page."""
     monkeypatch.setattr(opened, "AGAIN_S", 0.1)
-    dashboard.tabs.active = 2
+    dashboard.tabs.active = DATA
     _wait_for_page(dashboard)
     changes = []
     dashboard.graph.page.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")

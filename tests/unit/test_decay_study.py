@@ -16,6 +16,7 @@ from dtdg_lab.cluster.study_decay import study_decay
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.decay_study import MEANINGS, DecayStudy
+from dtdg_lab.runs.directory import RunDirectory
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
          "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
@@ -39,6 +40,7 @@ class PretendStored:
             "skill": 1 - 2 * self.loss / 3, "peak_bytes": 1000 * config["full_snapshots"], "epoch_time_s": 0.1 * number,
         }  # fmt: skip
         self.environment = {"data": {"sha256": "aa"}}
+        self.config, self.directory, self.events = config, RunDirectory(self.path), list[Any]()
 
     def table(self, name: str) -> pd.DataFrame:
         assert name == "evaluations"

@@ -23,12 +23,14 @@ from dtdg_lab.core.errors import (
     DataError,
     NotFiniteError,
     RunStoreError,
+    TestPartError,
     UnknownNameError,
     UnsupportedError,
 )
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.testing.contracts_models import DenseSpace, run_model
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
@@ -609,7 +611,7 @@ def test_baselines_are_those_computed_by_hand(trained: Trained) -> None:
 def test_the_test_part_is_refused_before_the_end() -> None:
     built = build(config_of(), graph_of(), SoloGroup())
     for splits in (("test",), ("train", "test")):
-        with pytest.raises(ConfigError, match="when the run is over"):
+        with pytest.raises(TestPartError, match="when the run is over"):
             built.evaluator.evaluate(built.model, splits)
     assert built.evaluator.evaluate(built.model, ("test",), final=True)[0].snapshots == 24
 
@@ -652,10 +654,10 @@ def test_scores_of_tasks_are_those_of_dense_matrices(tmp_path: Path, settings: d
         start = 0 if protocol == "warm" else where.start
         with torch.no_grad():
             z = run_model(built.model, snapshots[start : where.stop])[0][where.start - start :]
-        sums = [
-            built.task.measure(one, t, slice(0, graph.num_nodes), part).numpy() for t, one in zip(where, z, strict=True)
-        ]
-        wanted = built.task.scores(part, np.array(sums))
+        every = slice(0, graph.num_nodes)
+        with seal_of(built.sequence.graph).opened():
+            sums = [built.task.measure(one, t, every, part).numpy() for t, one in zip(where, z, strict=True)]
+            wanted = built.task.scores(part, np.array(sums))
         assert row["loss"] == pytest.approx(wanted.loss, rel=1e-10)
         assert _defined(row["metrics"]) == pytest.approx(_defined(wanted.metrics), rel=1e-10)
         assert (row["persistence_loss"], row["mean_loss"]) == (wanted.persistence_loss, wanted.mean_loss)

@@ -213,9 +213,9 @@ def test_stored_runs_are_compared_over_wall_time(tmp_path) -> None:
         finish(run, "finished")
     found = compare([run.path for run in runs])
     check(found.wall_time)
-    assert found.in_words().startswith(
-        "To loss 0.63, 5% above the least of all, epochs 3 took 300 ms. epochs 2 did not "
-    )
+    words = found.in_words()
+    assert words.startswith("Scored by protocol warm with 0 snapshots left out")
+    assert "To loss 0.63, 5% above the least of all, epochs 3 took 300 ms. epochs 2 did not " in words
     assert lab.plot(found.wall_time).data[0].name == found.labels[0]
 
 

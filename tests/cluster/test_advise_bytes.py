@@ -1,0 +1,50 @@
+"""Bytes that the advisor predicts beside those that two ranks counted: equal where they are said to be exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtdg_lab.cluster.run_config import run_config
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.studies.advise_rates import fit_rates
+from dtdg_lab.studies.advise_runs import measured_run
+
+SMALL: dict[str, Any] = {
+    "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 24, "hidden": 8,
+    "layers": 2, "ranks": 2, "epochs": 2, "threads": 1, "evaluate_every": 2,
+}  # fmt: skip
+
+
+def predicted_and_counted(session: Session, **changes: Any) -> tuple[frozenset[str], float, float]:
+    """What is exact, bytes that the busiest rank sends in an epoch as predicted, and as recorded."""
+    config = RunConfig(**(SMALL | changes))
+    found = measured_run(run_config(config, session=session).run, load_for(config))
+    told = fit_rates([found], found.facts).predict(found.work, found.facts)
+    return found.work.exact, told.rank_bytes, found.quantities["rank_bytes"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"system": "psg"},
+        {"system": "esdg", "overlap": False},
+        {"system": "esdg", "overlap": False, "blocks": 2, "task": "link"},
+        {"system": "adgnn-t"},
+        {"system": "dbov", "epoch_batches": 3},
+    ],
+    ids=["gradients", "snapshots", "blocks-links", "halo", "batches"],
+)
+def test_exact_bytes_are_those_that_ranks_counted(session: Session, changes: dict[str, Any]) -> None:
+    exact, told, counted = predicted_and_counted(session, **changes)
+    assert "bytes" in exact
+    assert told == counted
+
+
+def test_served_features_are_near_those_recorded(session: Session) -> None:
+    exact, told, counted = predicted_and_counted(session, system="dgl-default", batch_size=16, batch_length=2)
+    assert "bytes" not in exact
+    assert told == pytest.approx(counted, rel=0.2)

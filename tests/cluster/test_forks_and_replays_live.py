@@ -1,0 +1,113 @@
+"""Two engines: checkpoints kept while they train, forks on as many ranks, and steered sessions that repeat."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from following import until, until_step
+
+from dtdg_lab.cluster.fork import fork
+from dtdg_lab.cluster.repeats import repeats
+from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.runs.open import StoredRun, open_run
+
+SLOW = {"slow_rank": 0, "slow_ms": 15.0}  # so that requests come where they should
+
+
+@pytest.fixture
+def small(config: RunConfig) -> RunConfig:
+    """Some seconds of training."""
+    return config.replace(epochs=10, generated_nodes=60, generated_edges=240, checkpoint_every_s=0.0, **SLOW)
+
+
+def losses(run: StoredRun | Run) -> dict[tuple[int, int], Any]:
+    """(rank, step) -> what must repeat."""
+    table = open_run(run.path).table("steps")
+    table = table.astype(object).where(table.notna(), None)  # a rank without a group has no loss
+    return {(row.rank, row.step): (row.loss, row.global_loss, row.epoch) for row in table.itertuples()}
+
+
+def check_repeats(run: Run, session: Session) -> StoredRun:
+    again = replay(run.path, session=session)
+    found = repeats(again)
+    assert found and found.parameters, found.words
+    assert losses(again) == losses(run) and found.steps == len(losses(run))
+    assert {rank for rank, _ in losses(again)} == {0, 1}
+    return again
+
+
+def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunConfig) -> None:
+    run = session.train(small)
+    until_step(run, 2)
+    run.set(learning_rate=0.05)
+    until_step(run, 5)
+    run.pause()
+    run.set(group_window=3)
+    run.keep()
+    until(lambda: len(open_run(run.path).directory.checkpoints) > 1, what="a checkpoint kept in the pause")
+    run.unpause()
+    until_step(run, run.window.progress.step + 4)
+    run.stop()
+    run.wait()
+    (kept,) = [kept for kept in open_run(run.path).directory.checkpoints if kept.name != "last"]
+    assert kept.waiting == {"group_window": 3} and kept.iteration
+    with pytest.raises(ConfigError, match="ranks=2, and this is one process"):
+        fork(run, at=kept.name)
+    branch = fork(run, at=kept.name, session=session)
+    assert isinstance(branch, Run) and branch.wait().status == "finished"
+    common = {key: of for key, of in losses(run).items() if key[1] >= kept.step}
+    assert len(common) >= 8 and losses(branch).items() >= common.items()
+    resumed = run.resume(learning_rate=0.2, epochs=11)
+    until_step(resumed, max(step for _, step in common) + 3)
+    resumed.set(system="blad")
+    resumed.wait()
+    again = check_repeats(resumed, session)
+    assert again.status == "finished" and again.config == open_run(run.path).config
+    with pytest.raises(ControlError, match="repeat that run anew"):  # and what it is stays
+        next(of for of in session.runs if of.path == again.path).resume()
+    assert again.status == "finished"
+
+
+def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfig) -> None:
+    run = session.train(small.replace(slow_ms=60.0, epochs=4))
+    run.wait()
+    made = len(session.runs)
+    with ThreadPoolExecutor(1) as pool:
+        replayed = pool.submit(replay, run.path, session=session)
+        until(lambda: len(session.runs) > made or replayed.done(), what="a replay")
+        again = session.runs[-1]
+        until_step(again, 2)
+        with pytest.raises(ControlError, match=r"takes no requests of its own: run.stop\(\) ends it"):
+            again.set(learning_rate=0.1)
+        again.stop()
+        stopped = replayed.result(30)
+    assert stopped.status == "stopped" and len(losses(stopped)) < len(losses(run))
+    assert not repeats(stopped)
+
+
+def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> None:
+    config = small.replace(
+        system="dynahb", epochs=4, epoch_batches=12, average_every_s=0.02, decide_every=3, snapshot_sizes="0.2 0.4",
+        vertex_sizes="0.2 1", generators="threads",
+    )  # fmt: skip
+    run = session.train(config)
+    until_step(run, 5)
+    run.set(learning_rate=0.01)
+    until_step(run, 16)
+    run.set(partitioner="round_robin")
+    until_step(run, 28)
+    run.pause()
+    run.set(average_every_s=0.01)
+    run.unpause()
+    until_step(run, 38)
+    run.stop()
+    run.wait()
+    stored = open_run(run.path)
+    assert {"reservoir"} <= set(stored.table("targets").source) and len(stored.table("rounds")) > 4
+    check_repeats(run, session)

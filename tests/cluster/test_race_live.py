@@ -1,0 +1,81 @@
+"""Races on engines: one after another, two at a time on halves, ended by a rule, stopped from another thread."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.studies.race import prepare, race
+from dtdg_lab.studies.stop_rule import StopRule
+
+SMALL = {
+    "dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 20, "hidden": 4,
+    "epochs": 8, "learning_rate": 0.01, "threads": 1, "parts": 2,
+}  # fmt: skip
+
+
+def configs(ranks: int, **more: object) -> dict[str, RunConfig]:
+    return {name: RunConfig(system=name, ranks=ranks, **{**SMALL, **more}) for name in ("adgnn-t", "esdg")}
+
+
+def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_path: Path):
+    states: list[int] = []
+
+    def changed(now):
+        states.append(sum(run.state == "under way" for run in now.runs))
+        now.curves()
+
+    both = race(configs(1, epochs=30), seeds=(0, 1), session=session, at_once=True, runs_dir=tmp_path,
+                on_change=changed, progress=False)  # fmt: skip
+    assert both.over and max(states) == 2, "two runs were under way"
+    assert all(check.ok for check in both.checks) and len(both.checks) == 2
+    assert "shared the cores" in both.in_words()
+    paths = [run.path for run in both.runs]
+    assert len(set(paths)) == 4 and not any(path.is_relative_to(tmp_path) for path in paths), "the session's folder"
+
+
+def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session: Session, tmp_path: Path):
+    made = race(configs(2, epochs=4000), seeds=(0,), session=session, runs_dir=tmp_path, name="ended",
+                stop=StopRule(loss=10.0), progress=False)  # fmt: skip
+    assert made.over and all("down to 10" in run.why for run in made.runs)
+    assert all(run.open().summary["epochs"] < 4000 for run in made.runs)
+    assert (made.table["bytes"] > 0).all() and made.table["test_loss"].notna().all()
+    assert all(curve.bytes[-1] > 0 for curve in made.curves())
+    found = {(bound.label, bound.quantity): bound for bound in made.bounds}
+    assert found.keys() >= {("adgnn-t", "epoch"), ("esdg", "epoch"), ("esdg", "moving")}
+    assert all(bound.measured >= bound.bound > 0 for bound in found.values() if bound.quantity == "epoch")
+    assert race(configs(2, epochs=4000), seeds=(0,), session=session, runs_dir=tmp_path, name="ended",
+                stop=StopRule(loss=10.0), progress=False).runs == made.runs  # fmt: skip
+
+
+def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(session: Session, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"ranks=2 and half of the session's 2 engines serves 1"):
+        race(configs(2), seeds=(0,), session=session, at_once=True, runs_dir=tmp_path)
+    begun = threading.Event()
+
+    def changed(now):
+        if any(curve.losses for curve in now.curves()):
+            begun.set()
+
+    runner = prepare(configs(2, epochs=100_000), seeds=(0,), session=session, runs_dir=tmp_path, on_change=changed,
+                     progress=False)  # fmt: skip
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            runner.run()
+        except RunFailedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(60)
+    runner.stop()
+    thread.join(60)
+    assert not thread.is_alive() and "was stopped, and the race with it" in str(errors[0])
+    assert [run.state for run in runner.race.runs] == ["left"] and session.ready

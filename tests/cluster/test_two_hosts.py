@@ -1,0 +1,83 @@
+"""Two hosts with addresses of their own train as one cluster, over a slow link too, and one of them is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import two_hosts
+from following import until
+
+from dtdg_lab.cluster.engine import interface_of
+from dtdg_lab.cluster.liveness import host_id
+from dtdg_lab.core.errors import ClusterError
+
+WHY_NOT = two_hosts.why_not()
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can be")
+def test_two_hosts_train_as_one_and_the_loss_of_one_is_noticed(tmp_path: Path) -> None:
+    profile, runs = tmp_path / "profile", tmp_path / "runs"
+    environment = {
+        "DTDG_LAB_STATE": str(tmp_path / "state"), "DTDG_LAB_CACHE": str(tmp_path / "cache"),
+        "IPYTHONDIR": str(tmp_path / "ipython"), "HOME": str(tmp_path),
+    }  # fmt: skip
+    running: list[subprocess.Popen[bytes]] = []
+    with two_hosts.two_hosts() as (first, second):
+        try:
+            controller = [sys.executable, "-m", "ipyparallel.controller", f"--profile-dir={profile}", "--ip=*"]
+            heart = ["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=6"]
+            place = f"--location={first.address}"
+            running.append(first.start(*controller, place, *heart, log=tmp_path / "controller.log", **environment))
+            file = profile / "security" / "ipcontroller-engine.json"
+            until(file.is_file, timeout_s=60, what="the engines' connection file")
+            engine = (sys.executable, "-m", "ipyparallel.engine", f"--profile-dir={profile}", f"--file={file}")
+            for number, host in enumerate((first, second)):
+                running.append(host.start(*engine, log=tmp_path / f"engine{number}.log", **environment))
+            kernel = first.start(
+                sys.executable, two_hosts.__file__, str(tmp_path), log=tmp_path / "kernel.log", **environment
+            )
+            running.append(kernel)
+            until((tmp_path / "cut it").exists, timeout_s=120, what="training on both hosts")
+            second.cut()
+            (tmp_path / "cut").touch()
+            until((tmp_path / "start another").exists, timeout_s=90, what="the failure of the run")
+            running.append(first.start(*engine, log=tmp_path / "engine2.log", **environment))
+            kernel.wait(120)
+        finally:
+            for process in running:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait(20)
+    sys.stdout.write((tmp_path / "kernel.log").read_text())
+    text = (tmp_path / "kernel.log").read_text()
+    assert kernel.returncode == 0, text
+    told = json.loads(text.splitlines()[-1])
+    assert told["machines"] == 2
+    assert told["clean"]["sent"] > 0 and len(told["clean"]["losses"]) == 12
+    assert told["slow"]["losses"] == told["clean"]["losses"][:6], "links change when rows come, never which"
+    clean_s, slow_s = told["clean"]["step_s"], told["slow"]["step_s"]
+    assert slow_s > two_hosts.DELAY_MS * 1e-3, "every step waits for the link at least once"
+    assert slow_s - clean_s > 0.5 * two_hosts.DELAY_MS * 1e-3, "what a step does meanwhile is hidden behind the link"
+    assert "rank 1" in told["failed"] or "rank 0" in told["failed"], told["failed"]
+    assert told["noticed_s"] < 45 and told["checkpoint"]
+    assert told["repaired"].startswith("1 of 2 engines are alive") and "up to 1 ranks" in told["repaired"]
+    assert told["alone"]["losses"] == pytest.approx(told["clean"]["losses"][:2], rel=1e-5)
+    assert len(list(runs.iterdir())) >= 4
+
+
+def test_gloo_is_bound_to_the_interface_of_an_address() -> None:
+    assert interface_of("127.0.0.1") in ("lo", "lo0")
+    with pytest.raises(ClusterError, match=r"has the address 203\.0\.113\.9 .*GLOO_SOCKET_IFNAME"):
+        interface_of("203.0.113.9")
+
+
+def test_a_machine_is_told_from_its_containers() -> None:
+    boot, *spaces = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), *host_id().split("-")[-2:]
+    assert host_id().startswith(boot) and all(space.isdigit() for space in spaces)

@@ -1,0 +1,66 @@
+"""Pages beside the code: every lesson has its place in them, and what they point to exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dtdg_lab as lab
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "notebooks/README.md",
+]
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+NAME = re.compile(r"(?<![\w./-])lab\.([A-Za-z_]\w*)")
+
+each_lesson = pytest.mark.parametrize("lesson", LESSONS)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def missing(text: str, folder: Path) -> list[str]:
+    """Relative links of a page that lead nowhere; those into the internet are not followed."""
+    found = (link.split("#")[0] for link in LINK.findall(text) if not re.match(r"[a-z]+:", link))
+    return [link for link in found if link and not (folder / link).exists()]
+
+
+def unknown(text: str) -> list[str]:
+    """Names of the package, as ``lab.NAME``, that it does not have."""
+    return sorted(set(NAME.findall(text)) - set(dir(lab)))
+
+
+@each_lesson
+def test_a_lesson_has_a_section_for_teachers(lesson: str) -> None:
+    text = (ROOT / "docs" / "instructor.md").read_text()
+    sections = re.split(r"^#+ ", text, flags=re.M)
+    (section,) = (each for each in sections if each.startswith(lesson))
+    assert len(section.split()) > 80 and "**Question" in section, "and it says something"
+
+
+@each_lesson
+def test_a_lesson_has_a_row_in_the_list(lesson: str) -> None:
+    rows = [line for line in (ROOT / "notebooks/README.md").read_text().splitlines() if line.startswith("| ")]
+    assert any(f"[{lesson}]({lesson}.ipynb)" in row for row in rows)
+
+
+@each_page
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    assert missing(page.read_text(), page.parent) == []
+
+
+@each_page
+def test_names_on_a_page_are_the_package_s(page: Path) -> None:
+    assert unknown(page.read_text()) == []
+
+
+def test_what_leads_nowhere_is_found() -> None:
+    text = "[a](README.md#part) [b](https://x.org/y) [c](nowhere.md) ![d](docs/none.png 't')"
+    assert missing(text, ROOT) == ["nowhere.md", "docs/none.png"]
+    said = "lab.race(lab.rase) lab.control.x dtdg_lab.nothing live-lab.png `lab.gone`"
+    assert unknown(said) == ["gone", "rase"]

@@ -1,0 +1,208 @@
+"""Paper cards: every system has one, what it says can be checked, and its page needs nothing but itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import xml.dom.minidom
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from runs_synthetic import finished_run
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.runs.open import open_run
+from dtdg_lab.studies.cards.card import card
+from dtdg_lab.studies.cards.cell import card_config, run_cell
+from dtdg_lab.studies.cards.code_places import code_places, differences
+from dtdg_lab.studies.cards.formula import mathml, plain
+from dtdg_lab.studies.cards.pictures import drawn_pictures
+from dtdg_lab.studies.cards.texts import MAIN, TEXTS
+from dtdg_lab.views.svg import figure_svg
+from dtdg_lab.views.svg_marks import DRAWN
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
+SYSTEMS = catalogue.names("systems")
+VOID = {"br", "meta", "hr", "img", "rect", "line", "path", "circle", "mspace"}
+
+each_card = pytest.mark.parametrize("name", SYSTEMS)
+
+
+class _Page(HTMLParser):
+    """Checks that tags are closed in order, and keeps what a page would load or link."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "a":
+            self.links.append(found["href"] or "")
+        self.loads += [found[key] or "" for key in ("src", "srcset", "data", "action") if key in found]
+        self.loads += [tag] if tag in ("script", "link", "iframe") else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID and (not self.open or self.open.pop() != tag):
+            self.wrong.append(tag)
+
+
+def _read(page: str) -> _Page:
+    parser = _Page()
+    parser.feed(page)
+    return parser
+
+
+def test_every_system_has_a_card_and_no_card_is_left_over() -> None:
+    assert set(TEXTS) == set(SYSTEMS)
+
+
+@each_card
+def test_five_sentences_and_formulas_that_can_be_read(name: str) -> None:
+    text = TEXTS[name]
+    assert len(text.idea) == 5
+    for sentence in text.idea:
+        assert sentence.endswith(".") and not re.search(r"[.!?:;]\s+[A-Z]", sentence), sentence
+    assert text.formulas
+    for each in text.formulas:
+        math = xml.dom.minidom.parseString(mathml(each.formula)).documentElement
+        assert math.tagName == "math" and "\\" not in plain(each.formula) and each.meaning
+
+
+@each_card
+def test_every_code_link_points_at_its_line(name: str) -> None:
+    places = code_places(catalogue.system(name), TEXTS[name].code)
+    assert len(places) >= len(catalogue.system(name).parts)
+    targets = [catalogue.entry(*part).target for part in catalogue.system(name).parts.items()]
+    for place, target in zip(places, [*targets, *TEXTS[name].code], strict=True):
+        line = (ROOT / place.file).read_text().splitlines()[place.line - 1]
+        wanted = target.partition(":")[2]
+        assert not wanted or re.match(rf"(?:class|def) {wanted}\b", line), (target, line)
+        assert place.link == f"{place.file}#L{place.line}" and place.summary
+
+
+@each_card
+def test_measured_numbers_are_the_readmes_with_their_command(name: str) -> None:
+    readme = re.sub(r"```.*?```", "", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    flat, quoted = " ".join(readme.split()), {" ".join(each.split()) for each in re.findall(r"`([^`]+)`", readme)}
+    for each in TEXTS[name].measured:
+        numbers = NUMBER.findall(each.value)
+        rows = [line for line in readme.splitlines() if set(numbers) <= set(NUMBER.findall(line))]
+        assert numbers and rows, f"no line of the README has {numbers} ({each.what})"
+        script = re.match(r"(python benchmarks/\w+\.py) (.+)", each.command)
+        told = each.command in quoted or (script and script[1] in flat and script[2] in quoted)
+        assert told, each.command
+
+
+@each_card
+def test_the_cell_is_code_whose_settings_are_allowed(name: str) -> None:
+    ast.parse(run_cell(TEXTS[name]))
+    assert card_config(TEXTS[name]).system == name
+    assert f"system={name!r}" in run_cell(TEXTS[name])
+
+
+@each_card
+def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
+    shown = card(name)
+    html = shown.html()
+    page = _read(html)
+    assert page.open == page.wrong == page.loads == []
+    assert {place.link for place in shown.code} <= set(page.links)
+    assert all(link.startswith("dtdg_lab/") for link in page.links)
+    assert html.count('role="img"') == len(shown.pictures) >= 1
+    for figure, words in shown.pictures:
+        assert words.endswith(".") and {trace["type"] for trace in figure["data"]} <= set(DRAWN)
+        assert figure["layout"]["title"]["text"]
+        xml.dom.minidom.parseString(figure_svg(figure))
+    assert repr(shown).startswith(f"{name}: ") and "<" not in repr(shown).split("In our code")[0].replace(" < ", "")
+
+
+def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
+    assert {name: card(name).system.name for name in ("ESDG", "dynahb", "DyGNeX", "flare", "greendygnn")} == {
+        "ESDG": "esdg", "dynahb": "dynahb", "DyGNeX": "dygnex-g", "flare": "flaredtdg", "greendygnn": "greendygnn",
+    }  # fmt: skip
+    assert set(MAIN.values()) <= set(SYSTEMS)
+    with pytest.raises(UnknownNameError, match="Did you mean 'dynahb'"):
+        card("dynahp")
+    with pytest.raises(UnknownNameError):
+        card(3)  # type: ignore[arg-type]
+
+
+def test_docstrings_tell_where_we_differ() -> None:
+    found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
+    (told,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
+    assert found[told].file == "dtdg_lab/scheduling/dygnex_greedy.py" and told.endswith("tried, not all.")
+    assert told in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
+
+
+def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder, begin in ((ROOT / "notebooks", "../dtdg_lab/"), (ROOT, "dtdg_lab/"), (tmp_path, "dtdg_lab/")):
+        monkeypatch.chdir(folder)
+        links = _read(card("single")._repr_html_()).links
+        assert links and all(link.startswith(begin) for link in links)
+
+
+def test_a_place_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="defines no 'Nobody'"):
+        code_places(catalogue.system("single"), ("dtdg_lab.parallel.single:Nobody",))
+    with pytest.raises(ConfigError, match=r"nowhere\.py is not there"):
+        code_places(catalogue.system("single"), ("dtdg_lab.parallel.nowhere",))
+
+
+@pytest.mark.parametrize("wrong", ["{a", "a}", r"\foo", r"\frac{a}", "x_", "a_1_2", r"\text a"])
+def test_formulas_that_cannot_be_read_are_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="formula"):
+        mathml(wrong)
+
+
+def test_formulas_become_what_they_say() -> None:
+    assert plain(r"\frac{a + b}{2} \le \sum_{i=1}^{n} x_i^2") == "(a + b)/2 ≤ ∑_{i = 1}^n x_i^2"
+    assert mathml(r"x_i^2").endswith("<mrow><msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup></mrow></math>")
+    assert "<mtext>a&#160;&lt;&#160;b</mtext>" in mathml(r"\text{a < b}")
+
+
+def test_the_picture_shows_what_the_system_does() -> None:
+    """The Gantt chart has every group once, whole windows keep all rows, and nobody beats the clairvoyant."""
+    (gantt, _), _ = drawn_pictures(catalogue.system("dygnex-g"))
+    groups = [number for trace in gantt["data"] if "group" in trace["name"] or "pace" in trace["name"]
+              for number, *_ in trace["customdata"]]  # fmt: skip
+    assert sorted(groups) == list(range(len(groups))) and len(groups) > 8
+    (shape, words), _ = drawn_pictures(catalogue.system("full-history"))
+    assert [trace["name"] for trace in shape["data"]] == ["full"] and "100 % of the rows" in words
+    for name in ("greendygnn", "rapidgnn", "fixed-window"):
+        _, (joules, _) = drawn_pictures(catalogue.system(name))
+        (bars,) = joules["data"]
+        spent = dict(zip(bars["y"], bars["x"], strict=True))
+        assert min(spent, key=spent.get) == "clairvoyant" and name in spent
+
+
+def test_a_run_of_the_system_takes_the_place_of_the_small_graph(tmp_path: Path) -> None:
+    run = open_run(finished_run(tmp_path, system="psg").path)
+    shown = card("psg", run=run)
+    assert shown.note == f"Of run {run.id}." and shown.note in shown._repr_html_() and "<svg" in shown._repr_html_()
+    assert card("psg", run=str(run.path)).note == shown.note
+    with pytest.raises(ConfigError, match="is the card of 'esdg'"):
+        card("esdg", run=run)
+    with pytest.raises(ConfigError, match="a run, or the folder of one"):
+        card("psg", run=7)
+
+
+def test_a_saved_page_shows_offline_and_is_not_overwritten(tmp_path: Path) -> None:
+    file = card("psg").save(tmp_path / "psg.html")
+    page = _read(file.read_text())
+    assert page.open == page.wrong == page.loads == [] and "default-src 'none'" in file.read_text()
+    before = file.read_bytes()
+    with pytest.raises(RunStoreError, match="again=True"):
+        card("psg").save(file)
+    assert file.read_bytes() == before and card("psg").save(file, again=True) == file

@@ -1,0 +1,136 @@
+"""What results were measured on stands beside them, and comparisons of unlike runs say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_synthetic import finished_run
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.graphs.split import split
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.open import StoredRun, compare, open_run
+from dtdg_lab.runs.provenance import COLUMNS, MEANINGS, differences, ground, provenance
+from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.training.parts import told_parts
+from dtdg_lab.views.ground_words import ground_words
+from dtdg_lab.views.window import RunWindow
+
+HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
+
+
+def run_of(root: Path, *, told: bool = True, **settings: Any) -> StoredRun:
+    """A finished run; with the event ``parts`` where told."""
+    run = finished_run(root, epochs=1, **settings)
+    config = run.config()
+    run.add_environment(data={"dataset": config.dataset, "sha256": HASHES[config.dataset]})
+    if told:
+        with RecordWriter(run.record_file(0), 0, 2) as writer:
+            writer.row("events", (0, 0, 1, "parts", _parts(config)))
+        lines = run.record_file(0).read_text().splitlines(keepends=True)
+        run.record_file(0).write_text("".join([lines[-1], *lines[:-1]]))  # it comes first, as of a run that trained
+    finish(run, "finished")
+    return open_run(run.path)
+
+
+def _parts(config: RunConfig) -> dict[str, Any]:
+    class Graph:
+        num_edges = (5,) * 40
+
+    return told_parts(Graph(), split(40, config["edge_life"], PROTOCOLS[config.protocol]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "purge", "leaky"),
+    [({}, 0, False), ({"edge_life": 3}, 2, False), ({"edge_life": 3, "protocol": "leaky"}, 0, True),
+     ({"protocol": "leaky"}, 0, False), ({"edge_life": 4, "protocol": "flare-2026"}, 0, True)],
+    ids=str,
+)  # fmt: skip
+def test_protocol_gap_and_data_of_a_run(
+    settings: dict[str, Any], purge: int, leaky: bool, told: bool, tmp_path: Path
+) -> None:
+    run = run_of(tmp_path, told=told, **settings)
+    assert provenance(run) == {
+        "protocol": settings.get("protocol", "warm"), "leaky": leaky, "purge": purge, "data": "ab" * 6,
+        "data_hash": "ab" * 32,
+    }  # fmt: skip
+    assert list(provenance(run)) == list(MEANINGS)
+
+
+def test_what_is_not_known_yet_is_none(tmp_path: Path) -> None:
+    run = open_run(RunDirectory.create(RunConfig(dataset="growing", edge_life=2), root=tmp_path).path)
+    assert provenance(run) | {"protocol": "warm"} == {
+        "protocol": "warm", "leaky": False, "purge": 1, "data": None, "data_hash": None
+    }  # fmt: skip
+    assert "data unknown" in ground((run,))
+    assert differences((run, run)) == []
+
+
+def test_merged_tables_alone_tell_it_too(tmp_path: Path) -> None:
+    run = run_of(tmp_path, edge_life=3)
+    run.directory.add_environment(data={"sha256": HASHES["growing"]})
+    run.directory.merged_file.write_text(run.directory.merged_file.read_text().replace('"sizes"', '"old"'))
+    for lines in run.directory.record_files().values():
+        lines.unlink()
+    text = run.directory.merged_file.read_text()
+    start, end = text.index('"old"'), text.index("}", text.index('"old"'))
+    run.directory.merged_file.write_text(f'{text[:start]}"sizes": {{{text[end:]}')
+    assert provenance(open_run(run.path))["purge"] == 2
+
+
+def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) -> None:
+    found = compare([run_of(tmp_path), run_of(tmp_path, group_window=8)])
+    assert {*COLUMNS, "persistence_loss", "mean_loss", "skill"} <= set(found.table.columns)
+    assert list(found.table["data"]) == ["ab" * 6] * 2 and list(found.table["purge"]) == [0, 0]
+    assert found.notes == ()
+    sentence = "Scored by protocol warm with 0 snapshots left out at each boundary, on growing (data abababababab)."
+    assert found.in_words().startswith(sentence)
+    assert sentence in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [({"dataset": "transactions"}, "different data: growing (abababababab), transactions (cdcdcdcdcdcd)"),
+     ({"protocol": "cold"}, "different protocols: warm (purged split, warm state: the default), cold"),
+     ({"edge_life": 3}, "leave out 0, 2 snapshots"),
+     ({"task": "link"}, "different tasks (regression, link)")],
+    ids=str,
+)  # fmt: skip
+def test_runs_that_stand_on_other_ground_are_said_to_prominently(
+    other: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    found = compare([run_of(tmp_path), run_of(tmp_path, **other)])
+    assert len(found.notes) == 1 and words in found.notes[0]
+    assert found.in_words().startswith(found.notes[0])
+    assert found._repr_html_().startswith(f"<p><b>{found.notes[0]}</b></p>")
+
+
+def test_one_ground_or_several_by_settings_alone() -> None:
+    def of(**settings: Any) -> tuple[str, RunWindow]:
+        return "run", RunWindow(RunConfig(**{"dataset": "growing", **settings}))
+
+    assert ground_words([]) == ""
+    assert ground_words([of(edge_life=3), of(edge_life=3, hidden=8)]) == (
+        "Protocol warm, 2 snapshots left out at each boundary, on growing."
+    )
+    assert "nothing left out" in ground_words([of(protocol="leaky")])
+    for other, words in (
+        ({"protocol": "cold"}, "different protocols (warm, cold)"), ({"seed": 1}, "different data (growing)"),
+        ({"dataset": "transactions"}, "different data (growing, transactions)"),
+        ({"task": "link"}, "different tasks (regression, link)"),
+    ):  # fmt: skip
+        said = ground_words([of(), of(**other)])
+        assert words in said and said.endswith("Their losses cannot be compared.")
+    stored = ground_words([("run", RunWindow(RunConfig(dataset="collegemsg", seed=seed))) for seed in (0, 1)])
+    assert "cannot be compared" not in stored
+
+
+def test_a_report_says_what_its_losses_stand_on(tmp_path: Path) -> None:
+    page = run_of(tmp_path).directory.report_file.read_text()
+    assert "Scored by protocol warm with 0 snapshots left out at each boundary, on growing (data abababababab)" in page
+    assert "the mean has 4" in page

@@ -1,0 +1,256 @@
+"""Whole small races in this process: table, words, figures, files, going on after a kill, and runs that fail."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from dtdg_lab.cluster import run_config as running
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
+from dtdg_lab.studies import race_runner
+from dtdg_lab.studies.bounds import copy_bandwidth
+from dtdg_lab.studies.race import prepare, race
+from dtdg_lab.studies.race_result import Race, open_race
+from dtdg_lab.studies.race_store import FILE, RaceStore
+from dtdg_lab.studies.stop_rule import StopRule
+
+SMALL = {
+    "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,
+    "epochs": 3, "learning_rate": 0.01, "threads": 1,
+}  # fmt: skip
+PAIR = {
+    "reference": RunConfig(system="single", **SMALL), "halo": RunConfig(system="adgnn-t", parts=2, **SMALL),
+    "groups": RunConfig(system="psg", parts=2, **SMALL),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("races")
+
+
+@pytest.fixture(scope="module")
+def told() -> list[tuple[str, ...]]:
+    """States of the runs at every call of ``on_change``."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def made(runs_dir: Path, told: list[tuple[str, ...]]) -> Race:
+    def changed(now: Race) -> None:
+        told.append(tuple(run.state for run in now.runs))
+        now.curves()
+
+    return race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", on_change=changed, progress=False)
+
+
+def test_every_contestant_runs_with_every_seed_and_is_watched(made, told):
+    assert made.over and len(made.runs) == 6 and {run.state for run in made.runs} == {"finished"}
+    assert {(run.label, run.seed) for run in made.runs} == {(label, seed) for label in PAIR for seed in (0, 1)}
+    assert [run.open().config.seed for run in made.runs] == [run.seed for run in made.runs]
+    assert ("under way",) in told and told[-1] == ("finished",) * 6
+    assert len(told) >= 6 * (2 + 2), "beginning, end, and the evaluations in between"
+
+
+def test_the_table_has_medians_spreads_and_what_they_were_measured_on(made):
+    table = made.table
+    assert list(table.index) == list(PAIR) and (table["seeds"] == 2).all()
+    for label in PAIR:
+        losses = sorted(run.open().summary["test_loss"] for run in made.runs if run.label == label)
+        row = table.loc[label]
+        assert (row["test_loss_min"], row["test_loss_max"]) == pytest.approx((losses[0], losses[1]))
+        assert row["test_loss"] == pytest.approx(sum(losses) / 2) and row["persistence_loss"] > 0
+    assert (table["protocol"] == "warm").all() and (table["purge"] == 0).all()
+    hashes = {digits for cell in table["data"] for digits in cell.split(", ")}
+    assert len(hashes) == 2 and all(len(digits) == 12 for digits in hashes), "a generated graph for each seed"
+    assert table.loc["reference", "coincides"] is True and pd.isna(table.loc["groups", "coincides"])
+    assert table["joules"].gt(0).all() and table["peak_bytes"].gt(0).all() and (table["bytes"] == 0).all()
+
+
+def test_joules_and_seconds_of_the_curves_end_where_the_run_does(made):
+    for curve, run in zip(made.curves(), made.runs, strict=True):
+        stored = run.open()
+        assert curve.losses[-1] == pytest.approx(stored.summary["validation_loss"])
+        assert 0 < curve.joules[-1] <= sum(stored.summary["energy_j"].values()) * 1.001
+        assert curve.peak == stored.summary["peak_bytes"]
+        assert list(curve.seconds) == sorted(curve.seconds) and list(curve.joules) == sorted(curve.joules)
+
+
+def test_words_figures_and_page_say_the_same(made):
+    words, page = made.in_words(), made._repr_html_()
+    assert "6 of 6 runs have finished" in words and "Losses that should be the same are: reference and halo" in words
+    for figure in made.figures.values():
+        go.Figure(figure)
+    assert {"seconds", "joules", "bytes", "peak", "race", "bounds"} <= made.figures.keys()
+    best_in = {name for cell in made.table["best_in"] for name in cell.split(", ") if name}
+    cells = page[page.index("<table") : page.index("</table>")]
+    assert cells.count("<b>") == len(best_in)
+    assert "Bold is the best median" in page and "DIFFER" not in page
+    assert {bound.quantity for bound in made.bounds} == {"epoch"}, "nobody sends anything"
+    assert all(bound.label == "groups" and bound.measured > bound.bound > 0 for bound in made.bounds)
+
+
+def test_a_stored_race_is_read_back_as_it_was(made):
+    for path in (made.folder, made.folder / FILE):
+        again = open_race(path)
+        pd.testing.assert_frame_equal(again.table, made.table)
+        assert again.in_words() == made.in_words() and again.curves() == made.curves()
+
+
+def test_the_same_call_repeats_nothing_and_more_seeds_go_on(made, runs_dir):
+    before = sorted(path.name for path in runs_dir.iterdir())
+    again = race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
+    assert sorted(path.name for path in runs_dir.iterdir()) == before and again.over
+    other = {**PAIR, "groups": PAIR["groups"].replace(learning_rate=0.5)}
+    with pytest.raises(ConfigError, match=r"'groups' with learning_rate=0.01, now learning_rate=0.5"):
+        race(other, seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
+    with pytest.raises(ConfigError, match="leaves out"):
+        race(dict(list(PAIR.items())[:2]), seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
+    with pytest.raises(ConfigError, match=r"stop=None, now stop=StopRule"):
+        race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", stop=StopRule(seconds=9), progress=False)
+    assert sorted(path.name for path in runs_dir.iterdir()) == before
+
+
+def test_a_gone_folder_is_made_again(made, runs_dir, tmp_path):
+    shutil.copytree(runs_dir, tmp_path / "copy")
+    moved = open_race(tmp_path / "copy" / "races" / made.folder.name)
+    assert moved.over and moved.runs[0].path.is_relative_to(tmp_path), "a folder of runs can be moved with its races"
+    shutil.rmtree(moved.runs[0].path)
+    again = race(PAIR, seeds=(0, 1), runs_dir=tmp_path / "copy", name="whole", progress=False)
+    assert again.over and again.runs[0].path != moved.runs[0].path and again.runs[1].path == moved.runs[1].path
+
+
+def _killed(runs_dir: Path) -> None:
+    """In a process of its own: killed without warning in the middle of the second run."""
+
+    def changed(now: Race) -> None:
+        states = [run.state for run in now.runs]
+        if states == ["finished", "under way"] and now.curves()[-1].losses:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    configs = {label: config.replace(epochs=30) for label, config in PAIR.items()}
+    race(configs, seeds=(0,), runs_dir=runs_dir, name="kill", on_change=changed, progress=False)
+
+
+@pytest.mark.slow
+def test_a_killed_race_goes_on_and_repeats_no_finished_run(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=_killed, args=(tmp_path,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    (folder,) = (tmp_path / "races").iterdir()
+    broken = open_race(folder)
+    assert [run.state for run in broken.runs] == ["finished", "under way"]
+    configs = {label: config.replace(epochs=30) for label, config in PAIR.items()}
+    whole = race(configs, seeds=(0,), runs_dir=tmp_path, name="kill", progress=False)
+    assert whole.over and whole.runs[0].path == broken.runs[0].path and whole.runs[1].path != broken.runs[1].path
+    states = [entry["state"] for entry in json.loads((folder / FILE).read_text())["runs"]]
+    assert states == ["finished", "left", "finished", "finished"]
+
+
+def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
+    real = running.run_config
+
+    def failing(config, **more):
+        if config.system == "psg":
+            real(config, **more)
+            raise NotFiniteError("the loss became NaN at step 3")
+        return real(config, **more)
+
+    monkeypatch.setattr(race_runner, "run_config", failing)
+    made = race(PAIR, seeds=(0,), runs_dir=tmp_path, name="fails", progress=False)
+    assert not made.over and made.runs[2].state == "failed"
+    assert "Failed: groups with seed 0 (the loss became NaN at step 3)" in made.in_words()
+    assert made.table["failed"].tolist() == [0, 0, 1] and "1 failed" in made._repr_html_()
+    assert math.isnan(made.table.loc["groups", "test_loss"])
+    monkeypatch.undo()
+    again = race(PAIR, seeds=(0,), runs_dir=tmp_path, name="fails", progress=False)
+    assert again.over and "Failed" not in again.in_words() and "One seed shows no spread" in again.in_words()
+    assert "<b>" not in again._repr_html_()
+
+
+def test_a_rule_ends_runs_before_their_epochs_and_still_tests_them(tmp_path):
+    two = {label: PAIR[label].replace(epochs=300) for label in ("reference", "groups")}
+    made = race(two, seeds=(0,), runs_dir=tmp_path, stop=StopRule(loss=10.0, patience=50), progress=False)
+    for run in made.runs:
+        summary = run.open().summary
+        assert summary["epochs"] < 20 and summary["test_loss"] is not None
+        assert "is down to 10" in run.why
+    assert "2 ended before all epochs were over" in made.in_words()
+
+
+def test_losses_that_should_coincide_and_do_not_are_red(made, runs_dir, tmp_path):
+    shutil.copytree(runs_dir, tmp_path / "copy")
+    copied = open_race(tmp_path / "copy" / "races" / made.folder.name)
+    halo = next(run for run in copied.runs if run.label == "halo")
+    records = halo.path / "records" / "rank0.jsonl"
+    lines = [json.loads(text) for text in records.read_text().splitlines()]
+    for each in lines:
+        if each["table"] == "steps":
+            at = each["columns"].index("global_loss")
+            for row in each["rows"]:
+                row[at] *= 1.001
+    records.write_text("\n".join(json.dumps(each) for each in lines) + "\n")
+    again = open_race(copied.folder)
+    assert "reference and halo, seed 0, DIFFER by 0.001" in again.in_words()
+    assert not again.table.loc["reference", "coincides"] and again.table.loc["groups", "coincides"] is None
+    page = again._repr_html_()
+    assert page.count(">NO</span>") == 2 and "font-weight:bold'>reference and halo" in page
+
+
+def test_what_a_race_cannot_be_made_of_is_refused_before_anything_is_written(tmp_path):
+    two = [PAIR["reference"], PAIR["groups"].replace(ranks=2)]
+    with pytest.raises(ConfigError, match=r"ranks=2, which need engines"):
+        race(two, runs_dir=tmp_path / "runs")
+    with pytest.raises(ConfigError, match="at_once=True needs engines"):
+        race([PAIR["reference"], PAIR["groups"]], at_once=True, runs_dir=tmp_path / "runs")
+    with pytest.raises(ConfigError, match="name="):
+        race([PAIR["reference"], PAIR["groups"]], name="../x", runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
+    two = [PAIR["reference"], PAIR["groups"]]
+    first = prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
+    with pytest.raises(RunStoreError, match=f"under way in process {os.getpid()}"):
+        prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
+    first._store.release()
+    file = first.race.folder / FILE
+    for text, said in (("{", "not valid JSON"), ('{"schema": 99}', "schema 99"), ('{"schema": 1}', "cannot be read")):
+        file.write_text(text)
+        with pytest.raises(RunStoreError, match=said):
+            race(two, seeds=(0,), runs_dir=tmp_path, name="held")
+        assert file.read_text() == text
+    with pytest.raises(RunStoreError, match="is not a race"):
+        open_race(tmp_path)
+    assert RaceStore.find("other", tmp_path) is None, "a damaged race of another name is in nobody's way"
+
+
+def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatch):
+    real = running.run_config
+
+    def stopped(config, **more):
+        done = real(config, **more)
+        if config.system == "psg":
+            done.run.directory.write_status("stopped")
+        return done
+
+    monkeypatch.setattr(race_runner, "run_config", stopped)
+    with pytest.raises(RunFailedError, match=r"was stopped, and the race with it.*name='stop'"):
+        race(PAIR, seeds=(0,), runs_dir=tmp_path, name="stop", progress=False)
+    (folder,) = (tmp_path / "races").iterdir()
+    assert [run.state for run in open_race(folder).runs] == ["finished", "finished", "left"]
+
+
+def test_copying_is_faster_than_any_network_here():
+    assert 1e8 < copy_bandwidth() < 1e12

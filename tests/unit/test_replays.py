@@ -1,0 +1,226 @@
+"""Runs that were steered, and decided by clocks and races, repeat bit for bit from their records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from steered_here import events, losses, scores, small, steered
+
+from dtdg_lab.cluster.local import train
+from dtdg_lab.cluster.repeats import repeats
+from dtdg_lab.cluster.replay import replay
+from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
+from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.training.group_scheduling import GroupScheduling
+from dtdg_lab.training.steered import Steered
+
+HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}
+SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn", "decide_every": 2}
+
+
+@pytest.fixture(autouse=True)
+def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
+    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+
+
+@pytest.fixture(scope="module")
+def psg(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    """A run steered in every way: at steps, between epochs, into another system, in a pause, to an end."""
+    script: dict[int, Any] = {
+        2: {"set": {"learning_rate": 0.1}},
+        4: ({"pause": True}, {"set": {"learning_rate": 0.05}}, {"keep": True}, {"pause": False}),
+        7: {"set": {"system": "dygnex-l", "epochs": 9}},
+        12: {"set": {"group_window": 3}},
+        14: {"stop": True},
+    }
+    return steered(small("psg"), tmp_path_factory.mktemp("runs"), script)
+
+
+def check_repeats(run: StoredRun, again: StoredRun) -> None:
+    """By their records, and by what the replay says of itself."""
+    found = repeats(again)
+    assert found and found.parameters and found.steps == len(losses(run)) > 0, found.words
+    assert losses(again) == losses(run) and scores(again) == scores(run)
+    assert again.environment["repeats"]["bit_for_bit"] and again.status == run.status
+    for kind in ("knob", "refused"):
+        told = [[(step, data["changes"]) for step, data in events(of, kind)] for of in (run, again)]
+        assert told[0] == told[1]
+
+
+def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
+    assert len(events(psg, "knob")) == 4 and psg.status == "stopped"
+    asked = [(data["version"], data["heard"]) for _, data in events(psg, "asked")]
+    assert asked == [(1, "step"), (2, "step"), (3, "pause"), (4, "pause"), (5, "pause"), (6, "step"), (7, "step"),
+                     (8, "step")]  # fmt: skip
+    again = replay(psg, runs_dir=tmp_path)
+    check_repeats(psg, again)
+    assert events(again, "asked") == events(psg, "asked")
+    assert [kept.name for kept in again.directory.checkpoints] == [kept.name for kept in psg.directory.checkpoints]
+    ((_, told),) = events(again, "replays")
+    assert told["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])
+    check_repeats(again, replay(again))
+
+
+def test_a_schedule_from_measured_times_is_taken_from_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small("dygnex-g", profile_epochs=2, epochs=5, group_times="profile")
+    observe, rng = GroupScheduling.observe, np.random.default_rng(0)
+
+    def by_chance(self: GroupScheduling, rows: Any, exchange_s: float = 0.0) -> None:
+        observe(self, [(row[0], 0, 1, 0.0) for row in rows], exchange_s)
+        for row in rows:
+            self._seen[row[0]] += rng.uniform(0.01, 1.0)
+
+    monkeypatch.setattr(GroupScheduling, "observe", by_chance)
+    script = {9: {"set": {"scheduler": "dygnex_ilp"}}, 15: {"set": {"learning_rate": 0.1}}}
+    run = steered(config, tmp_path, script)
+    assert losses(steered(config, tmp_path, script)) != losses(run), "times by chance make other schedules"
+    again = replay(run)
+    check_repeats(run, again)
+    schedules = [[data["assignment"] for _, data in events(of, "schedule")] for of in (run, again)]
+    assert schedules[0] == schedules[1] and len(schedules[0]) == 3
+
+
+def test_what_an_adjuster_decided_by_times_is_decided_again(tmp_path: Path) -> None:
+    config = small("dynahb", **HYBRID, **SIZES, exchange="gradients", reservoir=True, slow_rank=0, slow_ms=4.0)
+    run = steered(config, tmp_path, {10: {"set": {"batch_snapshots": 0.3}}})
+    again = replay(run)
+    check_repeats(run, again)
+    decided = [of.table("decisions").to_json() for of in (run, again)]
+    assert decided[0] == decided[1] and len(run.table("decisions")) >= 5
+    drawn = [[tuple(row) for row in of.table("targets")[["step", "part", "action", "index", "source"]].to_numpy()]
+             for of in (run, again)]  # fmt: skip
+    assert drawn[0] == drawn[1] and "reservoir" in {row[-1] for row in drawn[0]}
+
+
+def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
+    config = small("dynahb", **HYBRID, **SIZES, average_every_s=0.005, slow_rank=0, slow_ms=4.0)
+    script = {3: {"set": {"average_every_s": 0.002}}, 6: {"set": {"partitioner": "hash"}},
+              11: ({"pause": True}, {"set": {"learning_rate": 0.3}}, {"pause": False}),
+              17: {"set": {"exchange": "gradients"}}, 20: {"stop": True}}  # fmt: skip
+    run = steered(config, tmp_path, script)
+    assert run.status == "stopped" and len(events(run, "knob")) >= 3
+    again = replay(run)
+    check_repeats(run, again)
+    columns = ["number", "joined_step", "applied_step", "weight", "version", "choice"]
+    rounds = [of.table("rounds")[columns].to_dict("records") for of in (run, again)]
+    assert rounds[0] == rounds[1] and rounds[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "script"),
+    [
+        (small("dbov", **HYBRID), {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_vertices": 99.0}}}),
+        (small("flaredtdg", tune=True, tune_every=2, generated_snapshots=28, window=4),
+         {4: {"set": {"alpha": 0.3}}, 8: {"set": {"window": 3, "full_snapshots": 1}}}),
+        (small("greendygnn", epochs=2), {3: {"set": {"cache_window": 2}}, 8: {"set": {"cache_policy": "clairvoyant"}}}),
+        pytest.param(
+            small("esdg", epochs=5, blocks=0), {1: {"set": {"blocks": 3}}, 3: {"set": {"blocks": 999}}},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["dbov", "flaredtdg", "greendygnn", "esdg"],
+)  # fmt: skip
+def test_every_kind_of_system_repeats(config: Any, script: Any, tmp_path: Path) -> None:
+    run = steered(config, tmp_path, script)
+    assert len(events(run, "knob")) + len(events(run, "refused")) >= 2
+    check_repeats(run, replay(run))
+
+
+def test_changes_after_the_last_step_repeat(tmp_path: Path) -> None:
+    """What is asked for while a run evaluates its last epoch is heard once no step is left."""
+    last = 5
+    run = steered(small("psg", epochs=1), tmp_path, {last: {"set": {"epochs": 2}}})
+    assert events(run, "asked")[0][1]["heard"] == "end" and run.summary["steps"] == 2 * last
+    check_repeats(run, replay(run))
+
+
+def test_a_run_that_failed_repeats_as_far_as_it_went(tmp_path: Path) -> None:
+    with pytest.raises(NotFiniteError):
+        steered(small("psg", optimizer="sgd"), tmp_path, {3: {"set": {"learning_rate": 100.0}}})
+    run = open_run(next(tmp_path.iterdir()))
+    again = replay(run)
+    assert again.status == "stopped" and losses(again) == losses(run)
+    assert repeats(again) and repeats(again).parameters is None and "not compared" in repeats(again).words
+
+
+# what it finds
+
+
+def _tampered(run: StoredRun, kind: str, change: Any) -> None:
+    """Change the rows of a table in a run's records."""
+    path = run.directory.record_file(0)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["table"] == kind:
+            rows = [dict(zip(line["columns"], row, strict=True)) for row in line["rows"]]
+            line["rows"] = [list(row.values()) for row in map(change, rows) if row is not None]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_first_step_that_differs_is_found(psg: StoredRun, tmp_path: Path) -> None:
+    again = replay(psg, runs_dir=tmp_path)
+    whole = again.directory.record_file(0).read_text()
+
+    def nudged(row: dict[str, Any]) -> dict[str, Any]:
+        late = row["step"] in (7, 9)
+        return {**row, "loss": np.nextafter(row["loss"], 1.0)} if late else row
+
+    _tampered(again, "steps", nudged)
+    found = repeats(again)
+    assert not found and found.first_difference == 7 and found.parameters and "from step 7 on" in found.words
+    again.directory.record_file(0).write_text(whole)
+    assert repeats(again)
+    _tampered(again, "events", lambda row: {**row, "data": {"parameters": "0"}} if row["kind"] == "ended" else row)
+    found = repeats(again)
+    assert not found and found.first_difference is None and "last parameters" in found.words
+
+
+def test_records_of_older_versions(psg: StoredRun, tmp_path: Path) -> None:
+    """They tell what was changed, not what was asked for: enough where all ranks make each step together."""
+
+    def older(row: dict[str, Any]) -> dict[str, Any] | None:
+        if row["kind"] in ("asked", "ended", "kept"):
+            return {**row, "kind": "nothing"}
+        if row["kind"] == "kernel":
+            return {**row, "data": {name: of for name, of in row["data"].items() if name != "threads"}}
+        return row
+
+    run = replay(psg, runs_dir=tmp_path)
+    _tampered(run, "events", older)
+    again = replay(open_run(run.path))
+    assert losses(again) == losses(psg) and repeats(again).parameters is None
+    apart = steered(small("dynahb", **HYBRID, average_every_s=0.01, epochs=1), tmp_path / "apart",
+                    {2: {"set": {"learning_rate": 0.3}}})  # fmt: skip
+    _tampered(apart, "events", older)
+    with pytest.raises(ConfigError, match="kept no control requests"):
+        replay(open_run(apart.path))
+
+
+def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no replay"):
+        repeats(psg)
+    run = train(small("psg", epochs=1), runs_dir=tmp_path, progress=False)
+    before = sorted(tmp_path.iterdir())
+    run.directory.write_status("running")
+    with pytest.raises(ControlError, match="is running: a run is repeated once it has ended"):
+        replay(run)
+    run.directory.write_status("finished")
+    config = run.directory.config()
+    for changes, words in (
+        ({"ranks": 2}, "had ranks=2"),
+        ({"system": "greendygnn", "sampler": "dgl"}, "sampler='own'"),
+    ):
+        run.directory.config_file.write_text(config.replace(**changes).to_json())
+        with pytest.raises(ConfigError, match=words):
+            replay(open_run(run.path))
+    run.directory.record_file(0).write_text("")
+    with pytest.raises(RunStoreError, match="made no step"):
+        replay(open_run(run.path))
+    assert sorted(tmp_path.iterdir()) == before

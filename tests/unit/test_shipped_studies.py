@@ -1,0 +1,91 @@
+"""The studies that come with the lab: their runs are allowed, and what is read from them is what the runs say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.shipped import SHIPPED
+from dtdg_lab.studies.shipped.near_best import seconds_to_near_best
+from dtdg_lab.studies.shipped.scaling import efficiencies
+from dtdg_lab.views.efficiency import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.views.spread_bars import SpreadBar, apart, order_words, spread_bars
+from dtdg_lab.views.time_to_loss import NEAR, loss_points
+
+TINY = {
+    "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,
+    "threads": 1, "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_run_of_a_shipped_study_is_allowed(name: str, quick: bool) -> None:
+    shipped = SHIPPED[name]
+    sweep = shipped.sweep(None, quick)
+    assert sweep.shipped == name and sweep.total > 0
+    assert sweep.total <= 10 if quick else sweep.total >= 15
+    assert shipped.question.endswith("?") and shipped.source
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "scaling"])
+def test_a_base_that_cannot_answer_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="system='psg'"):
+        SHIPPED[name].sweep(RunConfig(system="psg"), True)
+
+
+def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
+    base = RunConfig(system="dynahb", epochs=4, epoch_batches=4, reservoir=False, generators="threads", **TINY)
+    study = run_study("dynahb-table8", base=base, quick=True, runs_dir=tmp_path, progress=False)
+    bars = seconds_to_near_best(study, "size", {"DQN": 1.84})
+    assert [bar.label for bar in bars] == ["5 %", "20 %", "DQN"] and bars[2].paper == 1.84
+    for seed in (0, 1):
+        of_seed = {str(t.settings["size"]): loss_points(study.open(t).window) for t in study.trials if t.seed == seed}
+        aim = min(loss for points in of_seed.values() for _, loss in points) * (1 + NEAR)
+        for bar in bars:
+            expected = next((at for at, loss in of_seed[bar.label] if loss <= aim), None)
+            assert expected in bar.values if expected is not None else bar.missed
+    assert any(bar.values for bar in bars)
+    ((figure, words),) = study.analysis().values()
+    assert figure["data"] and "least time" in words and "DQN 1.8" in words
+
+
+def test_bars_say_which_cannot_be_told_apart() -> None:
+    bars = [
+        SpreadBar("a", (1.0, 2.0)),
+        SpreadBar("b", (1.5, 3.0)),
+        SpreadBar("c", (5.0, 6.0)),
+        SpreadBar("d", (0.5,), 1),
+    ]
+    assert not apart(bars[0], bars[1]) and apart(bars[0], bars[2]) and not apart(bars[2], bars[3])
+    words = order_words(bars, "time")
+    assert words.startswith("a has the least time (median 1.5); it cannot be told from b; not with every seed: d.")
+    drawn = spread_bars(bars, "t", "s")["data"]
+    assert drawn[0]["x"] == [1.5, 2.25, 5.5, 0.5] and len(drawn[1]["x"]) == 7
+    assert drawn[0]["y"][3] == "d (1 did not get there)"
+    assert "no run has ended yet" in str(spread_bars([SpreadBar("a", ())], "t", "s")["layout"])
+
+
+def test_efficiency_is_speed_up_over_ranks() -> None:
+    known = [Efficiency("psg", {1: 8.0, 2: 5.0, 4: 4.0}), Efficiency("esdg", {1: 8.0, 2: 4.0, 4: 2.0})]
+    assert known[0].at(4) == 0.5 and known[1].at(4) == 1.0 and known[0].at(8) is None
+    assert "esdg keeps 100 % of them, psg 50 %" in efficiency_words(known)
+    lines = {trace["name"]: trace["y"] for trace in efficiency_figure(known)["data"]}
+    assert lines["psg"] == [1.0, 0.8, 0.5] and lines["ideal"] == [1, 1]
+    assert "two engines or more" in efficiency_words([Efficiency("psg", {1: 1.0})])
+
+
+def test_scaling_reads_epochs_of_runs(tmp_path: Path) -> None:
+    from dtdg_lab.studies.sweep import Sweep
+
+    base = RunConfig(epochs=2, **TINY)
+    sweep = Sweep(base, {"ranks": (1,), "system": ("psg",)}, (0, 1), objective="epoch_time_s", shipped="scaling")
+    study = run_study(sweep, name="one", runs_dir=tmp_path, progress=False)
+    (only,) = efficiencies(study)
+    times = sorted(study.open(trial).summary["epoch_time_s"] for trial in study.trials)
+    assert only.seconds == {1: pytest.approx(sum(times) / 2)} and only.at(1) == 1.0
+    assert "two engines or more" in study.analysis()["scaling"][1]

@@ -1,0 +1,96 @@
+"""Studies by name: Figure 8 gives what ``study_decay`` gives, and the command line makes and goes on with studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from pretend_studies import BASE, PretendTraining, pretend_training
+
+from dtdg_lab.__main__ import main
+from dtdg_lab.cluster.study_decay import study_decay
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.shipped import SHIPPED, shipped
+from dtdg_lab.studies.shipped.figure8 import decay_study
+from dtdg_lab.studies.sweep import Sweep
+
+SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
+         "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
+         "chunks": 3, "chunker": "hash", "partitioner": "round_robin", "threads": 1}  # fmt: skip
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
+    return pretend_training(monkeypatch)
+
+
+def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
+    config, full, alphas = RunConfig(**SMALL), (2, 4), (0.1, 0.6)
+    sweep = Sweep(config, {"full_snapshots": full, "alpha": alphas}, (0,), skip={"full_snapshots": 4, "alpha": 0.6},
+                  shipped="figure8")  # fmt: skip
+    study = run_study(sweep, name="f8", runs_dir=tmp_path / "a", progress=False)
+    found = decay_study(study)
+    other = study_decay(config, full, alphas, (0,), runs_dir=tmp_path / "b", progress=False)
+    timed = {"epoch_time_s", "run"}
+    assert [{name: row[name] for name in row.keys() - timed} for row in found.rows] == [
+        {name: row[name] for name in row.keys() - timed} for row in other.rows
+    ]
+    assert found.is_complete and len(study.trials) == 3 and found.told == other.told
+    maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
+    assert maps[0] == maps[1] and "Least validation loss" in study.analysis()["figure8"][1]
+
+
+@pytest.mark.parametrize("name", list(SHIPPED))
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done(name: str, quick: bool) -> None:
+    made = shipped(name)
+    sweep = made.sweep(None, quick)
+    assert sweep.shipped == name == made.name and made.question.endswith("?") and made.source
+    assert Sweep.from_json(sweep.to_json()) == sweep
+    assert not quick or sweep.total <= 24
+
+
+def test_figure_8_refuses_what_does_not_decay() -> None:
+    for base, message in ((RunConfig(system="psg"), "has no decay"), (BASE.replace(tune=True), "tune=True")):
+        with pytest.raises(ConfigError, match=message):
+            shipped("figure8").sweep(base, True)
+    assert {cell.config["window"] for cell in shipped("figure8").sweep(BASE, True).cells} == {BASE["window"]}
+
+
+def test_the_command_makes_a_study_and_goes_on(
+    tmp_path: Path, training: PretendTraining, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, runs = tmp_path / "mine.json", tmp_path / "runs"
+    file.write_text(Sweep(BASE, {"full_snapshots": (1, 2), "alpha": (0.6,)}, seeds=(0,)).to_json())
+    for _ in range(2):
+        assert main(["study", str(file), "--runs", str(runs)]) == 0
+        shown = capsys.readouterr()
+        assert "mine: 2 runs, 2 finished." in shown.out and str(runs / "studies" / "mine") in shown.out
+    assert len(training.made) == 2
+    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--called", "again"]) == 0
+    go.Figure(shipped("figure8").analysis(run_study("figure8", quick=True, name="again", runs_dir=runs))["figure8"][0])
+    training.before = _fail
+    assert main(["study", str(file), "--runs", str(runs), "--called", "other"]) == 1
+
+
+def _fail(config: RunConfig) -> None:
+    raise MemoryError("too large")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figur8"], "Did you mean 'figure8'"),
+        (["none.json"], "Give the path of a JSON file"),
+        (["none.json", "--quick"], "for shipped studies"),
+    ],
+)
+def test_a_wrong_study_is_one_message_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", *arguments, "--runs", str(tmp_path / "runs")]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("dtdg_lab study: ") and message in shown.err and not (tmp_path / "runs").exists()

@@ -1,0 +1,146 @@
+"""Studies whose process is killed with SIGKILL: the same call goes on, no finished run is repeated or lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.space import choice, log_uniform
+from dtdg_lab.studies.study import open_study
+from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.trials import TrialLog
+
+BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20,
+        "hidden": 4, "device": "cpu", "epochs": 6, "parts": 2, "threads": 1, "evaluate_every": 3}  # fmt: skip
+PATIENCE_S = 90.0
+CHILD = """
+import sys
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.sweep import Sweep
+run_study(Sweep.load(sys.argv[1]), name="killed", runs_dir=sys.argv[2], progress=False)
+"""
+
+
+def grid() -> Sweep:
+    return Sweep(RunConfig(**BASE), {"learning_rate": (0.001, 0.01), "group_window": (2, 4)}, seeds=(0,))
+
+
+def search() -> Sweep:
+    space = {"learning_rate": log_uniform(1e-4, 1e-1), "group_window": choice(2, 4)}
+    return Sweep(RunConfig(**BASE), space=space, trials=4)
+
+
+def events(runs: Path) -> list[dict]:
+    file = runs / "studies" / "killed" / "trials.jsonl"
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def child_of(sweep: Sweep, runs: Path) -> subprocess.Popen:
+    """A process that makes the study, with the sweep in a file beside it."""
+    file = runs.parent / "sweep.json"
+    file.write_text(sweep.to_json())
+    return subprocess.Popen([sys.executable, "-c", CHILD, str(file), str(runs)], stderr=subprocess.PIPE)
+
+
+def kill_in_the_middle(sweep: Sweep, runs: Path, begun: int) -> Path:
+    """Let a child make runs, and kill it while the run that it begins as number ``begun`` makes steps."""
+    child = child_of(sweep, runs)
+    try:
+        ends = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends and child.poll() is None:
+            told = [event for event in events(runs) if event["event"] == "begun"]
+            if len(told) >= begun:
+                path = runs / told[begun - 1]["run"]
+                records = path / "records" / "rank0.jsonl"
+                if records.exists() and records.stat().st_size:
+                    os.kill(child.pid, signal.SIGKILL)
+                    break
+            time.sleep(0.002)
+        assert child.wait(30) == -signal.SIGKILL, child.stderr.read().decode()
+    finally:
+        child.kill()
+        child.wait()
+        child.stderr.close()
+    return path
+
+
+def states(runs: Path) -> Counter:
+    return Counter(RunDirectory.open(path.parent).status()["state"] for path in runs.glob("*/config.json"))
+
+
+def test_a_study_killed_in_the_middle_of_a_run_goes_on(tmp_path: Path) -> None:
+    sweep, runs = grid(), tmp_path / "runs"
+    half = kill_in_the_middle(sweep, runs, begun=2)
+    before = open_study(runs / "studies" / "killed")
+    ended = [trial for trial in before.trials if trial.status == "finished"]
+    assert 1 <= len(ended) < 4 and states(runs)["finished"] >= len(ended)
+    assert RunDirectory.open(half).status()["state"] in ("starting", "running"), "it was not killed within a run"
+
+    study = run_study(sweep, name="killed", runs_dir=runs, progress=False)
+
+    assert study.is_complete and study.counts == {"finished": 4}
+    assert {trial.key: trial.run for trial in ended}.items() <= {trial.key: trial.run for trial in study.trials}.items()
+    over = Counter(event["key"] for event in events(runs) if event.get("status") == "finished")
+    assert set(over.values()) == {1}, "a finished run was made again"
+    assert states(runs) == {"finished": 4, "failed": 1}, "only the half run is left over"
+    assert RunDirectory.open(half).status()["reason"] == "the process that trained it was killed"
+    [again] = [trial for trial in study.trials if trial.notes]
+    assert half.name in again.notes[0] and "begun anew" in again.notes[0] and again.run != half
+    assert half.name in study.in_words()
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    kill_in_the_middle(search(), tmp_path / "killed" / "runs", begun=3)
+    killed = run_study(search(), name="killed", runs_dir=tmp_path / "killed" / "runs", progress=False)
+    assert killed.counts == {"finished": 4} and states(tmp_path / "killed" / "runs") == {"finished": 4, "failed": 1}
+    whole = run_study(search(), name="killed", runs_dir=tmp_path / "whole", progress=False)
+    assert [trial.settings for trial in killed.trials] == [trial.settings for trial in whole.trials]
+    losses = [[trial.values["validation_loss"] for trial in study.trials] for study in (killed, whole)]
+    assert losses[0] == losses[1]
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    child = child_of(grid(), runs)
+    try:
+        ends = time.monotonic() + PATIENCE_S
+        while not events(runs) and time.monotonic() < ends:
+            time.sleep(0.01)
+        with pytest.raises(RunStoreError, match=f"process {child.pid} on .*one writer"):
+            run_study(grid(), name="killed", runs_dir=runs, progress=False)
+        assert open_study(runs / "studies" / "killed").sweep == grid(), "a reader needs no lock"
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stderr.close()
+
+
+def test_a_line_cut_off_by_a_kill_is_written_over(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "studies" / "killed"
+    folder.mkdir(parents=True)
+    log = TrialLog(folder)
+    file = folder / "trials.jsonl"
+    file.write_text('{"event": "asked", "key": "a", "time_ns": 1, "number": 0, "settings": {}, "seed": 0, '
+                    '"on_engines": false}\n{"event": "begun", "key": "a", "ru')  # fmt: skip
+    assert [trial.run for trial in log.read()] == [None]
+    log.begun("a", tmp_path / "runs" / "x")
+    assert [trial.run for trial in log.read()] == [tmp_path / "runs" / "x"]
+    assert len(file.read_text().splitlines()) == 2
+    file.write_text(file.read_text().replace("asked", "akse"))
+    with pytest.raises(RunStoreError, match=r"line 1 of .*trials\.jsonl is damaged"):
+        log.read()

@@ -56,8 +56,20 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
+# Folders in which most tests are of one thread go two at a time; then those whose tests use all cores, or compare clocks
+TOGETHER := $(addprefix tests/,unit properties contracts house)
+ALONE := $(addprefix tests/,notebooks distributed cluster browser)
+PYTEST := $(BIN)/python -m pytest -m 'not slow and not network'
+
 test: lint
-	$(BIN)/python -m pytest -m 'not slow and not network' $(ARGS)
+ifeq ($(strip $(ARGS)),)
+	@failed=0; \
+	OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadfile $(TOGETHER) || failed=1; \
+	$(PYTEST) $(ALONE) || failed=1; \
+	exit $$failed
+else
+	$(PYTEST) $(ARGS)
+endif
 
 test-full: lint
 	$(BIN)/python -m pytest $(ARGS)

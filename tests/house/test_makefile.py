@@ -42,6 +42,14 @@ def _stamp(folder: Path) -> Path:
     return folder / next(line.split()[-1] for line in planned.splitlines() if line.startswith("touch "))
 
 
+def test_every_folder_of_tests_is_run_once() -> None:
+    calls = [line.split() for line in _make("-n", "test").stdout.splitlines() if "-m pytest" in line]
+    folders = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(word for call in calls for word in call if word.startswith("tests/")) == sorted(folders)
+    (chosen,) = (line for line in _make("-n", "test", "ARGS=-k energy").stdout.splitlines() if "-m pytest" in line)
+    assert chosen.endswith("-k energy") and "tests/" not in chosen
+
+
 def test_a_current_environment_costs_seconds_only(copy: Path) -> None:
     stamp = _stamp(copy)
     stamp.parent.mkdir()

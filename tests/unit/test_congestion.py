@@ -345,7 +345,7 @@ def test_a_damaged_trace_is_refused(text: str, error: type[Exception], told: str
 
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nothing.jsonl' cannot be read"):
+    with pytest.raises(DataError, match=r"congestion_file=.* cannot be read: .*nothing\.jsonl"):
         make_pattern("recorded", parts=2, file=str(tmp_path / "nothing.jsonl"))
     with pytest.raises(ConfigError, match="set congestion_file"):
         make_pattern("recorded", parts=2)

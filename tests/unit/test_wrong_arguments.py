@@ -73,7 +73,7 @@ def frame(**changed: Any) -> pd.DataFrame:
         ([1j, 2, 3, 4], ["of type complex128"]),
         ([decimal.Decimal(1)] * 4, ["[0] is Decimal('1'), of type Decimal"]),
         (np.array([1, 2, 3, 4], "m8[s]"), ["[0] is 1 seconds, of type timedelta64[s]"]),
-        ([object()] * 4, ["of type object"]),
+        ([slice(1)] * 4, ["of type slice"]),
         ([1, np.ma.masked, 2, 3], ["[1]", "is masked"]),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, list) else str(value)[:25],

@@ -60,7 +60,10 @@ class ControlServer:
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
-        self._stop = threading.Event()
+        self._ends: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)  # wakes the thread
+        self._end: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)
+        self._ends.bind(f"inproc://control-{id(self)}")
+        self._end.connect(f"inproc://control-{id(self)}")
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
         self._thread.start()
 
@@ -83,11 +86,15 @@ class ControlServer:
             self._changed.wait_for(lambda: self._version > seen, timeout_s)
 
     def _serve(self) -> None:
-        while not self._stop.is_set():
-            if self._socket.poll(200):
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._ends, zmq.POLLIN)
+        while self._ends not in (ready := dict(poller.poll())):
+            if self._socket in ready:
                 # all frames: a stranger's second one must not leave the socket in the wrong state
                 self._socket.send(self._answer(b"".join(self._socket.recv_multipart())))
         self._socket.close()
+        self._ends.close()
 
     def _answer(self, message: bytes) -> bytes:
         try:
@@ -116,9 +123,11 @@ class ControlServer:
         return pack(self._key, {"version": self._version})
 
     def close(self) -> None:
-        """Stop listening."""
-        self._stop.set()
-        self._thread.join()
+        """Stop listening; again is nothing."""
+        if not self._end.closed:
+            self._end.send(b"")
+            self._thread.join()
+            self._end.close()
 
 
 class StoredControl:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from dtdg_lab.cluster.session import Session
 
-LOOK_S = 0.1
+LOOK_S = 0.05
+LEFT_S = 0.01  # ranks leave a moment after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
 SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and leave within this time
@@ -332,7 +333,7 @@ class Run:
             notes = read_notes(self._directory.live, self.attempt).values()
             if all(is_dead(note) for note in notes):
                 return
-            time.sleep(LOOK_S)
+            time.sleep(LEFT_S)
 
     def _complete(self) -> None:
         self._file_status = self._directory.status()

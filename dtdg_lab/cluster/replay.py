@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.beginning import FORKED, REPLAYS
 from dtdg_lab.cluster.local import train_here
-from dtdg_lab.cluster.repeats import repeats
+from dtdg_lab.cluster.repeats import Repeated, repeats
 from dtdg_lab.cluster.story import Story
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
@@ -50,23 +51,59 @@ def replay(
         RunStoreError: there is no run, or it made no step.
         LabError: what ended the replay.
     """
-    directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
-    story = Story(directory)
-    story.check_repeatable()
-    config = story.config
-    make = partial(_made, story, config)
     if session is not None:
-        repeated = open_run(session.launch(config.ranks, make, runs_dir=runs_dir).wait().path)
-    elif config.ranks != 1:
+        repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
+        tell_repeats(repeated)
+        return repeated
+    directory, config, make = _prepared(run)
+    if config.ranks != 1:
         raise ConfigError(
             f"run {directory.id} had ranks={config.ranks}, and sums of as many ranks are repeated by as many: give "
             f"session=lab.Session(ranks={config.ranks})."
         )
-    else:
-        where = runs_dir or directory.path.resolve().parent
-        repeated = train_here(config, runs_dir=where, progress=progress, make=make)
-    repeated.directory.add_environment(repeats=repeats(repeated).told())
+    where = runs_dir or directory.path.resolve().parent
+    repeated = train_here(config, runs_dir=where, progress=progress, make=make)
+    tell_repeats(repeated)
     return repeated
+
+
+def start_replay(
+    run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None
+) -> Run:  # fmt: skip
+    """As :func:`replay` on engines, without waiting for its end: :func:`tell_repeats` is to be called then.
+
+    Raises:
+        ControlError: the run, or another one, is under way.
+        ClusterError: there are fewer engines alive than it had ranks.
+        ConfigError: it cannot be repeated; the message says what is missing.
+        RunStoreError: there is no run, or it made no step.
+    """
+    _, config, make = _prepared(run)
+    return session.launch(config.ranks, make, runs_dir=runs_dir)
+
+
+def tell_repeats(repeated: str | Path | StoredRun) -> Repeated:
+    """Compare a replay that has ended with its run, and keep what was found in its environment.
+
+    Raises:
+        ConfigError: it is no replay.
+        RunStoreError: either folder is gone.
+        DataError: a record line is damaged.
+    """
+    found = repeats(repeated)
+    RunDirectory.open(repeated if isinstance(repeated, str | Path) else repeated.path).add_environment(
+        repeats=found.told()
+    )
+    return found
+
+
+def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfig, Callable[..., RunDirectory]]:
+    """The run's folder, the settings of its replay, and what makes the replay's folder."""
+    directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
+    story = Story(directory)
+    story.check_repeatable()
+    config = story.config
+    return directory, config, partial(_made, story, config)
 
 
 def _made(story: Story, config: RunConfig, *, root: str | Path) -> RunDirectory:

@@ -15,6 +15,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dash.actions import Actions, describe
 from dtdg_lab.dash.batch_page import BatchPage
 from dtdg_lab.dash.block_page import BlockPage
+from dtdg_lab.dash.branch import Branch
 from dtdg_lab.dash.card_page import CardPage
 from dtdg_lab.dash.changes import ACTIVE, Change, Changes
 from dtdg_lab.dash.feature_page import FeaturePage
@@ -100,6 +101,7 @@ class Dashboard:
         self.race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
         self.study = StudyPage(self.actions.later, session.runs_dir / "studies")
         self.cards = CardPage(self.actions.later)
+        self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(
             options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
@@ -130,7 +132,7 @@ class Dashboard:
         rows = [pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
                 for names in (("run", "pause", "stop"), ("resume", "repair"))]  # fmt: skip
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
-        controls = (self.settings.panel, axis, self.settings.more)
+        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel)
         left = pn.Column(
             *rows, self.status, self.alert, *controls, ThemeSwitch(margin=(6, 10), width=200), width=305,
             margin=(0, 8, 0, 0),
@@ -242,6 +244,8 @@ class Dashboard:
             self._follow(seen.run)
         self.charts.update()
         self._update_page(slow=slow)
+        if slow:
+            self.branch.update()
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
@@ -279,7 +283,7 @@ class Dashboard:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
         self._changes.forget()
         for page in (self.charts, self.partition, self.schedule, self.blocks, self.trapezoid, self.batches,
-                     self.features, self.race, self.study, self.cards):  # fmt: skip
+                     self.features, self.race, self.study, self.cards, self.branch):  # fmt: skip
             page.follow(run)
         if run is not None:
             self._config = run.config
@@ -325,7 +329,9 @@ class Dashboard:
         engines = self.watch.seen.engines
         whole = bool(engines) and all(engines.values())
         busy = self.actions.busy
-        self.buttons["run"].disabled = active or busy or not (self.watch.seen.ready and whole)
+        free = self.watch.seen.ready and whole and not busy
+        self.buttons["run"].disabled = active or not free
+        self.branch.enable(state, free=free)
         self.buttons["pause"].param.update(
             disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
         )
@@ -370,5 +376,6 @@ class Dashboard:
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
         self._stop()
-        for page in (self.graph, self.partition, self.schedule, self.race, self.study, self.cards, self.actions):
+        for page in (self.graph, self.partition, self.schedule, self.race, self.study, self.cards, self.branch,
+                     self.actions):  # fmt: skip
             page.close()

@@ -17,7 +17,7 @@ from dtdg_lab.core.options import OPTIONS, Option, option
 from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.dash import choices
 from dtdg_lab.dash.control import make_control
-from dtdg_lab.views.theme import coloured
+from dtdg_lab.dash.folded import folded
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
 EXPLAINED = ("dataset", "model", "protocol")
@@ -68,12 +68,7 @@ class Settings:
         self._stood: dict[str, str] = {}
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
-        scrolling = {"max-height": "270px", "overflow-y": "auto"}
-        self.more = pn.Card(
-            pn.Column(*rest, sizing_mode="stretch_width", margin=0, styles=scrolling),
-            title="More settings", collapsed=True, sizing_mode="stretch_width", margin=(6, 8),
-            styles={"border": f"1px solid {coloured('line')}", "box-shadow": "none"}, header_background="#f6f8fa",
-        )  # fmt: skip
+        self.more = folded("More settings", *rest, most_px=270)
         rows = [pn.Row(*map(self._widget, row), margin=0) for row in _ROWS]
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
 

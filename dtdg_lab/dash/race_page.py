@@ -6,6 +6,7 @@ import html
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from dtdg_lab.dash.newest_first import NewestFirst
 from dtdg_lab.dash.opened import OpenedPage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.studies.race import prepare
+from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.studies.race_rules import labels_for
+from dtdg_lab.studies.race_store import races_in
 from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.views.layout import Figure, join_words
 from dtdg_lab.views.race import Panel
@@ -36,6 +39,7 @@ _ALERT = {
     **_WORDS, "color": coloured("alert"), "background": coloured("alert-back"), "padding": "8px",
     "border": f"1px solid {coloured('alert-line')}", "border-radius": "6px", "overflow-wrap": "anywhere",
 }  # fmt: skip
+HERE = "the race begun here"
 _EMPTY = (
     "Set up a run at the left and press “Add the settings shown”; change the system, or any other setting, and add "
     "that too. All contestants get the same data, split, seeds, evaluation and stopping rule."
@@ -65,6 +69,7 @@ class RacePage:
         self._to_stop = False
         self._problem = self._shown_problem = ""
         self._asked: Any = None
+        self._past: Race | None = None
         self._drawn: tuple[dict[str, Panel], str] = ({}, "")
         self._shown: tuple[dict[str, Panel], str] = ({}, "")
         self._drawer: NewestFirst[Race] = NewestFirst(self._draw, "dashboard-race")
@@ -83,7 +88,7 @@ class RacePage:
             pn.Row(self.add, self.start, self.stop, margin=0),
             pn.Row(self.chosen, self.remove, margin=0),
             pn.Row(self.seeds, self.epochs, self.patience, self.seconds, self.loss, margin=0),
-            pn.Row(self.name, self.at_once, margin=0),
+            pn.Row(self.name, self.at_once, self.past, margin=0),
             self.alert, self.words, self.table, self._opened.panel, **stretch,
         )  # fmt: skip
         self._offer()
@@ -103,6 +108,8 @@ class RacePage:
         self.at_once = pn.widgets.Checkbox(
             label="Two at a time, on halves of the engines", value=False, margin=(28, 10)
         )
+        self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
+        self.past.param.watch(lambda event: self._actions.later(self._choose), "value")
 
     def _button(self, label: str, colour: str, act: Callable[[], None]) -> pn.widgets.Button:
         button = pn.widgets.Button(label=label, color=colour, width=190, margin=(6, 6))
@@ -116,8 +123,8 @@ class RacePage:
 
     @property
     def race(self) -> Race | None:
-        """The race begun here last."""
-        return None if self._runner is None else self._runner.race
+        """The race that is shown: one of the past that was chosen, else the one begun here last."""
+        return self._past or (None if self._runner is None else self._runner.race)
 
     # what a person does
 
@@ -157,7 +164,8 @@ class RacePage:
         except LabError as error:
             self._tell_problem(str(error))
             return
-        self._runner, self._to_stop = None, False
+        self._runner, self._past, self._to_stop = None, None, False
+        self.past.value = ""
         self._thread = threading.Thread(
             target=self._race, args=(list(self.configs), asked), name="dashboard-race-runs", daemon=True
         )
@@ -194,6 +202,20 @@ class RacePage:
         if self._runner is not None and self.racing:
             self._actions.do("Stop the race", self._runner.stop)
 
+    def _choose(self) -> None:
+        """Show a race of the past, or again the one begun here."""
+        self._tell_problem("")
+        if self.past.value:
+            self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
+        elif self._past is not None:
+            self._show_past(None)
+
+    def _show_past(self, race: Race | None) -> None:
+        self._past, self._asked = race, None
+        if self.race is None:
+            self._drawn = {}, ""
+        self.update(slow=True)
+
     # what is shown
 
     def open(self) -> None:
@@ -213,10 +235,16 @@ class RacePage:
             self.charts.redraw()
         if slow:
             self._offer()
+            self._list_past()
             race = self.race
-            if race is not None and (self._runner, race.version) != self._asked:
-                self._asked = self._runner, race.version
+            if race is not None and (race, race.version) != self._asked:
+                self._asked = race, race.version
                 self._drawer.ask(race)
+
+    def _list_past(self) -> None:
+        options = {HERE: "", **{path.name: str(path) for path in races_in(self._runs_dir)}}
+        if options != self.past.options:
+            self.past.options = options
 
     def _draw(self, race: Race) -> None:
         """By the drawing thread: figures and table of the race as it is."""
@@ -236,6 +264,8 @@ class RacePage:
         words = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
         if racing:
             words = "Preparing the race: data are loaded and compared." if self._runner is None else "Racing."
+        elif self._past is not None:
+            words = f"A race of the past. lab.open_race({str(self._past.folder)!r}) reads it in a cell."
         elif self._runner is not None:
             end = "was stopped: with its name it goes on. It" if self._runner.stopped else "has ended. It"
             words = f"The race {end} is kept in {self._runner.race.folder}, which lab.open_race(...) reads."

@@ -22,6 +22,12 @@ FILE, FOLDER, LOCK = "race.json", "races", "race.lock"
 UNDER_WAY, FINISHED, FAILED, LEFT = "under way", "finished", "failed", "left"
 
 
+def races_in(runs_dir: Path) -> list[Path]:
+    """Folders of the races in a folder of runs, the newest first."""
+    found = [(path.stat().st_mtime_ns, path.parent) for path in (runs_dir / FOLDER).glob(f"*/{FILE}")]
+    return [folder for _, folder in sorted(found, reverse=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One run of a race.

@@ -15,7 +15,7 @@ from pretend_session import PretendSession
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dash import race_page
 from dtdg_lab.dash.actions import Actions
-from dtdg_lab.dash.race_page import MOST, RacePage
+from dtdg_lab.dash.race_page import HERE, MOST, RacePage
 from dtdg_lab.dash.settings import Settings
 from dtdg_lab.studies.race import prepare
 from dtdg_lab.studies.stop_rule import StopRule
@@ -160,3 +160,42 @@ def test_stop_ends_the_race_and_it_goes_on_by_its_name(page, here, tmp_path):
     click(page, page.start)
     until(page, lambda: not page.racing)
     assert before <= {run.path for run in page.race.runs} and page.race.name == "later"
+
+
+def test_a_race_of_the_past_is_shown_again(page, here, tmp_path):
+    two(page)
+    page.seeds.value, page.name.value = "0", "first"
+    click(page, page.start)
+    until(page, lambda: not page.racing)
+    page.name.value = "second"
+    click(page, page.start)
+    until(page, lambda: not page.racing)
+    page.update(slow=True)
+    here_now, newest, oldest = page.past.options
+    assert here_now == HERE and newest.endswith("-second") and oldest.endswith("-first") and page.race.name == "second"
+    first = page.past.options[oldest]
+    page.past.value = first
+    until(page, lambda: page.race.name == "first" and page._shown is page._drawn)
+    assert "A race of the past" in page.words.value and first in page.words.value
+    until(page, lambda: "psg" not in page.table.value and "adgnn-t" in page.table.value)
+    page.past.value = ""
+    until(page, lambda: page.race.name == "second" and "has ended" in page.words.value)
+    page.past.value = first
+    until(page, lambda: page.race.name == "first")
+    page.name.value = "third"
+    click(page, page.start)
+    assert page.past.value == ""
+    until(page, lambda: not page.racing and page.race is not None and page.race.name == "third")
+
+
+def test_a_race_that_cannot_be_read_is_said_and_the_shown_one_stays(page, tmp_path):
+    broken = tmp_path / "races" / "broken"
+    broken.mkdir(parents=True)
+    (broken / "race.json").write_text("{")
+    page.update(slow=True)
+    page.past.value = str(broken)
+    problems = page._actions._on_error.__self__
+    until(page, lambda: bool(problems))
+    assert "race.json" in problems[0] and page.race is None
+    problems.clear()
+    assert (broken / "race.json").read_text() == "{"

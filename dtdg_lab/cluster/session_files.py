@@ -168,11 +168,26 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
     processes = files.processes()
     for process in processes:
         _signal(process, "terminate")
-    _, alive = psutil.wait_procs(processes, timeout=timeout_s)
-    for process in alive:
+    for process in (alive := _left_after(processes, timeout_s)):
         _signal(process, "kill")
-    psutil.wait_procs(alive, timeout=timeout_s)
+    _left_after(alive, timeout_s)
+    psutil.wait_procs(processes, timeout=0)  # so that this process's own children leave no zombies
     return len(processes)
+
+
+def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Those that run after the time-out. Zombies do not: their parent may never look, as in many containers."""
+    deadline = time.monotonic() + timeout_s
+    while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _signal(process: psutil.Process, how: str) -> None:

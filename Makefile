@@ -25,7 +25,7 @@ endif
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
 	@echo 'make demo        a short run that ends in a report and a printed summary'
-	@echo 'make test        lint, then the tests (about forty minutes); ARGS="-k words" selects'
+	@echo 'make test        lint, then the tests (about half an hour); ARGS="-k words" selects'
 	@echo 'make test-full   the same with the slow tests'
 	@echo 'make bench       the benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make lint        ruff, mypy, import contracts'

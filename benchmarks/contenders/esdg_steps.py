@@ -68,7 +68,7 @@ class BothClocks:
 
 def one_step(built: Built, epoch: int) -> dict[str, Any]:
     """Train an epoch, which is one step, and tell what it took on this rank, what it sent and what it brought."""
-    clocks, began_s = BothClocks(), time.perf_counter()
+    began_s, clocks = time.perf_counter(), BothClocks()
     built.gradients.zero()
     (work,) = built.layout.epoch(epoch)
     computed = built.layout.compute(work, clocks)

@@ -78,7 +78,7 @@ def step(built: Built, work: Work, clocks: BothClocks) -> float:
 
 def epoch_of(built: Built, number: int, *, steps: int = 0) -> Row:
     """Train an epoch, or its first steps: what it took on this rank, sent and cut out."""
-    clocks, began_s = BothClocks(), time.perf_counter()
+    began_s, clocks = time.perf_counter(), BothClocks()
     built.layout.rows()
     works = built.layout.epoch(number)
     clocks("batch")

@@ -150,7 +150,8 @@ class RankRun:
     def _step(self) -> Row:
         built, sent = self.built, self.group.bytes_sent
         choice = 0 if built.hybrid is None else built.hybrid.choice
-        work, clocks, began_s, cpu_s = self._next(), BothClocks(), time.perf_counter(), time.process_time()
+        work, began_s, cpu_s = self._next(), time.perf_counter(), time.process_time()
+        clocks = BothClocks()  # read after the step's own, so that phases sum to no more than the step
         built.gradients.zero()
         computed = built.layout.compute(work, clocks)
         if self._slow_s:

@@ -23,8 +23,8 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFiles:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
     return SessionFiles(
-        id="mine", name="mine", ranks=1, connection_file="", cluster_file="", runs_dir=str(tmp_path), key="", idle_s=1.0,
-        owned=True,
+        id="mine", name="mine", ranks=1, connection_file="", cluster_file="", runs_dir=str(tmp_path), key="",
+        idle_s=1.0, owned=True,
     )  # fmt: skip
 
 

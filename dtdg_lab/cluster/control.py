@@ -62,8 +62,9 @@ class ControlServer:
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         self._ends: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)  # wakes the thread
         self._end: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)
-        self._ends.bind(f"inproc://control-{id(self)}")
-        self._end.connect(f"inproc://control-{id(self)}")
+        name = f"inproc://control-{secrets.token_hex(8)}"
+        self._ends.bind(name)
+        self._end.connect(name)
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
         self._thread.start()
 

@@ -126,7 +126,10 @@ class Branch:
         self.found.value = html.escape(found.words[:1].upper() + found.words[1:])
 
     def _read(self, path: Path) -> None:
-        files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in (path / "checkpoints").glob("*.pt")))
+        try:
+            files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in (path / "checkpoints").glob("*.pt")))
+        except OSError:  # one was taken away just now: it is looked again in a second
+            return
         if files != self._files:
             kept = kept_checkpoints(path / "checkpoints")
             self._actions.later(lambda: self._show_of(path, kept, files))

@@ -75,7 +75,7 @@ def test_a_study_over_ranks_and_more_than_the_session_has(session: Session, tmp_
 
 
 def test_engines_finish_the_run_of_a_killed_kernel_and_the_study_takes_it(session: Session, tmp_path: Path) -> None:
-    made = sweep(60)
+    made = sweep(100)
     half = killed_child(session, made, tmp_path, "kernel")
     assert RunDirectory.open(half).status()["state"] == "running", "the run was over before the kill"
     study = run_study(made, name="kernel", session=session, runs_dir=tmp_path, progress=False)
@@ -84,7 +84,7 @@ def test_engines_finish_the_run_of_a_killed_kernel_and_the_study_takes_it(sessio
 
 
 def test_a_run_whose_engine_died_too_goes_on_from_its_checkpoint(session: Session, tmp_path: Path) -> None:
-    made = sweep(60)
+    made = sweep(100)
     half = killed_child(session, made, tmp_path, "engine")
     os.kill(read_notes(half / "live", 1)[1].pid, signal.SIGKILL)
     ends = time.monotonic() + 20

@@ -60,13 +60,14 @@ demo: env
 TOGETHER := $(addprefix tests/,unit properties contracts house)
 ALONE := $(addprefix tests/,notebooks distributed cluster browser)
 PYTEST := $(BIN)/python -m pytest -m 'not slow and not network'
-# Many tests compare clocks, and a machine may be interrupted: an assertion that fails is tried once more, and named
+# Tests of several processes compare clocks, and a machine may be interrupted: an assertion that fails there is tried once
+# more, and named
 AGAIN := --reruns 1 --only-rerun AssertionError -rR
 
 test: lint
 ifeq ($(strip $(ARGS)),)
 	@failed=0; \
-	OMP_NUM_THREADS=1 $(PYTEST) $(AGAIN) -n 2 --dist loadfile $(TOGETHER) || failed=1; \
+	OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadfile $(TOGETHER) || failed=1; \
 	$(PYTEST) $(AGAIN) $(ALONE) || failed=1; \
 	exit $$failed
 else

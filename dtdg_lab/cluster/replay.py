@@ -53,7 +53,7 @@ def replay(
     """
     if session is not None:
         repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
-        tell_repeats(repeated)
+        tell_repeats(repeated.path)
         return repeated
     directory, config, make = _prepared(run)
     if config.ranks != 1:
@@ -63,7 +63,7 @@ def replay(
         )
     where = runs_dir or directory.path.resolve().parent
     repeated = train_here(config, runs_dir=where, progress=progress, make=make)
-    tell_repeats(repeated)
+    tell_repeats(repeated.path)
     return repeated
 
 
@@ -82,18 +82,19 @@ def start_replay(
     return session.launch(config.ranks, make, runs_dir=runs_dir)
 
 
-def tell_repeats(repeated: str | Path | StoredRun) -> Repeated:
+def tell_repeats(path: str | Path) -> Repeated:
     """Compare a replay that has ended with its run, and keep what was found in its environment.
+
+    Args:
+        path: the folder of the replay.
 
     Raises:
         ConfigError: it is no replay.
         RunStoreError: either folder is gone.
         DataError: a record line is damaged.
     """
-    found = repeats(repeated)
-    RunDirectory.open(repeated if isinstance(repeated, str | Path) else repeated.path).add_environment(
-        repeats=found.told()
-    )
+    found = repeats(path)
+    RunDirectory.open(path).add_environment(repeats=found.told())
     return found
 
 

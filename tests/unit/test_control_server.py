@@ -1,0 +1,47 @@
+"""Rank 0's door for requests: numbers them, refuses what is another run's, and closes without waiting."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dtdg_lab.cluster.control import ControlServer, ask, read_payload
+from dtdg_lab.cluster.signing import new_key
+from dtdg_lab.core.errors import ControlError
+
+PLACE = "run/1"
+
+
+class Store(dict[str, bytes]):
+    """What torch's store does, in one process."""
+
+    def set(self, name: str, value: bytes) -> None:
+        self[name] = value
+
+
+def server(key: str, store: Store) -> ControlServer:
+    return ControlServer(key, store, lambda request: None, place=PLACE)
+
+
+def test_requests_are_numbered_and_kept_until_it_closes() -> None:
+    key, store = new_key(), Store()
+    door = server(key, store)
+    assert [ask(door.address, key, {"set": {"alpha": 0.1 * n}}, place=PLACE) for n in (1, 2)] == [1, 2]
+    assert read_payload(key, store, PLACE, 2) == {"set": {"alpha": 0.2}} == door.payload(2)
+    with pytest.raises(ControlError, match="another run"):
+        ask(door.address, key, {"stop": True}, place="other/1")
+    assert door.latest() == 2
+    door.close()
+    door.close()
+    with pytest.raises(ControlError):
+        ask(door.address, key, {"stop": True}, place=PLACE, timeout_s=0.2)
+    assert door.latest() == 2
+
+
+def test_closing_waits_for_nothing() -> None:
+    doors = [server(new_key(), Store()) for _ in range(20)]
+    begun_s = time.monotonic()
+    for door in doors:
+        door.close()
+    assert time.monotonic() - begun_s < 1.0, "a poll of 200 ms to be waited out at each is 2 s"

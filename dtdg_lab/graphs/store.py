@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import tokenize
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ FORMAT = "dtdg-lab graph"
 SCHEMA = 2
 READABLE = (1, 2)  # schema 1 has neither label graphs nor classes
 META = "meta.json"
+# numpy parses an array's header with ast, and Python 3.11 counts depths for all threads together: of two that parse at a
+# time, either may fail with SystemError (python/cpython issue 106905)
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
@@ -75,7 +79,8 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
     arrays = {}
     try:
         for name in meta["arrays"]:
-            array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
+            with _ONE_AT_A_TIME:
+                array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
             arrays[name] = give_up(np.asarray(array))  # a plain array over the same pages: slicing it is faster
     except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise DataError(

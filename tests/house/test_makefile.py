@@ -15,7 +15,11 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on
 
 
 def _make(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "DTDG_LAB_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS", "DTDG_LAB_", "ARGS"))
+    }
     return subprocess.run(
         ["make", *arguments],
         cwd=cwd,

@@ -20,8 +20,8 @@ FORMAT = "dtdg-lab graph"
 SCHEMA = 2
 READABLE = (1, 2)  # schema 1 has neither label graphs nor classes
 META = "meta.json"
-# numpy parses an array's header with ast, and Python 3.11 counts depths for all threads together: of two that parse at a
-# time, either may fail with SystemError (python/cpython issue 106905)
+# numpy parses an array's header with ast, and Python 3.11 counts depths for all threads together: of two that parse at
+# a time, either may fail with SystemError (python/cpython issue 106905)
 _ONE_AT_A_TIME = threading.Lock()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.comm.feature_probe import measure
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.calibration import Calibration, calibrate
-from dtdg_lab.control.calibration_table import mean_percent
+from dtdg_lab.control.calibration_table import against_middle, mean_percent, regrets
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_path import WINDOWS
 from dtdg_lab.features.cache import FeatureCache
@@ -95,19 +95,33 @@ def call_rows(plan: Plan) -> list[Row]:
 
 
 def calibration_rows(calibration: Calibration, where: str) -> list[Row]:
-    """Mean errors of each data set: fitted, without the cell, without its condition."""
+    """Mean errors of each data set: fitted, without the cell, without its condition; beside a guess, and regret.
+
+    The guess is what was measured under the same condition at W = 16; regret is that of the window that is chosen.
+    """
     rows = []
     for dataset in calibration.cells:
         errors = calibration.errors(dataset)
         fitted, cell_out, condition_out = mean_percent(errors)
         worst = max(errors, key=lambda each: abs(each.percent))
+        guess, guessed_cell_out, guessed_condition_out, guessed = against_middle(errors)
+        chosen = regrets(errors)
         rows.append({
             "where": where, "dataset": dataset, "cells": len(errors), "fitted": fitted, "cell_out": cell_out,
             "condition_out": condition_out, "worst_percent": abs(worst.percent),
             "worst": f"{worst.condition} W={worst.window} {worst.percent:+.1f} %",
+            "guess": guess, "guessed": guessed, "guessed_cell_out": guessed_cell_out,
+            "guessed_condition_out": guessed_condition_out,
+            "regret_conditions": len(chosen), "regret_cell_out": _worst(each.cell_out_percent for each in chosen),
+            "regret_condition_out": _worst(each.condition_out_percent for each in chosen),
+            "regret_middle": _worst(each.middle_percent for each in chosen),
             "unpredicted": int(sum(np.isnan(each.condition_out_ms) for each in errors)),
         })  # fmt: skip
     return rows
+
+
+def _worst(percent: Iterable[float]) -> float | None:
+    return max((each for each in percent if not np.isnan(each)), default=None)
 
 
 def cluster_calibration(folder: Path) -> Calibration | None:

@@ -15,8 +15,8 @@ from contenders.gd_sim import policies
 from dtdg_lab.control.cache_cases import training_cases
 from dtdg_lab.control.cache_simulator import CacheSimulator
 from dtdg_lab.control.cache_threshold import ThresholdWindow
-from dtdg_lab.control.calibration import SHIPPED
 from dtdg_lab.control.delay_estimator import DelayEstimator
+from dtdg_lab.control.shipped_costs import shipped_costs
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_path import WINDOWS, CacheActions
 from dtdg_lab.features.boundary import Boundary, FetchTime, StepTime
@@ -38,7 +38,7 @@ def overhead_rows(plan: Plan) -> list[Row]:
 
 def decision_rows(plan: Plan) -> list[Row]:
     """One decision on what the simulator shows of a run that is congested: its forecast is a formula."""
-    costs = SHIPPED.costs(plan.shipped[0], parts=plan.parts)
+    costs = shipped_costs(plan.shipped[0], parts=plan.parts)
     simulator = CacheSimulator([costs], training_cases(("one_slow",)), seed=1)
     simulator.reset()
     for _ in range(20):  # into the congestion
@@ -57,7 +57,7 @@ def live_decision_rows(plan: Plan) -> list[Row]:
 
     For the planner the batches ahead are counted, too, for every window and allocation.
     """
-    deciding, _ = policies(plan.parts, SHIPPED.costs(plan.shipped[0], parts=plan.parts))
+    deciding, _ = policies(plan.parts, shipped_costs(plan.shipped[0], parts=plan.parts))
     held, asked = plan.looked_up[0], max(plan.looked_up[1] // 5, 1)
     boundary = boundaries(plan.parts, held, asked)
     told = f"{WINDOWS[-1]} batches of {asked:,} keys"

@@ -22,11 +22,11 @@ from dtdg_lab.control.cache_fixed import FixedWindow
 from dtdg_lab.control.cache_planner import CachePlanner
 from dtdg_lab.control.cache_simulator import CacheSimulator
 from dtdg_lab.control.cache_views import ManyPolicy
-from dtdg_lab.control.calibration import SHIPPED
 from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan
 from dtdg_lab.control.link_trace import trace_of_pattern
 from dtdg_lab.control.policy_files import save_policy, shipped_policy
 from dtdg_lab.control.q_network import QNetwork
+from dtdg_lab.control.shipped_costs import shipped_costs
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_path import WINDOWS, CacheActions
 from dtdg_lab.core.links import BITS
@@ -78,7 +78,7 @@ def speed_rows(plan: Plan) -> list[Row]:
     """
     rows = []
     for episodes in AT_ONCE:
-        simulator = CacheSimulator([SHIPPED.costs(plan.shipped[0])], training_cases(), episodes=episodes)
+        simulator = CacheSimulator([shipped_costs(plan.shipped[0])], training_cases(), episodes=episodes)
         policy = FixedWindow(simulator.actions, 16)
         run_policy(simulator, policy)
         began, runs = time.perf_counter(), 0
@@ -94,7 +94,7 @@ def compared_rows(plan: Plan, folder: Path) -> tuple[list[Row], list[Row]]:
     cases = comparison_cases(plan.archetypes) if plan.archetypes else comparison_cases()
     rows, missing = [], {}
     for name in plan.shipped:
-        costs = SHIPPED.costs(name, parts=plan.parts)
+        costs = shipped_costs(name, parts=plan.parts)
         deciding, gone = policies(plan.parts, costs, folder)
         rows += [_row(each) for each in compare(deciding, [costs], cases, episodes=plan.episodes)]
         missing |= gone
@@ -108,7 +108,7 @@ def campaign_rows(plan: Plan) -> list[Row]:
     """
     rows = []
     for name in plan.shipped:
-        costs = SHIPPED.costs(name, parts=4)
+        costs = shipped_costs(name, parts=4)
         deciding, _ = policies(4, costs)
         for told, mbit in (("clean", np.inf), ("200 Mbit/s", 200.0), ("50 Mbit/s", 50.0)):
             # an owner's rate is shared by the three who ask

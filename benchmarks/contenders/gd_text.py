@@ -119,8 +119,24 @@ def calibration_text(row: Row) -> str:
         return f"{row['where']:10} {row['failed']}"
     return (
         f"{row['where']:10} {row['dataset']:14} {row['cells']:5} {row['fitted']:6.1f} % {row['cell_out']:7.1f} % "
-        f"{row['condition_out']:11.1f} %  {row['worst']}"
+        f"{row['condition_out']:11.1f} %  {row['worst']}\n{'':10} {_guess_words(row)}"
         + (f"; {row['unpredicted']} cells had too few others left" if row["unpredicted"] else "")
+    )
+
+
+def _guess_words(row: Row) -> str:
+    """The plain guess beside the model over the same cells, and the worst regret of a chosen window."""
+    if not row["guessed"]:
+        return "no condition has two windows: no guess at W = 16 to hold against it, and no regret"
+    regret = " and ".join(
+        f"{'-' if row[name] is None else format(row[name], '.1f') + ' %'} {words}"
+        for name, words in (("regret_cell_out", "(cell out)"), ("regret_condition_out", "(condition out)"),
+                            ("regret_middle", "(W = 16)"))
+    )  # fmt: skip
+    return (
+        f"same condition at W = 16: {row['guess']:.1f} % over {row['guessed']} cells, of which the model errs "
+        f"{row['guessed_cell_out']:.1f} % (cell out) and {row['guessed_condition_out']:.1f} % (condition out); "
+        f"worst regret of the chosen window over {row['regret_conditions']} conditions: {regret}"
     )
 
 

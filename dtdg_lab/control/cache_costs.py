@@ -12,6 +12,9 @@ norm: the sum for ``norm`` = 1, less where a transfer hides part of the waiting.
 of a power of the capacity: concave, nothing is hit without a cache, and where a cache holds all that a window asks for
 a smaller share changes nothing. Energy is power by time, with a power of its own while training waits.
 
+With ``overlapped`` the law is the one that :class:`dtdg_lab.control.step_model.StepModel` fits: stages that run beside
+each other take the longer, and waits fall with hits. Without it, stages add up; shipped policies were trained so.
+
 References: GreenDyGNN section IV-A, equations 1 to 3.
 
 Differs from the paper: congestion is a delay and a rate of each link, not one factor (Eq. 3); a slow link carries the
@@ -34,9 +37,21 @@ from dtdg_lab.core.feature_path import CacheActions
 
 Vector = NDArray[np.float64]
 
-_ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows")
-_AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s")
+_ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
+_AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s", "hidden_s")
 _SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
+_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # not in digests where so
+SENT_NORM = 4  # how nearly what is sent is the larger of what misses and rebuilds send
+
+
+def joined_misses(most: ArrayLike, rebuilt: ArrayLike) -> Vector:
+    """Misses of a window, from those of an endless one and from what its rebuild sends in a step, in the same unit.
+
+    What is sent is nearly the larger of both, and what of it is no rebuild was missed. A cache holds all that a short
+    window asks for, so that hardly anything is missed there.
+    """
+    most, rebuilt = np.asarray(most, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
+    return np.asarray((most**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
 
 
 class StepCosts(NamedTuple):
@@ -103,6 +118,11 @@ class CacheCosts:
         rtt_noise: spread of a fetch's time about the RPC model, as a standard deviation of its logarithm.
         miss_trips: replies that a step waits for, one after another, of an owner of whom it misses a row; who misses
             none waits for none. It does so with the probability that a Poisson number of missed rows is not 0.
+        wait_rows: rows missed of an owner for which all but 1 / e of these replies are waited for.
+        overlapped: whether replies of misses and of rebuilds, and waiting and transfer, run beside each other: the
+            longer counts, not their sum or ``norm``. What is hit then follows from what rebuilds fetch
+            (:func:`joined_misses`) and ``hit_min``, not from ``hit_half`` and ``hit_slope``.
+        hidden_s: seconds of a step's fetching that hide behind the rest of the step, whatever ``overlap`` is.
 
     Raises:
         ConfigError: a constant is not a number, or outside what is allowed.
@@ -133,6 +153,9 @@ class CacheCosts:
     rpc_s: float = 0.0
     rtt_noise: float = 0.2
     miss_trips: float = 0.0
+    wait_rows: float = 1.0
+    overlapped: bool = False
+    hidden_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.parts < 2:
@@ -157,7 +180,7 @@ class CacheCosts:
 
     def digest(self) -> str:
         """SHA-256 of all constants, in hexadecimal: what a policy was trained against."""
-        constants = {name: value for name, value in asdict(self).items() if name != "miss_trips" or value}
+        constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
         told = json.dumps(constants, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(told.encode()).hexdigest()
 
@@ -185,6 +208,9 @@ class CacheCosts:
     def hit_rate(self, windows: ArrayLike) -> Vector:
         """h(W) of an evenly shared cache, by window (...)."""
         windows = np.asarray(windows, dtype=np.float64)
+        if self.overlapped:
+            missed = joined_misses(self.rows * (1 - self.hit_min), self.fetched(windows) / windows) / self.rows
+            return np.clip(self.hit_max - missed, 0.0, 1.0)
         fall = self.hit_max - self.hit_min
         return np.asarray(self.hit_min + fall / (1 + (windows / self.hit_half) ** self.hit_slope))
 
@@ -237,7 +263,7 @@ class CacheCosts:
         return _Loads(
             miss,
             rebuild,
-            self.trips + self.miss_trips * -np.expm1(-miss / self.row_bytes),
+            self.trips + self.miss_trips * -np.expm1(-miss / (self.row_bytes * self.wait_rows)),
             self.rebuild_trips * self.exposed / lone,
             self.rebuild_s / lone,
             hits,
@@ -249,14 +275,16 @@ class CacheCosts:
         waits_s = loads.waits * delays
         rebuild_waits_s = loads.rebuild_waits[..., None] * delays
         miss_s, rebuild_s = loads.miss * s_per_byte, self.exposed * loads.rebuild * s_per_byte
-        link_s = self._joined(waits_s + rebuild_waits_s, miss_s + rebuild_s)
+        late_s = np.maximum(waits_s, rebuild_waits_s) if self.overlapped else waits_s + rebuild_waits_s
+        link_s = self._joined(late_s, miss_s + rebuild_s)
         slowest = link_s.argmax(-1)[..., None]
         fetch_s, of_rebuild, added = (
             np.take_along_axis(of_links, slowest, -1)[..., 0]
             for of_links in (link_s, rebuild_waits_s + rebuild_s, waits_s + rebuild_waits_s + miss_s + rebuild_s)
         )
         rebuild_s = of_rebuild * np.divide(fetch_s, added, out=np.ones_like(fetch_s), where=added > 0)
-        stall_s = fetch_s - self.overlap * np.minimum(fetch_s, self.base_s) + loads.stands
+        waited_s = np.maximum(fetch_s - self.hidden_s, 0.0)
+        stall_s = waited_s - self.overlap * np.minimum(waited_s, self.base_s) + loads.stands
         hits = np.broadcast_to(loads.hits, link_s.shape)
         return StepCosts(
             seconds=self.base_s + stall_s,
@@ -270,6 +298,8 @@ class CacheCosts:
         )
 
     def _joined(self, waits_s: Vector, transfers_s: Vector) -> Vector:
+        if self.overlapped:
+            return np.maximum(waits_s, transfers_s)
         if self.norm == 1.0:
             return waits_s + transfers_s
         return np.asarray((waits_s**self.norm + transfers_s**self.norm) ** (1 / self.norm))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.calibration_files import Fetches, StepCell, Watts, read_fetches, read_power, read_steps
-from dtdg_lab.control.calibration_table import calibration_table
+from dtdg_lab.control.calibration_table import MIDDLE, calibration_table
 from dtdg_lab.control.conditions import condition as of_name
 from dtdg_lab.control.rpc_fit import RpcFit, fit_rpc
 from dtdg_lab.control.shipped_steps import (
@@ -38,9 +38,11 @@ class CellError:
     Attributes:
         dataset, condition, window: of the cell.
         measured_ms: mean of its steps.
-        predicted_ms: by the model fitted to all cells.
+        predicted_ms: by the model fitted to all cells; to all others, where this cell was none of them.
         cell_out_ms: by a model fitted without this cell.
         condition_out_ms: by a model fitted without all cells of its condition; NaN where too few are left.
+        middle_ms: what was measured under the same condition at W = 16, or at the nearest other window: a guess that
+            needs no model. NaN where the condition has no other cell.
     """
 
     dataset: str
@@ -50,6 +52,7 @@ class CellError:
     predicted_ms: float
     cell_out_ms: float
     condition_out_ms: float
+    middle_ms: float = float("nan")
 
     @property
     def percent(self) -> float:
@@ -123,8 +126,32 @@ class Calibration:
         names = list(self.cells) if only is None else [self._meant(only)]
         return [error for name in names for error in self._errors_of(name)]
 
+    def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
+        """Cells that were kept back, beside what is predicted for them; :func:`regrets` takes them, too.
+
+        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` that of a fit without the cell's condition.
+
+        Args:
+            source: as of :func:`calibrate`; of data sets that were calibrated.
+
+        Raises:
+            DataError: nothing to read, or a row that is not what it should be.
+            ConfigError: no such data set was calibrated, or a condition of no known form.
+        """
+        found = []
+        for dataset, kept in read_steps(source).items():
+            own = self.cells.get(self._meant(dataset), ())
+            without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
+            told = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
+            found += [
+                CellError(dataset, cell.condition, cell.window, cell.ms, float(ms), float(ms), float(out_ms),
+                          _middle_ms(cell, own))
+                for cell, ms, out_ms in told
+            ]  # fmt: skip
+        return found
+
     def table(self) -> str:
-        """Cells, mean errors, constants and the models of a fetch, as Markdown for people."""
+        """Cells, mean errors, the plain guess's, regret, constants and the models of a fetch, as Markdown."""
         return calibration_table(self)
 
     def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
@@ -136,7 +163,7 @@ class Calibration:
                 left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
             )
             self._told[dataset] = tuple(
-                CellError(dataset, cell.condition, cell.window, cell.ms, *map(float, each))
+                CellError(dataset, cell.condition, cell.window, cell.ms, *map(float, each), _middle_ms(cell, own))
                 for cell, *each in zip(own, *told, strict=True)
             )
         return self._told[dataset]
@@ -154,6 +181,13 @@ class Calibration:
 SHIPPED = Calibration(STEPS, {}, WATTS, {})
 
 
+def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:
+    """Measured under the same condition at the window nearest to 16, but not in the cell itself; NaN if nowhere."""
+    same = of_name(cell.condition)
+    others = [other for other in known if other is not cell and of_name(other.condition) == same]
+    return min(others, key=lambda other: abs(np.log2(other.window / MIDDLE))).ms if others else float("nan")
+
+
 def calibrate(
     source: str | Path | Iterable[Mapping[str, Any]],
     *,
@@ -162,8 +196,9 @@ def calibrate(
 ) -> Calibration:
     """Fit the models of steps and fetches to measurements of one cluster.
 
-    Seven constants a data set are free, one of which, the rate of an owner that nothing throttles, its data sets
-    share; so all that the source holds are fitted together, whichever is meant.
+    Five constants of each data set are free, and two that the data sets of a cluster share: the replies that a step
+    waits for, and the rate of an owner that nothing throttles. So all that the source holds are fitted together,
+    whichever is meant.
 
     Args:
         source: a folder with ``step_time.csv`` and, if there, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with

@@ -17,8 +17,8 @@ PARTS = 4
 ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
 STEPS = MappingProxyType(
     {
-        "reddit": StepModel(84.007, 75.989, 34.217, 504.03, -0.21249, 11.5531, 5126.12),
-        "ogbn-products": StepModel(112.714, 101.584, 10.1607, 187.616, 0.46635, 11.1607, 5126.12),
+        "reddit": StepModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
+        "ogbn-products": StepModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
     }
 )
 RPC = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Least squares of a few parameters: Levenberg's method with differences for derivatives, and robust straight lines."""
+"""Least squares of a few parameters, and robust straight lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-_ROUNDS = 200
-_STEP = 1e-6
-_STEADY = 1e-10  # relative gain of the sum of squares below which a step is no longer worth it
-_LEAST, _MOST = 1e-12, 1e12  # damping
 _SMALL = 1e-12
 _LINE_ROUNDS = 50
 _BAD = 2.0
@@ -20,25 +16,13 @@ _BAD = 2.0
 def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vector:
     """Parameters (K,) near ``start`` with the least sum of squares of ``residuals(parameters)``, (M,).
 
-    Deterministic; a step that does not help is shortened until one does, so the result is never worse than the start.
+    Deterministic, and never worse than the start.
+
+    References: the trust region of ``scipy.optimize.least_squares``.
     """
-    best, damping = np.array(start, dtype=np.float64), 1e-3
-    left = residuals(best)
-    for _ in range(_ROUNDS):
-        slopes = np.stack([(residuals(best + step) - left) / _STEP for step in np.eye(len(best)) * _STEP], axis=1)
-        squares, pull = slopes.T @ slopes, slopes.T @ left
-        gained = 0.0
-        while damping < _MOST:
-            tried = best - np.linalg.solve(squares + damping * np.diag(np.diag(squares) + _SMALL), pull)
-            now = residuals(tried)
-            gained = float(left @ left - now @ now) if np.isfinite(now).all() else -np.inf
-            damping = max(damping * (0.3 if gained > 0 else 4.0), _LEAST)
-            if gained > 0:
-                best, left = tried, now
-                break
-        if gained <= _STEADY * float(left @ left):
-            break
-    return best
+    from scipy.optimize import least_squares as solve
+
+    return np.asarray(solve(residuals, np.array(start, dtype=np.float64)).x)
 
 
 def softened(residuals: Vector) -> Vector:

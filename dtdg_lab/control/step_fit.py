@@ -1,4 +1,4 @@
-"""Fits the step-time model to measured cells: seven constants a data set, one shared by those of a cluster."""
+"""Fits the step-time model to measured cells: five constants a data set, and two that those of a cluster share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from dtdg_lab.control.step_model import StepModel
 from dtdg_lab.core.errors import DataError
 
 Vector = NDArray[np.float64]
-FREE = ("base_ms", "miss_mbit", "half", "rebuild_mbit", "exponent", "trips", "unhindered_mbit")
+CLUSTER = ("trips", "unhindered_mbit")  # the same code waits for as many replies, on the same network
+OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
+FREE = (*OWN, *CLUSTER)
 NOISE = 0.02  # relative error of a cell that is nothing special; the pull of much larger ones is cut
 
 # Where the fit starts, and how loosely logarithms are held there: as a standard deviation, beside a cell's of 0.02.
 # Without that, constants that the cells say nothing about (some left out, none throttled) would be anything.
-_UNHINDERED, _HALF, _TRIPS, _EXPONENT = 5000.0, 16.0, 8.0, 0.2
+_TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
+_HIDDEN = 0.08  # of a step
 _REBUILD = 4.0  # times the traffic of the middle window
-_HELD = np.array([0.5, 0.7, 1.0, 1.0, 0.3, 1.0])  # base, miss, half, rebuild, exponent (itself), trips
-_HELD_RATE = 0.5
+_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # base, hidden, miss, rebuild, exponent (itself)
+_HELD_CLUSTER = np.array([0.5, 0.5])
 _LEAST = 7
 
 
@@ -31,6 +34,8 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
 
     Raises:
         DataError: a data set has fewer than seven cells.
+
+    References: the robust loss is Cauchy's (:func:`dtdg_lab.control.small_fit.softened`).
     """
     for dataset, own in cells.items():
         if len(own) < _LEAST:
@@ -38,8 +43,8 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
                 f"{dataset}: {len(own)} measured steps; at least {_LEAST} are needed for {len(FREE)} constants."
             )
     conditions = {dataset: _columns(own) for dataset, own in cells.items()}
-    start = np.concatenate([[np.log(_UNHINDERED)], *(_start(*columns) for columns in conditions.values())])
-    held = np.concatenate([[_HELD_RATE], *([_HELD] * len(conditions))])
+    start = np.concatenate([np.log([_TRIPS, _UNHINDERED]), *(_start(*columns) for columns in conditions.values())])
+    held = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
 
     def residuals(tried: Vector) -> Vector:
         off = [(tried - start) / held]
@@ -53,28 +58,34 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
 
 
 def left_out(
-    cells: Mapping[str, Sequence[StepCell]], dataset: str, same: Callable[[StepCell, StepCell], bool]
+    cells: Mapping[str, Sequence[StepCell]],
+    dataset: str,
+    same: Callable[[StepCell, StepCell], bool],
+    *,
+    of: Sequence[StepCell] | None = None,
 ) -> Vector:
-    """Milliseconds of every cell of a data set, (C,), as predicted by fits to the cells that are not the same as it.
+    """Milliseconds of cells of a data set, (C,), as predicted by fits to the cells that are not the same as each.
 
     Args:
         cells: by data set; those of the others are always fitted.
         dataset: the one whose cells are left out in turn.
         same: whether the second must be left out where the first is predicted.
+        of: cells to predict; None for those of the data set.
 
     Returns:
         NaN where too few cells would be left to fit.
     """
     own = cells[dataset]
-    kept_by_cell = [tuple(not same(cell, other) for other in own) for cell in own]
-    predicted = np.full(len(own), np.nan)
+    asked = own if of is None else of
+    kept_by_cell = [tuple(not same(cell, other) for other in own) for cell in asked]
+    predicted = np.full(len(asked), np.nan)
     for kept in dict.fromkeys(kept_by_cell):
         rest = [cell for cell, stays in zip(own, kept, strict=True) if stays]
         if len(rest) < _LEAST:
             continue
         here = np.array([others == kept for others in kept_by_cell])
         model = fit_steps({**cells, dataset: rest})[dataset]
-        predicted[here] = predicted_ms(model, own)[here]
+        predicted[here] = predicted_ms(model, asked)[here]
     return predicted
 
 
@@ -94,19 +105,19 @@ def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]
 
 def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
     """Where the fit begins: what throttled cells say of the traffic, or else the slowest step on a free network."""
-    fastest = float(measured.min())
-    throttled = np.isfinite(mbit)
+    fastest, throttled = float(measured.min()), np.isfinite(mbit)
+    clean = ~throttled & (delay_ms == 0)
     if throttled.any():
         traffic = float(np.median((measured[throttled] - fastest) * mbit[throttled])) / 1e3
     else:
         traffic = (float(measured.max()) - fastest) * _UNHINDERED / _REBUILD / 1e3
     traffic = max(traffic, fastest / 1e3)
-    base, miss, half, rebuild, trips = np.log([0.9 * fastest, traffic, _HALF, _REBUILD * traffic, _TRIPS])
-    return np.array([base, miss, half, rebuild, _EXPONENT, trips])
+    base = float(np.median(measured[clean])) if clean.any() else fastest
+    return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
 
 
 def _model(fitted: Vector, place: int) -> StepModel:
     """The model of a data set: all are fitted as logarithms, but for the exponent."""
-    own = [*fitted[1 + place * len(_HELD) : 1 + (place + 1) * len(_HELD)], fitted[0]]
-    named = dict(zip(FREE, map(float, own), strict=True))
+    first = len(CLUSTER) + place * len(OWN)
+    named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
     return StepModel(**{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()})

@@ -1,4 +1,4 @@
-"""The step-time model with the constants that a calibration fits: seven of a data set, one of them its cluster's."""
+"""The step-time model with the constants that a calibration fits: five of a data set, two of its cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.control.cache_costs import CacheCosts
+from dtdg_lab.control.cache_costs import CacheCosts, joined_misses
 from dtdg_lab.control.calibration_files import Watts
 from dtdg_lab.control.rpc_model import RpcModel
 from dtdg_lab.core.errors import ConfigError
@@ -16,44 +16,45 @@ from dtdg_lab.core.links import BITS
 Vector = NDArray[np.float64]
 
 # What is assumed, and the same wherever it was measured:
-HIT_SLOPE = 1.0  # gamma of h(W)
-REBUILD_TRIPS = 1.0  # a rebuild asks each owner once
-NORM = (
-    1.5  # a reply's delay partly hides its transfer; no cell has both, so this is a middle way between sum and longer
-)
+TRIP_MBIT = 0.35  # that one round trip brings at first: ten packets of 1,460 bytes to each of three requesters
 CAPACITY_EXPONENT = 0.8  # of sampled rows whose popularity is log-normal, at the hit rates that were measured
 
 
 @dataclass(frozen=True, slots=True)
 class StepModel:
-    """Milliseconds of a step by window, rate and delay of the slowest owner.
+    """Milliseconds of a step by window, rate and delay of the slowest owner; stages that overlap take the longer.
 
-    T(W) = base + |trips(W) delay, S(W) / min(rate, unhindered)|, with the traffic of the slowest owner in a step
-    S(W) = miss W / (W + half) + rebuild W^exponent / W; the norm is that of
-    :class:`dtdg_lab.control.cache_costs.CacheCosts`.
+    T(W) = base + max(fetch(W) - hidden, 0), with
+
+    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): what is late hides what is sent, or the reverse;
+    - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): what the slowest owner sends in a step is nearly
+      the larger of both, because a cache that holds all that a short window asks for misses nothing;
+    - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
+    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step that misses nothing waits for no reply, and a
+      rebuild's replies come beside those of misses.
 
     Attributes:
-        base_ms: of a step for which nothing is fetched.
+        base_ms: of a step that waits for nothing.
+        hidden_ms: of fetching that hides behind the rest of a step.
         miss_mbit: megabits of misses in a step that one owner sends, to all who ask, for an endless window.
-        half: window at which half of that is missed.
-        rebuild_mbit: megabits that it sends for a rebuild for W = 1.
-        exponent: c of W^c by which that grows with the window, below 1; below 0 where what a long window asks for is
-            mostly what the last one's cache held.
-        trips: replies that a step waits for one after another.
+        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all that the step asks of it.
+        exponent: c of W^c by which that grows with the window, below 1.
+        trips: replies that a step waits for one after another, where it misses much: of the cluster.
         unhindered_mbit: Mbit/s of an owner that nothing throttles: of the cluster.
 
     Raises:
         ConfigError: a constant is negative, or no number, or the exponent not between -1 and 1.
 
-    References: GreenDyGNN section IV-A, equations 1 and 2.
+    References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
 
-    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate; so what a window
-    costs on a clean network tells how much it sends, and with that what it costs when the owner is throttled.
+    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So what a window
+    costs on a clean network says how much it sends, and what it costs when the owner is throttled. Hits follow from
+    what a rebuild sends and not from Eq. 2, whose half and slope 16 cells do not fix. Eq. 1 adds its terms up.
     """
 
     base_ms: float
+    hidden_ms: float
     miss_mbit: float
-    half: float
     rebuild_mbit: float
     exponent: float
     trips: float
@@ -65,18 +66,26 @@ class StepModel:
             if not low <= getattr(self, name) < high:
                 raise ConfigError(f"{name}={getattr(self, name)}: a number from {low:g} to below {high:g} is needed.")
 
-    def sent_mbit(self, windows: ArrayLike) -> Vector:
-        """S(W): megabits that the slowest owner sends in a step, misses and rebuild, by window."""
+    def rebuilt_mbit(self, windows: ArrayLike) -> Vector:
+        """R(W): megabits that the slowest owner sends in a step for rebuilds, by window."""
+        return np.asarray(self.rebuild_mbit * np.asarray(windows, dtype=np.float64) ** (self.exponent - 1))
+
+    def missed_mbit(self, windows: ArrayLike) -> Vector:
+        """M(W): megabits that it sends in a step for misses, by window."""
+        return joined_misses(self.miss_mbit, self.rebuilt_mbit(windows))
+
+    def waits(self, windows: ArrayLike) -> Vector:
+        """Replies of the slowest owner that a step waits for one after another, by window."""
         windows = np.asarray(windows, dtype=np.float64)
-        missed = self.miss_mbit * windows**HIT_SLOPE / (windows**HIT_SLOPE + self.half**HIT_SLOPE)
-        return np.asarray(missed + self.rebuild_mbit * windows ** (self.exponent - 1))
+        awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
+        return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
 
     def step_ms(self, windows: ArrayLike, mbit: ArrayLike = np.inf, delay_ms: ArrayLike = 0.0) -> Vector:
         """Milliseconds of a step, arguments broadcast: window, and rate and delay of the slowest owner."""
-        windows = np.asarray(windows, dtype=np.float64)
-        transfer = 1e3 * self.sent_mbit(windows) / np.minimum(mbit, self.unhindered_mbit)
-        waiting = (self.trips + REBUILD_TRIPS / windows) * np.asarray(delay_ms, dtype=np.float64)
-        return np.asarray(self.base_ms + (waiting**NORM + transfer**NORM) ** (1 / NORM))
+        sent = self.missed_mbit(windows) + self.rebuilt_mbit(windows)
+        transfer = 1e3 * sent / np.minimum(mbit, self.unhindered_mbit)
+        fetch = np.maximum(self.waits(windows) * np.asarray(delay_ms, dtype=np.float64), transfer)
+        return np.asarray(self.base_ms + np.maximum(fetch - self.hidden_ms, 0.0))
 
     def costs(
         self, name: str, *, parts: int, row_bytes: float, watts: Watts, rpc: RpcModel, noise: float
@@ -102,18 +111,21 @@ class StepModel:
             rows=asked * rows_of_mbit,
             row_bytes=row_bytes,
             link_bytes_per_s=self.unhindered_mbit / BITS / (parts - 1),
-            trips=self.trips,
-            rebuild_trips=REBUILD_TRIPS,
+            trips=0.0,
+            rebuild_trips=self.trips,
             hit_max=1.0,
             hit_min=1 - self.miss_mbit / asked,
-            hit_half=self.half,
-            hit_slope=HIT_SLOPE,
+            hit_half=1.0,
+            hit_slope=1.0,
             capacity_exponent=CAPACITY_EXPONENT,
             rebuild_rows=self.rebuild_mbit * rows_of_mbit,
             rebuild_exponent=self.exponent,
-            norm=NORM,
             busy_w=watts.busy,
             stall_w=watts.stall,
             rpc_s=rpc.a_s,
             rtt_noise=noise,
+            miss_trips=self.trips,
+            overlapped=True,
+            hidden_s=self.hidden_ms / 1e3,
+            wait_rows=TRIP_MBIT * self.trips * rows_of_mbit / (parts - 1) or 1.0,
         )

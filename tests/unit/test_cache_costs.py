@@ -69,6 +69,21 @@ def test_what_hides_and_what_adds_up():
     np.testing.assert_allclose(without_rebuild.bytes_of, [130e3, 130e3])
 
 
+def test_stages_beside_each_other_take_the_longer():
+    # W = 4: 800 / 4 * 4 ** 0.5 = 400 rows a step are rebuilt, and with misses nearly the larger of both is sent
+    beside = replace(SIMPLE, overlapped=True, trips=0.0, miss_trips=2.0, wait_rows=50.0, hidden_s=0.03)
+    missed = (500**4 + 400**4) ** 0.25 - 400
+    assert float(beside.hit_rate(4)) == pytest.approx(1 - missed / 1000)
+    waits = 2 * -np.expm1(-missed / 2 / 50)
+    assert waits > 4 / 4  # a rebuild's replies come meanwhile
+    sent_s = (missed + 400) / 2 * 400 / 1e6
+    late, early = (beside.step(4, [delay, 0.0], FREE, EVEN).seconds for delay in (0.2, 0.0))
+    assert late == pytest.approx(0.1 + 0.2 * waits - 0.03 + 0.005)  # bytes pass while replies are late
+    assert early == pytest.approx(0.1 + sent_s - 0.03 + 0.005)
+    hidden = replace(beside, hidden_s=10.0).step(4, [0.0, 0.0], FREE, EVEN)
+    assert hidden.seconds == pytest.approx(0.105) and hidden.miss_s > 0
+
+
 @given(
     window=st.integers(1, 128), low=st.floats(0.01, 0.98), step=st.floats(0.001, 0.5), kappa=st.floats(0.0, 1.0)
 )  # fmt: skip
@@ -133,7 +148,7 @@ def test_the_digest_is_that_of_every_constant():
     assert CacheCosts.from_told(told).digest() == SIMPLE.digest() and len(SIMPLE.digest()) == 64
     changed = {
         "name": "other", "asked": (0.4, 0.6), "norm": 1.5, "overlap": 0.5, "exposed": 0.5, "hit_max": 0.9,
-        "miss_trips": 1.0,
+        "miss_trips": 1.0, "overlapped": True, "hidden_s": 0.01,
     }  # fmt: skip
     for name, value in SIMPLE.told().items():
         if name == "parts":
@@ -153,6 +168,7 @@ def test_the_digest_is_that_of_every_constant():
         ("parts", 1), ("rows", 0.0), ("rows", np.nan), ("base_s", -1.0), ("base_s", np.inf), ("hit_min", 1.1),
         ("capacity_exponent", 1.5), ("norm", 0.5), ("rebuild_exponent", 1.5), ("link_bytes_per_s", 0.0),
         ("asked", (0.5, 0.6)), ("asked", (1.0,)), ("asked", (0.0, 1.0)), ("rtt_noise", -0.1),
+        ("wait_rows", 0.0), ("hidden_s", -0.1),
     ],
 )  # fmt: skip
 def test_impossible_constants_are_refused(name, value):

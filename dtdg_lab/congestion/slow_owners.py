@@ -47,7 +47,10 @@ def check_owner(owner: int, parts: int, where: str) -> None:
         ConfigError: as said; ``where`` tells what named it.
     """
     if not 0 <= owner < parts:
-        raise ConfigError(f"{where} names part {owner}: there are {parts}, numbered from 0 to {parts - 1}.")
+        raise ConfigError(
+            f"{where} names part {owner}: there are {parts}, numbered from 0 to {parts - 1}. "
+            "Name one of these, or set more parts."
+        )
 
 
 def check_delay(delay_ms: float, where: str) -> None:

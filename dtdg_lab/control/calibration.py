@@ -144,10 +144,18 @@ class Calibration:
             without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
             told = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
             found += [
-                CellError(dataset, cell.condition, cell.window, cell.ms, float(ms), float(ms), float(out_ms),
-                          _middle_ms(cell, own))
+                CellError(
+                    dataset,
+                    cell.condition,
+                    cell.window,
+                    cell.ms,
+                    float(ms),
+                    float(ms),
+                    float(out_ms),
+                    _middle_ms(cell, own),
+                )
                 for cell, ms, out_ms in told
-            ]  # fmt: skip
+            ]
         return found
 
     def table(self) -> str:
@@ -163,8 +171,17 @@ class Calibration:
                 left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
             )
             self._told[dataset] = tuple(
-                CellError(dataset, cell.condition, cell.window, cell.ms, *map(float, each), _middle_ms(cell, own))
-                for cell, *each in zip(own, *told, strict=True)
+                CellError(
+                    dataset,
+                    cell.condition,
+                    cell.window,
+                    cell.ms,
+                    float(ms),
+                    float(cell_out),
+                    float(out),
+                    _middle_ms(cell, own),
+                )
+                for cell, ms, cell_out, out in zip(own, *told, strict=True)
             )
         return self._told[dataset]
 

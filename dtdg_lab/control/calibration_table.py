@@ -105,8 +105,8 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
             float("nan") if each is None else 100 * (each.measured_ms / best.measured_ms - 1)
             for each in (by_cell, by_condition, middle)
         ]
-        windows = [None if each is None else each.window for each in (by_cell, by_condition)]
-        found.append(WindowRegret(dataset, condition, len(own), best.window, *windows, *over))
+        windows = tuple(None if each is None else each.window for each in (by_cell, by_condition))
+        found.append(WindowRegret(dataset, condition, len(own), best.window, windows[0], windows[1], *over))
     return found
 
 
@@ -178,9 +178,11 @@ def _regrets(errors: Sequence[CellError]) -> str:
     for each in found:
         by = [
             f"W = {window}: {_plain(percent)}" if window is not None else "-"
-            for window, percent in ((each.cell_out, each.cell_out_percent),
-                                    (each.condition_out, each.condition_out_percent))
-        ]  # fmt: skip
+            for window, percent in (
+                (each.cell_out, each.cell_out_percent),
+                (each.condition_out, each.condition_out_percent),
+            )
+        ]
         rows.append(
             f"| {each.condition} | {each.windows} | W = {each.best} | {' | '.join(by)} | "
             f"{_plain(each.middle_percent)} |"

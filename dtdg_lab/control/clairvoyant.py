@@ -152,9 +152,13 @@ def cost_of(
 def regret_of(
     episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
 ) -> float:
-    """Joules (or seconds) by which an episode with these windows costs more than the best plan: see :func:`cost_of`."""
+    """Joules (or seconds), 0 or more, by which an episode with these windows costs more than the best.
+
+    The best is that of the best plan and of these windows themselves: windows that ended early or late, as they do
+    live, are none that a plan can choose, and may cost less than all that it can. See :func:`cost_of`.
+    """
     best = best_plan([episode], of_joules=of_joules, change_s=change_s).totals[0]
-    return cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best)
+    return max(cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best), 0.0)
 
 
 class Clairvoyant:

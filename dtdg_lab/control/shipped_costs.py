@@ -16,10 +16,12 @@ from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.links import BITS
 
 # base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit
-_ADDED = MappingProxyType({
-    "ogbn-products": (112.714, 101.584, 10.1607, 187.616, 0.46635, 11.1607, 5126.12),
-    "reddit": (84.007, 75.989, 34.217, 504.03, -0.21249, 11.5531, 5126.12),
-})  # fmt: skip
+_ADDED = MappingProxyType(
+    {
+        "ogbn-products": (112.714, 101.584, 10.1607, 187.616, 0.46635, 11.1607, 5126.12),
+        "reddit": (84.007, 75.989, 34.217, 504.03, -0.21249, 11.5531, 5126.12),
+    }
+)
 
 
 def products(parts: int = PARTS) -> CacheCosts:
@@ -45,9 +47,24 @@ def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
     rows_of_mbit = 1 / BITS / ROW_BYTES[name]
     asked = max(rebuild_mbit, miss_mbit)
     return CacheCosts(
-        name=name, parts=parts, base_s=base_ms / 1e3, rows=asked * rows_of_mbit, row_bytes=ROW_BYTES[name],
-        link_bytes_per_s=unhindered_mbit / BITS / (parts - 1), trips=trips, rebuild_trips=1.0, hit_max=1.0,
-        hit_min=1 - miss_mbit / asked, hit_half=half, hit_slope=1.0, capacity_exponent=CAPACITY_EXPONENT,
-        rebuild_rows=rebuild_mbit * rows_of_mbit, rebuild_exponent=exponent, norm=1.5, busy_w=WATTS.busy,
-        stall_w=WATTS.stall, rpc_s=RPC[name].a_s, rtt_noise=NOISE,
-    )  # fmt: skip
+        name=name,
+        parts=parts,
+        base_s=base_ms / 1e3,
+        rows=asked * rows_of_mbit,
+        row_bytes=ROW_BYTES[name],
+        link_bytes_per_s=unhindered_mbit / BITS / (parts - 1),
+        trips=trips,
+        rebuild_trips=1.0,
+        hit_max=1.0,
+        hit_min=1 - miss_mbit / asked,
+        hit_half=half,
+        hit_slope=1.0,
+        capacity_exponent=CAPACITY_EXPONENT,
+        rebuild_rows=rebuild_mbit * rows_of_mbit,
+        rebuild_exponent=exponent,
+        norm=1.5,
+        busy_w=WATTS.busy,
+        stall_w=WATTS.stall,
+        rpc_s=RPC[name].a_s,
+        rtt_noise=NOISE,
+    )

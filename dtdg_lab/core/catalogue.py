@@ -5,6 +5,7 @@ ALGORITHMS.md is generated from here. Targets are strings, so that listing them 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -243,6 +244,16 @@ def system(name: str) -> System:
         if candidate.name == name:
             return candidate
     raise UnknownNameError("system", name, names("systems"))
+
+
+def check_links(text: str, parts: int) -> None:
+    """Refuse links set by hand that P parts do not have, or whose text is not understood.
+
+    Raises:
+        ConfigError: as :func:`dtdg_lab.congestion.links_text.parse_links` says.
+    """
+    if text.strip():
+        importlib.import_module("dtdg_lab.congestion.links_text").parse_links(text, parts)
 
 
 def check_memory(model: str, layout: str) -> str:

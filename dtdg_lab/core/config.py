@@ -244,6 +244,14 @@ def _check_together(common: dict[str, Any]) -> None:
             f"cache_bias={bias} with parts={common['parts']}: parts 0 to {common['parts'] - 1} may be preferred, "
             "or none with cache_bias=-1."
         )
+    catalogue.check_links(common["options"].get("congestion", {}).get("links", ""), common["parts"])
+    slowed = common["options"].get("training", {}).get("slow_rank", -1)
+    if slowed >= ranks:
+        only = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
+        raise ConfigError(
+            f"slow_rank={slowed} with ranks={ranks}: {only} may be slowed, or none with slow_rank=-1. Name one of "
+            "them, or set more ranks."
+        )
     _check_power(common["options"]["energy"])
     if common["parts"] < least:
         raise UnsupportedError(

@@ -55,7 +55,7 @@ FEATURE_PATHS: tuple[Entry, ...] = (
         "the next batches ask for and the delays found.", "ours: model-predictive control",
     ),
     _path(
-        "clairvoyant", "paths:clairvoyant", "Windows that are optimal for congestion known beforehand.",
+        "clairvoyant", "paths:clairvoyant", "Windows that are optimal in the cost model, congestion known.",
         "ours: dynamic programming over rebuilds",
     ),
 )  # fmt: skip

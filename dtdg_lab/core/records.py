@@ -132,7 +132,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "rpcs": "remote procedure calls for what was missing: one for each owner asked",
         "resolve_s": "seconds in which the rows of a batch were put together, misses fetched",
         "owner": "part that was asked",
-        "purpose": "miss, for a batch; bulk, for a cache; probe, to see how long one takes",
+        "purpose": "miss, for a batch; bulk, for a cache; probe, to time one (in no sum but its own)",
         "rtt_s": "seconds from asking to the last byte",
         "length": "steps that a cache was made for (W)",
         "late_steps": "steps that training went on with the old cache because the new one was not ready",

@@ -16,6 +16,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "hit_rate": "share of the remote rows that batches asked for which a cache had",
         "rpcs": "remote procedure calls for features, for batches and for caches",
         "feature_bytes": "bytes of these, requests and replies",
+        "probe_bytes": "bytes of fetches beside these, made only to see how long one takes; in no other sum",
         "fetch_wait_s": "seconds a step that training stood still for features, mean over steps and parts",
         "cache_rebuilds": "caches that began to serve",
         "late_steps": "steps for which a new cache came late, summed over parts",
@@ -27,11 +28,13 @@ def fetch_facts(resolved: pd.DataFrame, fetches: pd.DataFrame, windows: pd.DataF
     """The numbers of ``MEANINGS``; None where nothing was fetched by remote procedure calls."""
     if not len(resolved):
         return dict.fromkeys(MEANINGS)
+    probes = fetches["purpose"] == "probe"
     hits, misses = (int(sum(np.sum(of) for of in resolved[name])) for name in ("hits", "misses"))
     return {
         "hit_rate": hits / (hits + misses) if hits + misses else None,
-        "rpcs": len(fetches),
-        "feature_bytes": int(fetches["bytes"].sum()),
+        "rpcs": int((~probes).sum()),
+        "feature_bytes": int(fetches.loc[~probes, "bytes"].sum()),
+        "probe_bytes": int(fetches.loc[probes, "bytes"].sum()),
         "fetch_wait_s": float(resolved["wait_s"].mean()),
         "cache_rebuilds": len(windows),
         "late_steps": int(windows["late_steps"].sum()),

@@ -208,6 +208,7 @@ def _served(run: StoredRun, steps: pd.DataFrame) -> float:
         return 0.0
     here = run.config.parts // ranks
     away = fetched[(fetched["owner"] // here != fetched["part"] // here) & fetched["epoch"].isin(steps["epoch"])]
+    away = away[away["purpose"] != "probe"]
     by_owner = away.groupby(away["owner"] // here)["bytes"].sum()
     return float(by_owner.max()) / steps["epoch"].nunique() if len(by_owner) else 0.0
 

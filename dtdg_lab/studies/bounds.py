@@ -27,7 +27,7 @@ COPIED_BYTES = 32 << 20  # beyond any cache of a core
 REPEATS = 5
 MOST_EPOCHS = 100  # newest ones that count
 CLAIRVOYANT = "clairvoyant"
-SEER = "the clairvoyant's, as raced"
+SEER = "the clairvoyant's as raced, best in the cost model"
 
 
 def copy_bandwidth() -> float:
@@ -47,7 +47,8 @@ def bounds_of(runs: Mapping[str, Sequence[StoredRun]], copy_bytes_per_s: float |
     ``epoch``: seconds of an epoch, against :func:`~dtdg_lab.scheduling.bounds.lower_bound_s` of the groups as measured
     where they are scheduled, else against an even load, the mean of the ranks' own time. ``moving``: seconds that the
     rank which sends most stood for exchanges, against copying its bytes. ``energy``: joules of an epoch, against those
-    of the clairvoyant where one is raced, else without those of standing still for features.
+    of the clairvoyant where one is raced (best in the cost model: a real run may beat it), else without those of
+    standing still for features.
 
     Args:
         runs: finished ones by contestant.
@@ -97,7 +98,8 @@ def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Ma
             found.append(Level(each.label, "seconds", each.bound * made, f"{made:g} epochs, {each.name}"))
         if each.quantity == "energy" and each.name == SEER:
             if each.bound == each.measured and each.label in whole:  # its own: one line for all
-                found.append(Level(each.label, "joules", whole[each.label], "as raced, knows the links beforehand"))
+                words = "as raced, knows the links, best in the cost model"
+                found.append(Level(each.label, "joules", whole[each.label], words))
         elif each.quantity == "energy" and each.label in whole and each.measured > 0:
             found.append(Level(each.label, "joules", whole[each.label] * each.bound / each.measured, each.name))
     return found

@@ -16,6 +16,7 @@ from dtdg_lab.training.vitals import Vitals
 
 Moved = tuple[int, int]  # bytes sent and received
 FETCHED_BYTES = TABLES["fetches"].index("bytes") - 2  # place in a row that is still without step and epoch
+PURPOSE = TABLES["fetches"].index("purpose") - 2
 WAITED_S = TABLES["resolved"].index("wait_s") - 2
 EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
@@ -58,7 +59,8 @@ class Journal:
         own = computed.loss_sum / computed.groups if computed.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
         self.taken_down = layout.rows()
-        moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in self.taken_down.get("fetches", ()))
+        fetches = (row for row in self.taken_down.get("fetches", ()) if row[PURPOSE] != "probe")  # training's own
+        moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in fetches)
         self._recorder.row(
             "steps",
             (at.step, at.epoch, work.iteration, end_ns, (end_ns - start_ns) * 1e-9, own, loss, computed.groups,

@@ -22,7 +22,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "random": "fetched ahead, with a cache whose window is drawn",
         "double_dqn": "fetched ahead, with a cache whose window and allocation a Double DQN chooses",
         "planner": "fetched ahead, with a cache whose window and allocation are planned from the batches to come",
-        "clairvoyant": "fetched ahead, with a cache chosen by a plan that knew the delays",
+        "clairvoyant": "fetched ahead, with a cache chosen by the plan that is best in the cost model, delays known",
     }
 )
 

@@ -27,8 +27,9 @@ _LOOK: Mapping[str, str] = MappingProxyType(
         "waiting, exchange and control.",
         "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
         "exchange behind computing; one far beyond pays latency, not bandwidth.",
-        "energy": "The line is the clairvoyant's own joules where it takes part; else what is left when the joules of "
-        "standing still for features are taken off, which no cache can beat.",
+        "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
+        "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
+        "features are taken off, which no cache can beat.",
     }
 )
 _LOG_FROM = 50.0

@@ -41,7 +41,9 @@ class SpentView:
         series.add(0 if newest is None else newest.step + 1, seconds, self._totals[rank])
 
     def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of ``fetches``, requests and replies: features go beside what steps send."""
+        """Add one row of ``fetches``, requests and replies: features go beside what steps send, probes do not."""
+        if row["purpose"] == "probe":
+            return
         step, told = int(row["step"]), row["rtt_s"]
         link = (attempt, row["part"], row["owner"], row["purpose"])
         newest, heard = self._newest_fetch.get(link, (-1, set()))

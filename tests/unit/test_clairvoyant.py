@@ -170,3 +170,14 @@ def test_a_replay_without_noise_costs_what_the_constants_say() -> None:
             expected += float(cost.joules)
     windows = [(first, actions.action(64, 1)) for first in range(0, trace.steps, 64)]
     assert cost_of(episode, windows) == pytest.approx(expected, rel=1e-10)
+
+
+def test_regret_is_never_negative() -> None:
+    """Windows that are cut short wherever another choice gets cheaper are none that a plan can choose."""
+    for episode in drawn(6):
+        costs = episode.step_costs()
+        cheapest = costs.argmin(axis=0)
+        firsts = [0, *(np.flatnonzero(np.diff(cheapest)) + 1).tolist()]
+        assert regret_of(episode, [(first, int(cheapest[first])) for first in firsts]) >= 0
+        assert regret_of(episode, best_plan([episode]).windows()) == pytest.approx(0, abs=1e-6)
+        assert regret_of(episode, [(0, int(costs.sum(axis=1).argmax()))]) > 0

@@ -246,3 +246,27 @@ def test_every_refusal_is_a_lab_error_and_a_value_error() -> None:
         RunConfig(epochs=0)
     with pytest.raises(ValueError, match="epochs=0 is out of range"):
         RunConfig(epochs=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"links": "9 delay=20", "parts": 2}, "names part 9: there are 2, numbered from 0 to 1. Name one of these"),
+        ({"links": "1 delaay=20", "parts": 2}, "is not understood; write"),
+        ({"slow_rank": 5}, "slow_rank=5 with ranks=1: rank 0 may be slowed, or none with slow_rank=-1"),
+        ({"slow_rank": 2, "ranks": 2}, "slow_rank=2 with ranks=2: ranks 0 to 1 may be slowed"),
+    ],
+)
+def test_parts_and_ranks_that_are_not_there_are_refused_at_once(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        RunConfig(system="fixed-window" if "links" in given else "psg", **given)
+    assert said in str(raised.value)
+
+
+def test_parts_and_ranks_that_are_there_are_taken() -> None:
+    config = RunConfig(system="fixed-window", parts=4, ranks=2, links="3>0 delay=5; * rate=50", slow_rank=1)
+    assert config["links"] and config["slow_rank"] == 1
+    with pytest.raises(ConfigError, match="names part 3: there are 2"):
+        config.replace(parts=2)
+    with pytest.raises(ConfigError, match="slow_rank=1 with ranks=1"):
+        config.replace(ranks=1)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hybrid_training import train
@@ -42,9 +43,11 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStore
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.features import cache_memory
 from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
+from dtdg_lab.runs.fetch_facts import fetch_facts
 from dtdg_lab.testing.in_memory import Trained
 from dtdg_lab.testing.recorders import RecordingRecorder
 from dtdg_lab.training.steered import Steered
+from dtdg_lab.views.race_spent import SpentView
 
 POLICIES = catalogue.names("features")
 CONGESTED = {"congestion": "two_asymmetric", "congestion_from": 0, "congestion_ms": 4.0, "congestion_mbit": 20.0,
@@ -176,6 +179,28 @@ def test_one_cache_an_epoch_and_one_for_every_w_steps(tmp_path: Path) -> None:
     for row in [*hot.recorder.tables["windows"], *fixed.recorder.tables["windows"]]:
         assert row["held"] == row["copied"] + row["fetched"] == sum(row["by_owner"]) <= 60 == row["capacity"]
         assert row["by_owner"][row["part"]] == 0
+
+
+def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> None:
+    """The planner times a few fetches before it plans: they are recorded, and in no sum but their own."""
+    done = train_remote(remote_config("planner"), tmp_path)
+    probes, own = (
+        [row for row in done.recorder.tables["fetches"] if (row["purpose"] == "probe") == is_probe]
+        for is_probe in (True, False)
+    )
+    assert probes and own
+    assert sum(column(done, "steps", "bytes_received")) == sum(row["bytes"] for row in own)
+    fetches, resolved, windows = (
+        pd.DataFrame(done.recorder.tables[name]) for name in ("fetches", "resolved", "windows")
+    )
+    facts = fetch_facts(resolved, fetches, windows)
+    assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
+    assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
+    spent = SpentView(100)
+    spent.step(0, {"bytes_sent": 0, "time_ns": 1}, 1.0)
+    for row in [*probes, *own]:
+        spent.fetch(0, row, 0)
+    assert float(spent.bytes_at([10.0], [10**6])[0]) == sum(row["bytes"] for row in own)
 
 
 def _begins(row: dict[str, Any]) -> int:

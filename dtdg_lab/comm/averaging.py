@@ -109,7 +109,7 @@ class ModelAverager:
         self._number, self._announced = 0, 0
         self._joined_step, self._joined_weight = step, 0.0
         self._carried = start.version
-        self._share, self._gathering = share, False
+        self._share, self._ready, self._gathering = share, False, False
         self._steps = SharedSteps(self._add, ranks=self._ranks, first=place)
         self._replay = None if replay is None else list(replay)
         self._last_round_s = time.monotonic()
@@ -164,11 +164,14 @@ class ModelAverager:
     def next_step(self, epoch: int, steps: int) -> int | None:
         """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
 
-        Most calls ask no other process: see :class:`~dtdg_lab.comm.shared_steps.SharedSteps`.
+        Most calls ask no other process: see :class:`~dtdg_lab.comm.shared_steps.SharedSteps`. The first one returns
+        when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
 
         Raises:
-            OtherRankError: the store that counts them is gone.
+            OtherRankError: a rank died or failed; the message names what is known.
         """
+        if not self._ready:
+            self._begin()
         return self._steps.take(epoch, steps)
 
     def taken(self) -> list[Round]:
@@ -221,6 +224,8 @@ class ModelAverager:
 
     def _finish(self, heard: Callable[[], None]) -> None:
         self._gathering = True
+        if not self._ready:
+            self._ready = bool(self._add("ready", 1))
         word, share = None, self._share
         if self._replay is None:
             self._serve_the_others(heard)
@@ -229,6 +234,16 @@ class ModelAverager:
         self._join(word, share)
         self._wait(last=True)
         heard()
+
+    def _begin(self) -> None:
+        self._ready = True
+        ready = self._add("ready", 1)
+        while ready < self._ranks:
+            self._heartbeat.check()
+            self._apply_if_complete()
+            self._serve()
+            time.sleep(_POLL_S / 10)
+            ready = self._add("ready", 0)
 
     def _serve_the_others(self, heard: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.

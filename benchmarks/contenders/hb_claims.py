@@ -218,6 +218,7 @@ def slowed_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 def straggler_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Averaging against gradients, by the median seconds to the near loss; never reached is longest."""
+
     def sooner(kind: str) -> list[tuple[bool, str]]:
         found = []
         for name, ways in blocks(rows):

@@ -40,9 +40,10 @@ class ModelAverager:
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
     mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
-    steps a worker makes. Here ranks share the steps of an epoch, so that a slow rank delays a run by its own speed
-    only [ours]. Weights by steps keep what a fast rank learned: with equal ones its many steps would count as much as
-    the slow rank's few. In the round of all they are by vertices, so that the last steps of no part count for little.
+    steps a worker makes. Here ranks share the steps of an epoch, so that a slow rank delays a run by one step at most
+    [ours]. Weights by steps keep what a fast rank learned: with equal ones its many steps would count as much as the
+    slow rank's few. In the round of all they are by vertices, so that the last steps of every part count. Before it, a
+    part whose rank makes an n-th of the steps pulls the mean by about an n-th of an n-th.
 
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
@@ -240,8 +241,6 @@ class ModelAverager:
         ready = self._add("ready", 1)
         while ready < self._ranks:
             self._heartbeat.check()
-            self._apply_if_complete()
-            self._serve()
             time.sleep(_POLL_S / 10)
             ready = self._add("ready", 0)
 

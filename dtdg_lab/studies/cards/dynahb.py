@@ -140,7 +140,8 @@ CARDS = (
             "group of like load.",
             "A small network learns during training which size of batch lowers the loss fastest, and generators keep a "
             "store of ready batches.",
-            "Ranks never wait for each other: every few seconds their models are averaged, and each goes on meanwhile.",
+            "Ranks never wait for each other: every few seconds their models are averaged, and each goes on meanwhile. "
+            "They share the steps of an epoch, of which a faster rank makes more.",
         ),
         formulas=(
             _TARGETS,
@@ -176,6 +177,8 @@ CARDS = (
               "dtdg_lab.parallel.cached_part:CachedPart"),
         differs=(
             "The reward reads the training loss or the validation part; the released code reads the test part.",
+            "Ranks share the steps of an epoch, and a model counts by those it had since the last round; the paper "
+            "names neither steps nor weights. A slow rank's part has little say where parts are unlike.",
             "Here the DQN did not beat the best fixed size, and its batches do not always reach a loss sooner.",
         ),
         settings={"parts": 2},

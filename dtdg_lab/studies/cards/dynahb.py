@@ -140,8 +140,7 @@ CARDS = (
             "group of like load.",
             "A small network learns during training which size of batch lowers the loss fastest, and generators keep a "
             "store of ready batches.",
-            "Ranks never wait for each other: every few seconds their models are averaged, and each goes on meanwhile. "
-            "They share the steps of an epoch, of which a faster rank makes more.",
+            "Ranks never wait for each other: every few seconds their models are averaged, and each goes on meanwhile.",
         ),
         formulas=(
             _TARGETS,

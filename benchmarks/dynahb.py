@@ -20,6 +20,7 @@ adjusters       the DQN beside a bandit, random choices, and each size by itself
 memory          (Table 7) bytes of a step, of copies, of kept batches
 reservoir       the share of steps that waits for batches; steps beside generators that never stop
 slowed          the other ranks' steps with one slowed
+straggler       seconds of training to a loss with one rank slowed, averaging against gradients
 building        seconds of building a batch, beside DGL's sampler
 truncation      how far DCRNN's batches are from the whole graph
 
@@ -172,6 +173,12 @@ def slowed_part(plan: Plan) -> list[Row]:
     return told(title, words.SLOWED_HEAD, words.slowed_text, [lambda: hb_costs.slowed_rows(plan, cores())])
 
 
+def straggler_part(plan: Plan) -> list[Row]:
+    blocks = [lambda graph=graph: hb_rows.straggler_rows(plan, graph, cores()) for graph in plan.chosen]
+    title = f"As it is, and with the last rank's steps {plan.slow_ms:g} ms longer: {plan.seeds} seeds"
+    return told(title, words.TRAINING_HEAD, words.training_text, blocks)
+
+
 def building_part(plan: Plan) -> list[Row]:
     blocks = [lambda layers=layers: hb_costs.building_rows(plan, layers, cores()) for layers in plan.layers]
     return told("Building a batch of 20 % x 5 %", words.BUILDING_HEAD, words.building_text, blocks)
@@ -188,7 +195,7 @@ DO = {
     "scaling": scaling_part, "classification": classification_part, "fractions": fractions_part,
     "partitions": partitions_part, "breakdown": breakdown_part, "ablation": ablation_part, "dqn": dqn_part,
     "sizes": sizes_part, "adjusters": adjusters_part, "memory": memory_part, "reservoir": reservoir_part,
-    "slowed": slowed_part, "building": building_part, "truncation": truncation_part,
+    "slowed": slowed_part, "straggler": straggler_part, "building": building_part, "truncation": truncation_part,
 }  # fmt: skip
 
 

@@ -111,7 +111,8 @@ def train(
 
 def repeated(done: Trained) -> Replay:
     """What a rank did, to be done again."""
-    return Replay.of(done.recorder.tables["rounds"], done.recorder.tables["targets"])
+    tables = done.recorder.tables
+    return Replay.of(tables["rounds"], tables["targets"], tables["steps"])
 
 
 def drawn(done: Trained) -> list[tuple[Any, ...]]:

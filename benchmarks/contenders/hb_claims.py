@@ -216,6 +216,22 @@ def slowed_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     ]
 
 
+def straggler_verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """Averaging against gradients, by the median seconds to the near loss; never reached is longest."""
+
+    def sooner(kind: str) -> list[tuple[bool, str]]:
+        found = []
+        for name, ways in blocks(rows):
+            models, gradients = (_seconds(ways[f"{way}{kind}"], "near_s") for way in ("models", "gradients"))
+            found.append((models < gradients, f"{name}: {models:.3g} s against {gradients:.3g} s"))
+        return found
+
+    return [
+        verdict("section 5.2", "with a slowed rank averaged models reach the near loss sooner", sooner(" slow")),
+        verdict("section 5.2", "with ranks of one speed they do as well", sooner("")),
+    ]
+
+
 def building_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Building against DGL."""
     told = [(row["dgl_over_lab"] > 1, f"{row['graph']}, {row['layers']} layers: {row['dgl_over_lab']:.2f}")
@@ -241,5 +257,6 @@ JUDGES: dict[str, Callable[[Sequence[Row]], list[Verdict]]] = {
     "classification": classification_verdicts, "fractions": convergence_verdicts, "ablation": ablation_verdicts,
     "dqn": chosen_verdicts, "sizes": chosen_verdicts, "adjusters": adjuster_verdicts, "memory": memory_verdicts,
     "partitions": partition_verdicts, "reservoir": reservoir_verdicts, "slowed": slowed_verdicts,
+    "straggler": straggler_verdicts,
     "building": building_verdicts, "truncation": truncation_verdicts,
 }  # fmt: skip

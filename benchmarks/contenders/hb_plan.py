@@ -50,7 +50,7 @@ class Plan:
         models: of parts convergence, layers and ranks; other parts take the first.
         trained: graphs of part convergence.
         timed: graph of parts layers, ranks, breakdown, ablation, memory, reservoir, slowed, building, truncation.
-        chosen: graphs of parts adjusters, dqn and sizes.
+        chosen: graphs of parts adjusters, dqn, sizes and straggler.
         sized: graphs of part growth, smallest first.
         partitioned: graphs of part partitions.
         classified: graph of part classification.
@@ -67,6 +67,7 @@ class Plan:
         turn_s: seconds of a turn of part reservoir.
         repeats: of batches built and compared.
         slow: times as long as the others' that the slowed rank's steps are.
+        slow_ms: that they take longer in part straggler.
         limits: of a training.
         adjusting: of a training of parts adjusters, dqn and sizes.
         snapshot_sizes: that adjusters choose from.
@@ -93,6 +94,7 @@ class Plan:
     turn_s: float
     repeats: int
     slow: float
+    slow_ms: float
     limits: Limits
     adjusting: Limits
     snapshot_sizes: tuple[str, ...]
@@ -111,7 +113,7 @@ FULL_PLAN = Plan(
     MODELS, trained=(*_REAL, _SIZED[2]), timed=_REAL[1], chosen=(*_REAL[:2], _SIZED[2]), sized=_SIZED,
     partitioned=(*_REAL, *_SIZED), classified=_CORA, cut=_REAL[1], fractions=(0.2, 0.4, 0.6, 0.8, 1.0), seeds=3,
     together=False, parts=2, ranks=(1, 2, 4), layers=(1, 2, 3), cuts=(2, 4, 8), turns=5, steps=10, turn_s=3.0,
-    repeats=15, slow=10.0, limits=Limits(20.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
+    repeats=15, slow=10.0, slow_ms=60.0, limits=Limits(20.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
     adjusting=Limits(10.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
     snapshot_sizes=("0.1", "0.2", "0.3"), vertex_sizes=("0.01", "0.05", "0.1"),
 )  # fmt: skip
@@ -121,7 +123,7 @@ QUICK_PLAN = Plan(
     MODELS[:1], trained=(_SMALL,), timed=_SMALL, chosen=(_SMALL,), sized=(_SMALL, grown(800, 4_000, 31)),
     partitioned=(_SMALL,), classified=Workload("cora-t", "cora-t", {**_CORA.options, "generated_snapshots": 21}),
     cut=_SMALL, fractions=(0.5,), seeds=1, together=True, parts=2, ranks=(1, 2), layers=(2,), cuts=(2,), turns=2,
-    steps=4, turn_s=0.1, repeats=3, slow=10.0, limits=_BRIEF, adjusting=_BRIEF,
+    steps=4, turn_s=0.1, repeats=3, slow=10.0, slow_ms=6.0, limits=_BRIEF, adjusting=_BRIEF,
     snapshot_sizes=("0.2", "1"), vertex_sizes=("0.1",),
 )  # fmt: skip
 
@@ -184,6 +186,13 @@ def variants_of_sizes() -> Variants:
     fixed = {f"{share}%": {"system": "dynahb", "adjuster": "none", "batch_vertices": share / 100}
              for share in (1, 5, 10, 20)}  # fmt: skip
     return {**fixed, "dynahb": {"system": "dynahb"}}
+
+
+def variants_of_stragglers(ranks: int, slow_ms: float) -> Variants:
+    """Gradients and models, as they are and with the last rank slowed."""
+    ways = {way: {**PLAIN, "exchange": way} for way in ("gradients", "models")}
+    slowed = {"slow_rank": ranks - 1, "slow_ms": slow_ms}
+    return {**ways, **{f"{way} slow": {**chosen, **slowed} for way, chosen in ways.items()}}
 
 
 def variants_of_adjusters(plan: Plan) -> Variants:

@@ -18,6 +18,7 @@ from contenders.hb_plan import (
     variants_of_adjusters,
     variants_of_dqn,
     variants_of_sizes,
+    variants_of_stragglers,
     variants_of_systems,
     wall_ranks,
 )
@@ -167,6 +168,15 @@ def growth_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[
     """The speed-up over snapshot batches by the size of the graph."""
     both = {name: variants_of_systems()[name] for name in (RIVAL, OURS)}
     return training_rows(plan, workload, plan.models[0], both, cores)
+
+
+def straggler_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
+    """Averaging against gradients, with no rank slowed and with one."""
+    ranks, model = wall_ranks(plan, cores), plan.models[0]
+    if ranks < 2:
+        row = {"graph": workload.name, "model": model, "ranks": ranks, "parts": plan.parts, "system": "-"}
+        return [{**row, "failed": "two ranks with cores of their own are needed"}]
+    return training_rows(plan, workload, model, variants_of_stragglers(ranks, plan.slow_ms), cores, ranks=ranks)
 
 
 def scaling_rows(plan: Plan, ranks: int, cores: tuple[int, ...]) -> list[Row]:

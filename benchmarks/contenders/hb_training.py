@@ -65,7 +65,7 @@ def trained(
     found = []
     for config in configs:
         try:
-            run = RankRun(config, group)
+            run = RankRun(config, group, slowed=config["slow_rank"], slow_s=1e-3 * config["slow_ms"])
         except LabError as error:  # the same on all ranks
             found.append({"failed": f"{type(error).__name__}: {error}"[:LAST_LINE]})
             continue

@@ -149,7 +149,7 @@ class Story:
         from dtdg_lab.training.replay import Replay
 
         return Replay.of(
-            self.rows("rounds", rank), self.rows("targets", rank), requests=self._requests(),
+            self.rows("rounds", rank), self.rows("targets", rank), self.rows("steps", rank), requests=self._requests(),
             schedules=self._schedules(), refused=self._refused(), decisions=self._decisions(),
         )  # fmt: skip
 

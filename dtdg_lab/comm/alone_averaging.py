@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from dtdg_lab.comm.averager import NO_WORD, Round, Word, check_times, does_not_fit, word_of
+from dtdg_lab.comm.shared_steps import SharedSteps
 
 
 class AloneAverager:
@@ -21,6 +22,7 @@ class AloneAverager:
         start: the word that holds already.
         step: steps taken before.
         replay: the ``rounds`` of an earlier run: their words are heard at their steps, whatever the clock says.
+        place: the epoch that is under way, and how many of its steps have been made before.
 
     Raises:
         ConfigError: a time is out of bounds, or the replay does not fit the steps.
@@ -37,13 +39,16 @@ class AloneAverager:
         start: Word = NO_WORD,
         step: int = 0,
         replay: Sequence[Round] | None = None,
+        place: tuple[int, int] = (0, 0),
     ) -> None:
         self.every_s = every_s
         self.agreed, self.step, self.bytes_sent = start, step, 0
         self.rounds: list[Round] = []
         self._asked = asked
         self._replay = None if replay is None else list(replay)
-        self._number = 0
+        self._number, self._joined_step = 0, step
+        self._counted: dict[str, int] = {}
+        self._steps = SharedSteps(self._add, ranks=1, first=place)
         self._last_round_s = time.monotonic()
         self._finished = False
         if self._replay is not None:
@@ -74,6 +79,10 @@ class AloneAverager:
         if word.version > self.agreed.version or now >= self._last_round_s + self.every_s:
             self._last_round_s = now
             self._hear(word)
+
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of the next step of an epoch; None where all of them are made."""
+        return self._steps.take(epoch, steps)
 
     def taken(self) -> list[Round]:
         """The rounds since this was last called, oldest first."""
@@ -113,7 +122,13 @@ class AloneAverager:
     def _hear(self, word: Word, *, last: bool = False) -> None:
         self._number = 0 if last else self._number + 1
         self.agreed = word
-        self.rounds.append(Round(self._number, self.step, self.step, 1.0, *word))
+        weight = 1.0 if last else float(self.step - self._joined_step)
+        self._joined_step = self.step
+        self.rounds.append(Round(self._number, self.step, self.step, weight, *word, gathered=last))
+
+    def _add(self, counter: str, amount: int) -> int:
+        self._counted[counter] = self._counted.get(counter, 0) + amount
+        return self._counted[counter]
 
     def _follow(self, replay: list[Round]) -> None:
         """Hear the words of the recorded rounds of this step."""

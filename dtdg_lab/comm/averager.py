@@ -29,8 +29,9 @@ class Round:
 
     ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
     averagers, one after another, can be told apart. ``joined_step`` and ``applied_step`` count this rank's steps, 1
-    after the first; their difference is the staleness of the average, in steps. ``weight`` is 1 while the rank trains,
-    0 once it has finished, and 1 in the round that ends all. ``version`` and ``choice`` are the round's word.
+    after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
+    since it joined the round before, and in the round that ends all its share of the trained vertices. ``version`` and
+    ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Round:
     weight: float = 1.0
     version: int = 0
     choice: int = 0
+    gathered: bool = False
 
     @property
     def staleness(self) -> int:
@@ -91,6 +93,16 @@ class Averager(Protocol):
         """
         ...
 
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
+
+        All ranks share the steps of an epoch; a faster rank is given more of them.
+
+        Raises:
+            OtherRankError: the store that counts them is gone.
+        """
+        ...
+
     def taken(self) -> list[Round]:
         """The rounds applied since this was last called, oldest first."""
         ...
@@ -98,8 +110,7 @@ class Averager(Protocol):
     def finish(self, heard: Callable[[], None] = ...) -> None:
         """Return when all ranks have called it, with one model and one agreed word everywhere.
 
-        Until then this rank goes on serving rounds, with weight 0, and calls ``heard`` after each. A second call does
-        nothing.
+        Until then this rank goes on serving rounds and calls ``heard`` after each. A second call does nothing.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.

@@ -25,6 +25,8 @@ def averager_for(
     start: Word = NO_WORD,
     step: int = 0,
     replay: Sequence[Round] | None = None,
+    place: tuple[int, int] = (0, 0),
+    share: float = 1.0,
     limit_s: float = 60.0,
 ) -> Averager:
     """The averager of a group's ranks: for one rank, one that sends nothing.
@@ -41,6 +43,8 @@ def averager_for(
         start: the word that all ranks hold already.
         step: steps this rank has taken before.
         replay: the rounds of an earlier run of this rank.
+        place: the epoch that is under way, and how many of its steps all ranks have made before.
+        share: of the trained vertices that this rank has, its weight in the round that ends all.
         limit_s: seconds of silence after which a rank is taken for dead.
 
     Raises:
@@ -48,7 +52,7 @@ def averager_for(
         PlanError: the group came of a split.
     """
     if group.size == 1:
-        return AloneAverager(every_s=every_s, asked=asked, start=start, step=step, replay=replay)
+        return AloneAverager(every_s=every_s, asked=asked, start=start, step=step, replay=replay, place=place)
     if not isinstance(group, ProcessGroup):
         raise ConfigError(f"averaging over {group.size} ranks needs a ProcessGroup, not a {type(group).__name__}.")
     torch_group, store = group.beside()
@@ -59,5 +63,5 @@ def averager_for(
 
     return ModelAverager(
         parameters, group=torch_group, store=store, every_s=every_s, limit_s=limit_s, naming_s=_NAMING_S, asked=asked,
-        start=start, step=step, replay=replay, name=name, count=count,
+        start=start, step=step, replay=replay, place=place, share=share, name=name, count=count,
     )  # fmt: skip

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from dtdg_lab.comm.averager import NO_WORD, Round, Word, check_times, does_not_fit, word_of
 from dtdg_lab.comm.heartbeat import Heartbeat, OtherRankError
+from dtdg_lab.comm.shared_steps import SharedSteps
 from dtdg_lab.core.errors import ConfigError
 
 _POLL_S = 0.002  # between two looks at a round while there is nothing else to do
@@ -27,9 +28,10 @@ class ModelAverager:
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
     asynchronous all-reduce of the copy, and goes on stepping. When the sum has arrived, ``parameters += mean - copy``
-    keeps the steps taken meanwhile. A rank that has finished joins with weight 0, which rides in the buffer, until all
-    have; a last round of all, with equal weights, leaves the same model everywhere. The number of ranks never
-    shrinks: a dead rank is an error on all others.
+    keeps the steps taken meanwhile. A model counts by the steps its rank made since the round before; the weight rides
+    in the buffer. Ranks that have finished join until all have. A last round of all, where a model counts by its
+    rank's ``share`` of the trained vertices, leaves the same model everywhere. The number of ranks never shrinks: a
+    dead rank is an error on all others.
 
     Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
     look of the others at the store (50 ms at most) and for their steps, not for T_mu.
@@ -37,7 +39,11 @@ class ModelAverager:
     With ``every_s=0`` ranks average after every step and wait for each other.
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
-    mean may be some steps old (``Round.staleness``).
+    mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
+    steps a worker makes. Here ranks share the steps of an epoch, so that a slow rank delays a run by one step at most
+    [ours]. Weights by steps keep what a fast rank learned: with equal ones its many steps would count as much as the
+    slow rank's few. In the round of all they are by vertices, so that the last steps of every part count. Before it, a
+    part whose rank makes an n-th of the steps pulls the mean by about an n-th of an n-th.
 
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
@@ -52,8 +58,11 @@ class ModelAverager:
         asked: the newest word; rank 0's is called, in every step, and those of others never.
         start: the word that all ranks hold already.
         step: steps this rank has taken before.
-        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those words, whatever
-            the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of their step.
+        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those weights and
+            words, whatever the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of
+            their step.
+        place: the epoch that is under way, and how many of its steps all ranks have made before.
+        share: this rank's weight in the round that ends all, above 0.
         name: tells averagers on one store apart; needed anew for each.
         count: told the bytes sent, and as many received, when a round is joined.
 
@@ -79,6 +88,8 @@ class ModelAverager:
         start: Word = NO_WORD,
         step: int = 0,
         replay: Sequence[Round] | None = None,
+        place: tuple[int, int] = (0, 0),
+        share: float = 1.0,
         name: str = "averaging",
         count: Callable[[int], None] = lambda moved: None,
     ) -> None:
@@ -97,9 +108,10 @@ class ModelAverager:
         self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
         self._work: dist.Work | None = None
         self._number, self._announced = 0, 0
-        self._joined_step, self._joined_weight = step, 1.0
+        self._joined_step, self._joined_weight = step, 0.0
         self._carried = start.version
-        self._weight = 1.0
+        self._share, self._ready, self._gathering = share, False, False
+        self._steps = SharedSteps(self._add, ranks=self._ranks, first=place)
         self._replay = None if replay is None else list(replay)
         self._last_round_s = time.monotonic()
         self._next_look_s = 0.0
@@ -150,13 +162,26 @@ class ModelAverager:
             self._apply_if_complete()
             self._serve()
 
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
+
+        Most calls ask no other process: see :class:`~dtdg_lab.comm.shared_steps.SharedSteps`. The first one returns
+        when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        if not self._ready:
+            self._begin()
+        return self._steps.take(epoch, steps)
+
     def taken(self) -> list[Round]:
         """The rounds applied since this was last called, oldest first."""
         rounds, self.rounds = self.rounds, []
         return rounds
 
     def finish(self, heard: Callable[[], None] = lambda: None) -> None:
-        """Take part with weight 0 until every rank has finished and all rounds are served; then end.
+        """Take part until every rank has finished and all rounds are served; then end.
 
         Rank 0 goes on calling rounds for those that still train. A second call does nothing.
 
@@ -199,16 +224,25 @@ class ModelAverager:
             self.close(f"{type(error).__name__}: {error}")
 
     def _finish(self, heard: Callable[[], None]) -> None:
-        self._weight = 0.0
-        word: Word | None = None
+        self._gathering = True
+        if not self._ready:
+            self._ready = bool(self._add("ready", 1))
+        word, share = None, self._share
         if self._replay is None:
             self._serve_the_others(heard)
         else:
-            word = self._follow_to_the_end(self._replay)
-        self._weight = 1.0
-        self._join(word)
+            word, share = self._follow_to_the_end(self._replay)
+        self._join(word, share)
         self._wait(last=True)
         heard()
+
+    def _begin(self) -> None:
+        self._ready = True
+        ready = self._add("ready", 1)
+        while ready < self._ranks:
+            self._heartbeat.check()
+            time.sleep(_POLL_S / 10)
+            ready = self._add("ready", 0)
 
     def _serve_the_others(self, heard: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
@@ -262,20 +296,25 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
         self._wait()
 
-    def _join(self, word: Word | None = None) -> None:
-        """Give this rank's model to the next round, and rank 0's word: that given, or the newest."""
+    def _join(self, word: Word | None = None, weight: float | None = None) -> None:
+        """Give this rank's model to the next round, and rank 0's word: that given, or the newest.
+
+        Its weight is that given, or the steps since this rank joined the round before.
+        """
+        if weight is None:
+            weight = float(self.step - self._joined_step)
         period_s = self.every_s if self._rank == 0 else 0.0
         if self._rank != 0:
             word = NO_WORD
         elif word is None:
             word = word_of(self._asked)
         torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
-        torch.mul(self._copy, self._weight, out=self._buffer[:-_SLOTS])
-        self._buffer[-_SLOTS:] = self._buffer.new_tensor([self._weight, *word, period_s])
+        torch.mul(self._copy, weight, out=self._buffer[:-_SLOTS])
+        self._buffer[-_SLOTS:] = self._buffer.new_tensor([weight, *word, period_s])
         self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
         self._number += 1
         self._carried = max(self._carried, word.version)
-        self._joined_step, self._joined_weight = self.step, self._weight
+        self._joined_step, self._joined_weight = self.step, weight
         moved = 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
         self.bytes_sent += moved
         self._count(moved)
@@ -298,7 +337,8 @@ class ModelAverager:
         elif weights > 0:
             self._change_parameters(torch.Tensor.add_, mean.sub_(self._copy))
         number = 0 if last else self._number
-        self.rounds.append(Round(number, self._joined_step, self.step, self._joined_weight, *self.agreed))
+        seen = (number, self._joined_step, self.step, self._joined_weight, *self.agreed)
+        self.rounds.append(Round(*seen, gathered=self._gathering))
 
     @torch.no_grad()
     def _change_parameters(self, change: Callable[..., Any], by: torch.Tensor) -> None:
@@ -319,24 +359,24 @@ class ModelAverager:
         while replay and not replay[0].is_last:
             event = replay[0]
             if self._work is None:
-                if event.joined_step > self.step or event.weight < self._weight:
+                if event.joined_step > self.step:
                     return
-                if (event.joined_step, event.weight) != (self.step, self._weight):
+                if event.joined_step != self.step:
                     raise does_not_fit(event, self.step)
-                self._join(event.word)
-            if event.applied_step > self.step:
+                self._join(event.word, event.weight)
+            if event.applied_step > self.step or (event.gathered and not self._gathering):
                 return
             self._wait()
             if (self.rounds[-1].applied_step, self.agreed) != (event.applied_step, event.word):
                 raise does_not_fit(event, self.step)
             del replay[0]
 
-    def _follow_to_the_end(self, replay: list[Round]) -> Word:
-        """Follow the rounds that are left; returns the word of the one of all, or the newest where it is not told."""
+    def _follow_to_the_end(self, replay: list[Round]) -> tuple[Word, float]:
+        """Follow the rounds that are left; returns word and weight of the one of all, or the newest where untold."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
-        return replay[0].word if replay else self.agreed
+        return (replay[0].word, replay[0].weight) if replay else (self.agreed, self._share)
 
     def _add(self, key: str, amount: int) -> int:
         try:

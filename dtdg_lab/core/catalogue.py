@@ -126,7 +126,7 @@ SYSTEMS: tuple[System, ...] = (
         parts=MappingProxyType({**_HYBRID, "partition": "load_aware", "control": "dqn", "comm": "models"}),
         defaults=MappingProxyType({"reservoir": True}),
         summary="Hybrid batches of some snapshots and some vertices, sized by a DQN and kept in a reservoir; models "
-        "are averaged now and then, and nobody waits.",
+        "are averaged now and then, and no step waits.",
         source="DynaHB sections 4 and 5",
         differs_by="rows in rounds (averaging) and in decisions (sizes)",
     ),

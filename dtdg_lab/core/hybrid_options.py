@@ -22,7 +22,9 @@ SIZES: tuple[Option, ...] = (
     ),
     Option(
         name="epoch_batches", owner="batching", kind=int, default=20, low=1, high=1_000_000, unit="steps",
-        live="epoch", meaning="Steps of an epoch: batches are drawn at random, and no number of them is the whole.",
+        live="epoch",
+        meaning="Steps of an epoch on each rank: batches are drawn at random, and no number of them is the whole. With "
+        "exchange='models' ranks share the steps of all, and a faster one makes more.",
     ),
     Option(
         name="reservoir", owner="batching", kind=bool, default=False, live="step",
@@ -91,7 +93,7 @@ ADJUSTING: tuple[Option, ...] = (
 EXCHANGING: tuple[Option, ...] = (
     Option(
         name="exchange", owner="comm", kind=str, default="gradients", choices=names("comm"), live="epoch",
-        meaning="What ranks exchange: the gradients of every step, or their models now and then, waiting for nobody.",
+        meaning="What ranks exchange: the gradients of every step, or their models now and then, without waiting.",
     ),
     Option(
         name="average_every_s", owner="comm", kind=float, default=0.5, low=1e-3, high=1e6, unit="s", live="step",

@@ -45,7 +45,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "reservoir": ("step", "epoch", "time_ns", "part", "action", "held", "capacity", "bytes", "made", "busy_s"),
         "rounds": (
-            "step", "epoch", "number", "joined_step", "applied_step", "weight", "version", "choice",
+            "step", "epoch", "number", "joined_step", "applied_step", "weight", "version", "choice", "gathered",
         ),
         "resolved": (
             "step", "epoch", "part", "window", "remote", "hits", "misses", "rpcs", "bytes", "resolve_s", "wait_s",
@@ -122,7 +122,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "number": "of a round of averaging, from 1",
         "joined_step": "steps this rank had made when it gave its model",
         "applied_step": "steps it had made when it took the mean; the difference is how stale the mean was",
-        "weight": "of the rank in the mean: 1, or 0 once it had finished",
+        "weight": "of the rank in the mean: its steps since the round before; in round 0, which ends all, its share of "
+        "the trained vertices",
+        "gathered": "whether the mean came while this rank waited for the others to finish",
         "choice": "size of batches that rank 0 asked for in the round, from 0; plus 1,024 for each change of sizes",
         "window": "in `resolved`, number of the cache that served, from 0; -1 where there is none; in "
         "`cache_decisions`, steps until the next rebuild (W)",

@@ -37,7 +37,7 @@ EXCHANGES: tuple[Entry, ...] = (
     ),
     Entry(
         name="models", room="comm", target="dtdg_lab.comm.averaging:ModelAverager",
-        summary="Models are averaged every T_mu seconds while ranks go on at their own pace.",
+        summary="Models are averaged every T_mu seconds by the steps they had; ranks share an epoch at their own pace.",
         source="DynaHB section 5.2, algorithm 2", options=_EXCHANGING,
     ),
 )  # fmt: skip

@@ -62,6 +62,11 @@ class Hybrid:
         """What is computed next is this step of the run."""
         self._layout.step = step
 
+    @property
+    def share(self) -> float:
+        """Of all vertices that may be targets, those of this rank's parts."""
+        return sum(self._candidates[part.number] for part in self._layout.parts) / sum(self._candidates)
+
     # what the word says
 
     @property

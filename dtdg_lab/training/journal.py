@@ -80,7 +80,7 @@ class Journal:
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""
         for of in rounds:
-            row = (of.number, of.joined_step, of.applied_step, of.weight, of.version, of.choice)
+            row = (of.number, of.joined_step, of.applied_step, of.weight, of.version, of.choice, of.gathered)
             self._recorder.row("rounds", (at.step, at.epoch, *row))
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:

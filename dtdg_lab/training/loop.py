@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,8 +30,9 @@ from dtdg_lab.training.last_good import not_finite
 from dtdg_lab.training.parts import told_parts
 from dtdg_lab.training.replay import END, STEP, Replay
 from dtdg_lab.training.steered import Steered
-from dtdg_lab.training.together import any_rank, slowest
+from dtdg_lab.training.together import any_rank, as_rank_0
 from dtdg_lab.training.told_plans import KINDS
+from dtdg_lab.training.updates import AveragedUpdates
 from dtdg_lab.training.vitals import Vitals
 
 ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
@@ -92,6 +93,7 @@ class Trainer(Steered):
         self._clock = PhaseClock(device)
         self._journal = Journal(recorder, self._clock, vitals, group.rank)
         self._position, self._replay = Position(), replay
+        self._evaluated_step = -1
         self._branches, self._changes = begin is not None and not resume, dict(changes)
         held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
@@ -154,8 +156,8 @@ class Trainer(Steered):
         self._control.refuse(ENDING)
         if not self._updates.together:
             self._gather()  # where a change after the last step has begun another stretch
-            if self.knobs.stopping:  # what is not done on every rank is to be resumed
-                self._position = slowest(self._position, self._group, device=self._device)
+            if self.knobs.stopping:  # all ranks resume with the same step, which none has made
+                self._position = as_rank_0(self._position, self._group, device=self._device)
         self._save(force=True)
         self._event("ended", {"parameters": self._snapshot().fingerprint()})
         if not self.knobs.stopping:
@@ -171,26 +173,48 @@ class Trainer(Steered):
 
     def _epoch(self) -> None:
         epoch, started_s = self._position.epoch, time.perf_counter()
-        works = self._built.layout.epoch(epoch)
-        self._steps = len(works)
-        for work in works[self._position.iteration :]:
+        is_over = True
+        for work in self._works(epoch):
             self._step(work)
             self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
             self._meet_while_paused()
             self._save(force=self.knobs.stopping)
-            if self._position.iteration < len(works):
+            if self._position.iteration < self._steps:
                 self._keep_if_asked()
             if self.knobs.stopping:
+                is_over = self._position.iteration == self._steps
                 break
-        if self._position.iteration == len(works):
+        if is_over:
             self._position = Position(epoch + 1, 0, self._position.step)
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
             self._end_profiled_epoch()
             self._tune(epoch)
-            if self._position.epoch % self.knobs.config["evaluate_every"] == 0 and not self._is_last():
+            due = self._position.epoch % self.knobs.config["evaluate_every"] == 0
+            if due and not self._is_last() and self._position.step != self._evaluated_step:
+                self._evaluated_step = self._position.step  # other ranks may make all steps of an epoch
                 self._evaluate(("train", "validation"))
             self._vitals.end_epoch()
             self._keep_epoch()
+
+    def _works(self, epoch: int) -> Iterator[Work]:
+        """What this rank is to compute in the rest of an epoch.
+
+        Where models are averaged, ranks share the steps of an epoch: ``iteration`` is a step's number among those of
+        all ranks, and a rank makes those that it is given.
+        """
+        works = self._built.layout.epoch(epoch)
+        if not isinstance(self._updates, AveragedUpdates):
+            self._steps = len(works)
+            yield from works[self._position.iteration :]
+            return
+        self._steps = self._shared_steps
+        while (number := self._given(self._updates, epoch)) is not None:
+            yield replace(works[number % len(works)], iteration=number)
+
+    def _given(self, updates: AveragedUpdates, epoch: int) -> int | None:
+        if self._replay is not None:
+            return self._replay.next_step(self._position.step, epoch)
+        return updates.next_step(epoch, self._steps)
 
     def _keep_epoch(self) -> None:
         """Keep a checkpoint where one is asked for, once all that belongs to the epoch has been done."""

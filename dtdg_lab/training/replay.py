@@ -45,6 +45,7 @@ class Replay:
         rounds: of averaging, in order; the one numbered 0 ends a stretch between two changes that all ranks came
             together for.
         drawn: batches by step of this rank and part.
+        places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
         requests: to control the run, the first one with version 1; None where whoever trains has them.
         schedules: by step and how they came about: ``build`` or ``epoch``, in order.
         refused: reasons by step and changes (see :func:`changes_key`).
@@ -54,6 +55,7 @@ class Replay:
 
     rounds: tuple[Round, ...]
     drawn: Mapping[tuple[int, int], Drawn]
+    places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[Request, ...] | None = None
     schedules: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
     refused: Mapping[At, list[str]] = field(default_factory=dict)
@@ -61,13 +63,21 @@ class Replay:
 
     @classmethod
     def of(
-        cls, rounds: Iterable[Mapping[str, Any]], targets: Iterable[Mapping[str, Any]], **more: Any
+        cls, rounds: Iterable[Mapping[str, Any]], targets: Iterable[Mapping[str, Any]],
+        steps: Iterable[Mapping[str, Any]], **more: Any,
     ) -> Replay:  # fmt: skip
-        """From rows of the record tables ``rounds`` and ``targets`` of one rank, in order, and what else is given."""
+        """From rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order, and what else is given.
+
+        Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
+        """
         made = tuple(
-            Round(row["number"], row["joined_step"], row["applied_step"], row["weight"], row["version"], row["choice"])
+            Round(
+                row["number"], row["joined_step"], row["applied_step"], row["weight"], row["version"], row["choice"],
+                bool(row.get("gathered", row["weight"] == 0)),
+            )
             for row in rounds
-        )
+        )  # fmt: skip
+        more["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
         drawn = {(row["step"], row["part"]): Drawn(row["source"], row["action"], row["index"]) for row in targets}
         return cls(made, drawn, **more)
 
@@ -85,6 +95,11 @@ class Replay:
                 "the records of one rank, with the settings, data, ranks and requests of their run."
             )
         return self.rounds[bounds[number - 1] : bounds[number]]
+
+    def next_step(self, step: int, epoch: int) -> int | None:
+        """The iteration that a step was, of this epoch; None where this rank made no more steps of it."""
+        place = self.places.get(step)
+        return place[1] if place is not None and place[0] == epoch else None
 
     def lead(self, layout: Layout) -> None:
         """Have a layout draw what was drawn."""

@@ -23,7 +23,7 @@ from dtdg_lab.training.knobs import Knobs, check_changes, readable
 from dtdg_lab.training.probe import probe_memory
 from dtdg_lab.training.rebuild import Rebuilt, rebuilt
 from dtdg_lab.training.replay import GATHER, PAUSE, STEP, Replay
-from dtdg_lab.training.together import as_rank_0, share_moments, shared_reason
+from dtdg_lab.training.together import as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
 from dtdg_lab.training.vitals import Vitals
@@ -57,6 +57,7 @@ class Steered:
     _keep_asked = False
     _makes = 0  # of updates
     _stretch = 0  # of these, averaged ones
+    _began: Position  # the present updates
 
     def _asked(self, heard: str = STEP) -> Word:
         """The newest request and size of batches; rank 0's count."""
@@ -75,6 +76,7 @@ class Steered:
     def _made_updates(self) -> Updates:
         """Those of a stretch that begins now; collective."""
         self._makes += 1
+        self._began = self._position
         start = Word(self.knobs.version, 0 if self._built.hybrid is None else self._built.hybrid.asked)
         rounds = None
         if self._replay is not None:
@@ -84,11 +86,11 @@ class Steered:
                 rounds = self._replay.stretch(self._stretch)
         return updates_for(
             self._built, self._group, self._asked, name=f"averaging-{self._makes}", start=start,
-            step=self._position.step, replay=rounds,
+            step=self._position.step, place=(self._position.epoch, self._position.iteration), replay=rounds,
         )  # fmt: skip
 
     def _gather(self) -> None:
-        """Wait for all ranks, and follow words meanwhile."""
+        """Wait for all ranks, follow words meanwhile, and be where they are together."""
         started_ns, sent, received = time.time_ns(), self._group.bytes_sent, self._group.bytes_received
 
         def hear(word: Word) -> None:
@@ -98,6 +100,16 @@ class Steered:
         self._updates.gather(hear)
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         self._journal.gathered(self._position, started_ns, moved)
+        before, steps = self._position.epoch, self._shared_steps
+        self._position = joined(self._began, self._position, self._group, steps=steps, device=self._device)
+        self._began = self._position
+        for epoch in range(before, self._position.epoch):  # that others ended
+            self._event("epoch", {"epoch": epoch, "time_s": (time.time_ns() - started_ns) * 1e-9})
+
+    @property
+    def _shared_steps(self) -> int:
+        """Steps of an epoch, by all ranks together, where models are averaged."""
+        return len(self._built.layout.epoch(self._position.epoch)) * self._group.size
 
     def _hear(self, word: Word, heard: str) -> None:
         """Follow a word: the size of batches first, since changes may make other sizes."""

@@ -88,13 +88,27 @@ def _positions(position: Position, group: Group, *, device: str) -> list[Positio
     return [Position(*row) for row in group.gather_rows(own, [1] * group.size).tolist()]
 
 
-def slowest(position: Position, group: Group, *, device: str) -> Position:
-    """Of the rank that has most before it; collective."""
-    return min(_positions(position, group, device=device), key=lambda at: (at.epoch, at.iteration, at.step))
+def joined(start: Position, position: Position, group: Group, *, steps: int, device: str) -> Position:
+    """Where ranks are together that share the steps of an epoch; collective.
+
+    Args:
+        start: where all of them began; ``step`` is this rank's own.
+        position: where this rank is.
+        group: the ranks.
+        steps: of an epoch, by all ranks together.
+        device: where this rank computes.
+
+    Returns:
+        Epoch and iteration after all that ranks have made since, and this rank's own step.
+    """
+    own = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
+    group.all_reduce(own)
+    epochs, iteration = divmod(start.iteration + round(own.item()), steps)
+    return Position(start.epoch + epochs, iteration, position.step)
 
 
 def as_rank_0(position: Position, group: Group, *, device: str) -> Position:
-    """Epoch and iteration of rank 0, and a step that no rank has made; collective."""
+    """Epoch and iteration of rank 0, and a step after all that any rank has made; collective."""
     positions = _positions(position, group, device=device)
     return replace(positions[0], step=max(at.step for at in positions))
 

@@ -128,6 +128,10 @@ class AveragedUpdates:
         self._averager.idle()
         return self._averager.agreed
 
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken."""
+        return self._averager.next_step(epoch, steps)
+
     def every(self, seconds: float) -> None:
         """Average this often from here on; rank 0's word counts."""
         self._averager.every_s = seconds
@@ -147,7 +151,7 @@ class AveragedUpdates:
 
 def updates_for(
     built: Built, group: Group, asked: Callable[[], Word], *, name: str, start: Word,
-    step: int = 0, replay: Sequence[Round] | None = None,
+    step: int = 0, place: tuple[int, int] = (0, 0), replay: Sequence[Round] | None = None,
 ) -> Updates:  # fmt: skip
     """What the config asks for; collective.
 
@@ -158,6 +162,7 @@ def updates_for(
         name: of the averager, another one after every change.
         start: the word that holds already.
         step: of the run, that comes next.
+        place: the epoch that is under way, and how many of its steps have been made.
         replay: rounds of an earlier run of this rank, to be repeated.
     """
     if built.config["exchange"] == "gradients":
@@ -165,6 +170,6 @@ def updates_for(
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
         group, parameters, every_s=built.config["average_every_s"], asked=asked, name=name, start=start, step=step,
-        replay=replay,
+        replay=replay, place=place, share=1.0 if built.hybrid is None else built.hybrid.share,
     )  # fmt: skip
     return AveragedUpdates(built.gradients, averager)

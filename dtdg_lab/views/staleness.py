@@ -14,6 +14,7 @@ from dtdg_lab.views.rank_steps import RankSteps
 Panel = tuple[Figure, str]
 KEPT = 400  # rounds of a rank
 _NAMED = 5  # ranks that a legend has room for
+_OF_ALL = 1 << 40  # in the order of a step's rounds: the one that ends all has number 0
 NO_ROUND = "no round of averaging was applied yet"
 
 
@@ -25,7 +26,8 @@ class RankRound:
         number: of the round.
         joined: steps the rank had made when it gave its model.
         applied: steps it had made when it took the mean.
-        weight: 0 where the rank had finished.
+        weight: of the rank in the mean.
+        gathered: whether the rank waited for the others to finish.
         attempt: of the run.
     """
 
@@ -33,6 +35,7 @@ class RankRound:
     joined: int
     applied: int
     weight: float
+    gathered: bool
     attempt: int
 
     @property
@@ -52,10 +55,11 @@ class RoundLog:
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row."""
         rounds = self._rounds.setdefault(rank, {})
-        number, weight = int(row["number"]), row["weight"]
+        number, weight = int(row["number"]), 1.0 if row["weight"] is None else float(row["weight"])
+        gathered = bool(row.get("gathered", weight == 0))  # older records do not say: a rank had weight 0 then
         applied = int(row["applied_step"])
-        rounds[attempt, applied, number] = RankRound(
-            number, int(row["joined_step"]), applied, 1.0 if weight is None else float(weight), attempt
+        rounds[attempt, applied, number or _OF_ALL] = RankRound(
+            number, int(row["joined_step"]), applied, weight, gathered, attempt
         )  # fmt: skip
         while len(rounds) > self._kept:
             del rounds[min(rounds)]
@@ -112,13 +116,21 @@ def staleness_words(log: RoundLog, steps: RankSteps, *, since: int = 0) -> str:
     look = "A slow rank should lag by few steps of its own, and must not slow the others: look whether lines stay flat."
     rounds = log.rounds(since=since)
     if not rounds:
-        return f"Nobody waits for a round: a mean comes some steps after a rank gave its model. {look}"
+        return f"No rank waits for a round: a mean comes some steps after a rank gave its model. {look}"
     stale = {rank: [each.staleness for each in found if each.weight > 0] for rank, found in rounds.items()}
     told = [f"{sum(found) / len(found):.1f} on rank {rank}" for rank, found in stale.items() if found]
     most = max((each for found in stale.values() for each in found), default=0)
     text = f"Means were stale by {join_words(told)} steps on average, {most} at most" if told else "Ranks have finished"
     rates = rounds_per_s(log, steps, since=since)
     text += f"; {min(rates.values()):.2g} rounds a second" if rates else ""
-    idle = [f"rank {rank}" for rank, found in rounds.items() if any(each.weight == 0 for each in found)]
-    text += f". {join_words(idle).capitalize()} finished first, and counts for nothing since" if idle else ""
-    return f"{text}. {look}"
+    return f"{text}{_finished_words(rounds)}. {look}"
+
+
+def _finished_words(rounds: Mapping[int, list[RankRound]]) -> str:
+    """Which ranks have made their last step while others go on."""
+    done = [str(rank) for rank, found in rounds.items() if found[-1].gathered and found[-1].weight == 0]
+    if not done:
+        return ""
+    if len(done) == 1:
+        return f". Rank {done[0]} has finished and no longer contributes to the average"
+    return f". Ranks {join_words(done)} have finished and no longer contribute to the average"

@@ -143,11 +143,13 @@ class RunWindow:
         self.blocks.step(rank, step)
         self.trapezoid.step(rank, row, attempt)
         self.hybrid.step(rank, row, seconds, attempt)
-        if step >= self._step:
-            self._step = step + 1
-            self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
+        self._step = max(self._step, step + 1)
+        self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
 
     def _advance(self, epoch: int, done: int) -> None:
+        """Ranks that share the steps of an epoch tell of them out of order: the furthest counts."""
+        if self._position is not None and (epoch, done) < self._position:
+            return
         if self._position is not None and epoch > self._position[0]:
             self._steps_per_epoch = self._position[1]
         self._position = (epoch, done)
@@ -166,7 +168,7 @@ class RunWindow:
         for view in (self.loss, self.phases, self.marks, *views):
             view.truncate(step, attempt)
         if first_of_attempt:
-            self._step = step
+            self._step, self._position = step, None
         self.marks.resumed(rank, step, self._clock.seconds(attempt, time_ns), attempt)
 
     def _current(self, attempt: int, step: int) -> bool:

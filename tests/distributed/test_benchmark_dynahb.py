@@ -159,6 +159,19 @@ def test_a_slowed_rank_holds_up_gradients_alone(hybrid: ModuleType, plan: Any) -
         assert row["slowed_s"][1] > 5 * row["even_s"][1] / 2 and f"{row['others']:.2f}" in hybrid.words.slowed_text(row)
 
 
+def test_a_slowed_rank_delays_gradients_more_than_models(hybrid: ModuleType, plan: Any) -> None:
+    if len(CORES) < 2:
+        pytest.skip("ranks are slowed where each has a core of its own")
+    plan = dataclasses.replace(plan, slow_ms=25.0, seeds=2, limits=dataclasses.replace(plan.limits, seconds=0.5))
+    rows = alive(hybrid.DO["straggler"](plan))
+    assert list(rows) == ["gradients", "models", "gradients slow", "models slow"]
+    assert all(len(row["near_s"]) == 2 for row in rows.values())
+    assert min(rows["gradients slow"]["step_s"]) > 0.025, "rank 0 waits for the other one"
+    later = [{**row, "near_s": [1.0, None] if name == "gradients slow" else [0.5, 0.6]} for name, row in rows.items()]
+    slow, even = hybrid.claims.straggler_verdicts(later)
+    assert slow.holds == 1 and even.holds == 0 and even.where == ("grown 150 tgcn: 0.6 s against 0.6 s",)
+
+
 def test_waiting_and_what_generators_cost_are_told(
     hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Hybrid batches on ranks: one plan on any number of them, adjusters and knobs followed by all, nobody waits."""
+"""Hybrid batches on ranks: one plan on any number of them, adjusters and knobs followed by all, no rank waits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from hybrid_on_ranks import (
     CASES,
     EPOCH,
+    HALTED_EPOCHS,
     LIVE,
     PARTS,
     RUN,
@@ -162,12 +163,12 @@ def test_a_word_rules_from_the_step_after_its_round(stories: list[dict[str, Any]
         assert len({choice for _, choice in applied}) > 1
 
 
-def test_changes_while_nobody_waits(stories: list[dict[str, Any]]) -> None:
+def test_changes_while_no_rank_waits(stories: list[dict[str, Any]]) -> None:
+    assert sum(len(found["live"]["losses"]) for found in stories) == 2 * 30
     asked = [change["set"] for step, change in LIVE.items() if "set" in change and step != 11]
     for found in stories:
         told = found["live"]
         assert [event["data"]["changes"] for event in told["knobs"]] == asked
-        assert len(told["losses"]) == 30
         sources, actions = _by_step(told, "source"), _by_step(told, "action")
         since = {name: event["step"] for event in told["knobs"] for name in event["data"]["changes"]}
         assert all(source == "new" for step, source in sources.items() if step >= since["reservoir"])
@@ -192,12 +193,14 @@ def test_a_run_that_never_waited_repeats_bit_for_bit(stories: list[dict[str, Any
 
 def test_a_stop_is_heard_by_all_and_resumed(stories: list[dict[str, Any]]) -> None:
     one, other = (found["halted"] for found in stories)
-    assert one["state"] == other["state"] == "stopped" and len(one["losses"]) < 30
+    assert one["state"] == other["state"] == "stopped"
     assert _same(one["parameters"], other["parameters"])
     again, beside = (found["resumed"] for found in stories)
-    begun = min(len(one["losses"]), len(other["losses"]))
-    assert begun + len(again["losses"]) == begun + len(beside["losses"]) == 30, "from where the slowest was"
-    assert again["steps"][0]["step"] == beside["steps"][0]["step"] == begun
+    made = [len(of["losses"]) for of in (one, other, again, beside)]
+    assert sum(made) == HALTED_EPOCHS * 20, "what was left, and no step twice"
+    assert again["steps"][0]["step"] == beside["steps"][0]["step"] == max(made[:2]), "numbers that no rank has had"
+    taken = sorted((row["epoch"], row["iteration"]) for of in (again, beside) for row in of["steps"])
+    assert taken == [divmod(number, 20) for number in range(sum(made[:2]), sum(made))]
     assert again["decisions"][0]["reward"] is not None, "the adjuster goes on"
 
 
@@ -231,7 +234,8 @@ def test_ranks_that_were_apart_make_their_last_steps_together(stories: list[dict
         [[row[name] for row in of["steps"] if row["step"] >= since] for of in (one, other)]
         for name in ("step", "global_loss")
     )
-    assert numbers == [list(range(since, 30))] * 2 and losses[0] == losses[1]
+    epochs = 6 - min(row["epoch"] for row in one["steps"] if row["step"] >= since)
+    assert numbers == [list(range(since, since + 5 * epochs))] * 2 and losses[0] == losses[1]
     made = [sum(row["step"] < since for row in of["steps"]) for of in (one, other)]
     assert made[0] == since > made[1], "the slower one goes on where the other is"
     assert one["state"] == other["state"] == "finished"
@@ -250,22 +254,41 @@ def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict
     last = max(row["step"] for row in one["evaluations"])
     heard = {row["step"]: row["loss"] for row in one["evaluations"] if row["split"] == "validation"}
     decided = {row["step"]: row["state"]["loss"] for row in one["decisions"]}
-    assert decided and decided == {step: loss for step, loss in heard.items() if step < last}
+    assert decided and decided.items() <= {step: loss for step, loss in heard.items() if step < last}.items()
     assert {row["split"] for row in one["evaluations"] if row["step"] < last} == {"train", "validation"}
     assert other["evaluations"] == other["decisions"] == []
 
 
-def test_a_slowed_rank_slows_nobody_else(stories: list[dict[str, Any]]) -> None:
+def test_a_slowed_rank_slows_no_other(stories: list[dict[str, Any]]) -> None:
     step_s = {story: [median(row["time_s"] for row in found[story]["steps"]) for found in stories]
               for story in ("even", "slowed", "slowed together")}  # fmt: skip
     assert step_s["slowed"][1] > 1e-3 * SLOW_MS > 3 * step_s["even"][0]
     assert step_s["slowed"][0] < max(2 * step_s["even"][0], 0.3e-3 * SLOW_MS)
     assert step_s["slowed together"][0] > 1e-3 * SLOW_MS
+
+
+def test_the_fast_rank_makes_most_steps_of_a_run(stories: list[dict[str, Any]]) -> None:
     one, other = (found["slowed"] for found in stories)
-    waited = [row for row in one["rounds"] if row["weight"] == 0]
-    assert waited and all(row["joined_step"] == row["applied_step"] == 20 for row in waited)
-    assert all(row["weight"] == 1 for row in other["rounds"]), "the slower one trains to its end"
-    assert len(one["losses"]) == len(other["losses"]) == 20 and _same(one["parameters"], other["parameters"])
+    made = [len(of["losses"]) for of in (one, other)]
+    assert sum(made) == 2 * 20, "all steps of both, none twice"
+    assert made[0] >= 0.8 * sum(made) and made[1] >= 1
+    taken = sorted((row["epoch"], row["iteration"]) for of in (one, other) for row in of["steps"])
+    assert taken == [(epoch, number) for epoch in range(2) for number in range(20)]
+    assert _same(one["parameters"], other["parameters"])
+
+
+@pytest.mark.parametrize("story", ["even", "slowed", "decided", "live"])
+def test_a_model_counts_by_the_steps_it_has_made(stories: list[dict[str, Any]], story: str) -> None:
+    last = []
+    for found in stories:
+        before = 0
+        *rounds, of_all = found[story]["rounds"]
+        for row in rounds:
+            assert row["weight"] == row["joined_step"] - before
+            before = row["joined_step"]
+        assert of_all["number"] == 0
+        last.append(of_all["weight"])
+    assert min(last) > 0.25 and sum(last) == 1, "of all trained vertices, those of its part"
 
 
 @pytest.mark.parametrize("story", ["decided", "slowed"])
@@ -275,17 +298,18 @@ def test_models_are_all_that_travels(stories: list[dict[str, Any]], story: str) 
         assert told["links"] == []
         numbers = sum(tensor.numel() for tensor in told["parameters"].values()) + 4
         round_bytes = 2 * numbers * 8 // 2  # of an all-reduce on two ranks
-        joined = [row["joined_step"] - 1 for row in told["rounds"] if row["number"] and row["weight"]]
-        assert {row["step"]: row["bytes_sent"] for row in told["steps"] if row["bytes_sent"]} == dict.fromkeys(
-            joined, round_bytes
-        )
+        sent = {row["step"]: row["bytes_sent"] for row in told["steps"] if row["bytes_sent"]}
+        rounds = [row for row in told["rounds"] if row["number"] and row["weight"]]
+        assert set(sent.values()) == {round_bytes} and sent.keys() <= {row["joined_step"] - 1 for row in rounds}
+        assert sent.keys() >= {row["joined_step"] - 1 for row in rounds if not row["gathered"]}
 
 
 def test_staleness_is_told(stories: list[dict[str, Any]]) -> None:
     for found in stories:
         rounds = found["live"]["rounds"]
         assert [row["number"] for row in rounds[:-1]] == list(range(1, len(rounds))) and rounds[-1]["number"] == 0
-        assert all(row["joined_step"] <= row["applied_step"] <= 30 for row in rounds)
+        made = len(found["live"]["losses"])
+        assert all(row["joined_step"] <= row["applied_step"] <= made for row in rounds)
         assert all(before["applied_step"] <= after["joined_step"] for before, after in pairwise(rounds))
 
 

@@ -98,7 +98,7 @@ def level_lines(data: dict[str, Any], count: int, *, step: int = 0, attempt: int
 
 def round_row(number: int, joined: int, applied: int, *, weight: float = 1.0) -> list[Any]:
     """A row of ``rounds``."""
-    return [applied, applied // PER_EPOCH, number, joined, applied, weight, 0, 0]
+    return [applied, applied // PER_EPOCH, number, joined, applied, weight, 0, 0, weight == 0 or number == 0]
 
 
 def decision_row(

@@ -32,7 +32,7 @@ def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
     asked.word = Word(1, 5)
     averager.control()
     assert averager.agreed == Word(1, 5)
-    assert averager.taken() == [Round(1, 2, 2, 1.0, 1, 5)]
+    assert averager.taken() == [Round(1, 2, 2, 2.0, 1, 5)], "two steps since it began"
     asked.word = Word(1, 6)
     averager.idle()
     assert (averager.agreed.choice, averager.step) == (5, 2)

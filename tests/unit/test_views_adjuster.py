@@ -30,6 +30,7 @@ from dtdg_lab.views.adjuster_log import AdjusterLog
 from dtdg_lab.views.adjuster_verdict import verdict_words
 from dtdg_lab.views.hybrid_facts import hybrid_facts
 from dtdg_lab.views.rank_steps import RankSteps
+from dtdg_lab.views.staleness import RoundLog, staleness_words
 from dtdg_lab.views.time_to_loss import near_best, seconds_to
 
 # the adjuster
@@ -139,7 +140,30 @@ def test_staleness_is_a_line_of_each_rank() -> None:
     assert drawn["rank 0"]["y"] == [1] * 20 + [0] and drawn["rank 1"]["y"] == [2] * 20 + [0, 0]
     assert drawn["rank 0"]["x"][-1] == 200, "what closes a run has number 0, and is drawn last"
     assert "stale by 1.0 on rank 0 and 2.0 on rank 1 steps on average, 2 at most; 5.6 rounds a second" in words
-    assert "Rank 1 finished first, and counts for nothing since" in words
+    assert "Rank 1 has finished and no longer contributes to the average." in words
+
+
+@pytest.mark.parametrize(
+    ("finished", "ended", "words"),
+    [
+        ((0, 1), False, "Ranks 0 and 1 have finished and no longer contribute to the average."),
+        ((1,), False, "Rank 1 has finished and no longer contributes to the average."),
+        ((), False, ""),
+        ((0, 1), True, ""),
+    ],
+)
+def test_only_ranks_that_wait_for_others_are_said_to_have_finished(
+    finished: tuple[int, ...], ended: bool, words: str
+) -> None:
+    log = RoundLog()
+    for rank in (0, 1, 2):
+        kinds = [(1, 10, 10.0, False), (2, 10, 0.0, False)]  # a round in a pause
+        kinds += [(3, 10, 0.0, True)] * (rank in finished) + [(0, 10, 0.5, True)] * ended
+        for number, at, weight, gathered in kinds:
+            row = {"number": number, "joined_step": at, "applied_step": at, "weight": weight, "gathered": gathered}
+            log.row(rank, row, 1)
+    said = staleness_words(log, RankSteps())
+    assert words in said and ("finished" in said) == bool(words)
 
 
 def test_rounds_a_second_follow_from_each_ranks_own_clock() -> None:

@@ -176,6 +176,8 @@ CARDS = (
               "dtdg_lab.parallel.cached_part:CachedPart"),
         differs=(
             "The reward reads the training loss or the validation part; the released code reads the test part.",
+            "Ranks share the steps of an epoch, and a model counts by those it had since the last round; the paper "
+            "names neither steps nor weights. A slow rank's part has little say where parts are unlike.",
             "Here the DQN did not beat the best fixed size, and its batches do not always reach a loss sooner.",
         ),
         settings={"parts": 2},

@@ -1,0 +1,64 @@
+"""The steps of an epoch as one budget of all ranks, of which a faster rank takes more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
+
+
+class SharedSteps:
+    """Gives every step of an epoch to one rank, once; each rank takes some ahead, so that most steps ask no other.
+
+    A rank takes as many steps as it makes in 50 ms, at least one, and at most the 2R-th part of those that are left
+    (guided self-scheduling). So a slow rank takes them one by one, and the last steps of an epoch are shared evenly.
+
+    References: Polychronopoulos and Kuck, Guided self-scheduling, IEEE Transactions on Computers, 1987.
+
+    Args:
+        add: adds a number to a counter that all ranks share, and returns its new value: atomic, 0 before its first use.
+        ranks: R.
+        first: the epoch that is under way, and how many of its steps have been taken before.
+        clock: seconds, of this rank.
+    """
+
+    def __init__(
+        self, add: Callable[[str, int], int], *, ranks: int, first: tuple[int, int] = (0, 0),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._add, self._ranks, self._first, self._clock = add, ranks, first, clock
+        self._epoch = -1
+        self._held = range(0)
+        self._left = 0  # of the epoch, when this rank last asked
+        self._made, self._wanted = 0, 1  # steps since then, and how many are made in 50 ms
+        self._asked_s = clock()
+
+    def take(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch, from 0, that is this rank's to make; None where all have been taken.
+
+        Args:
+            epoch: the same as last time, or a later one.
+            steps: of the epoch, by all ranks together.
+        """
+        if epoch != self._epoch:
+            self._epoch, self._held, self._left = epoch, range(0), steps
+        if not self._held:
+            self._ask(steps)
+        if not self._held:
+            return None
+        number, self._held = self._held[0], self._held[1:]
+        self._made += 1
+        return number
+
+    def _ask(self, steps: int) -> None:
+        now_s = self._clock()
+        if self._made:
+            spent_s = max(now_s - self._asked_s, 1e-9)
+            self._wanted = max(1, int(LEASE_S * self._made / spent_s))
+        self._made, self._asked_s = 0, now_s
+        lease = min(self._wanted, max(1, -(-self._left // (2 * self._ranks))))
+        before = self._first[1] if self._epoch == self._first[0] else 0
+        start = before + self._add(f"steps/{self._epoch}", lease) - lease
+        self._held = range(min(start, steps), min(start + lease, steps))
+        self._left = max(0, steps - start - lease)

@@ -120,7 +120,7 @@ class RunWindow:
                 for take in self._of_step[table]:
                     take(rank, row, attempt)
             elif table == "energy":
-                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
+                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "phase_energy":
                 self.phase_energy.row(rank, row)
             elif table == "memory":
@@ -132,7 +132,7 @@ class RunWindow:
         seconds = self._clock.seconds(attempt, row["time_ns"])
         self.energy.rank_seen(rank)
         self.phase_energy.rank_seen(rank)
-        self.energy.step(rank, row, seconds)
+        self.energy.step(rank, row, seconds, attempt)
         self.spent.step(rank, row, seconds)
         if not self._current(attempt, step):
             return

@@ -21,11 +21,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "phase_j": "joules by phase of all ranks; idle is between steps, stall standing still for features",
         "stall_j": "joules of the phases wait and stall: spent while ranks did nothing but wait",
         "stall_share": "of the joules by phase",
-        "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, evaluations "
-        "among them",
+        "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, "
+        "evaluations among them",
         "total_j": "of all sources together",
-        "energy_coverage": "how the energy of all devices' time is known: shares read, modelled and unknown; every GPU and "
-        "the processors of every node weigh the same",
+        "energy_coverage": "how the energy of all devices' time is known: shares read, modelled and unknown; every GPU "
+        "and the processors of every node weigh the same",
         "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs; the first, "
         "which warms up, is in it",
         "epoch_j_spread": "standard deviation over epochs",

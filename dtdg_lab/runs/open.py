@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 TRAIN_STEP = "train-step"
 COMPARED = ("status", "task", "train_loss", "validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill",
-            *COLUMNS, "epochs", "steps", "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes",
-            "peak_rss_bytes", "energy_j")  # fmt: skip
+            *COLUMNS, "epochs", "steps", "total_time_s", "epoch_time_s", "epoch_time_spread_s", "epoch_time_median_s",
+            "epoch_time_clean_s", "epoch_time_congested_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes",
+            "peak_rss_bytes", "total_j", "energy_j", "energy_coverage", "epoch_j", "epoch_j_spread")  # fmt: skip
 
 
 class StoredRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -154,14 +155,33 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         *_metric_cards(summary.get("metrics") or {}, summary.get("skill_split")),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
-        ("per epoch, slowest rank", format_seconds(summary.get("epoch_time_s"))),
+        ("all steps, slowest rank", format_seconds(summary.get("total_time_s"))),
+        ("per epoch, slowest rank: mean over epochs", _over_epochs(summary, "epoch_time{}_s", format_seconds)),
         ("imbalance, most over least loaded rank", _number(imbalance)),
         ("of the ranks' time waiting", _share(wait)),
         ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
         ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
-        (f"energy, {' and '.join(energy)}" if energy else "energy",
-         " / ".join(format_joules(value) for value in energy.values()) or format_joules(None)),
+        (f"energy, every device once{_known_energy(summary)}",
+         " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None)),
+        ("energy per epoch: mean over epochs", _over_epochs(summary, "epoch_j{}", format_joules)),
     ]  # fmt: skip
+
+
+def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | None], str]) -> str:
+    """Mean and spread over epochs, the median, and clean epochs apart from congested ones where links were slow."""
+    mean, spread, middle, clean, slow = (
+        summary.get(name.format(part)) for part in ("", "_spread", "_median", "_clean", "_congested")
+    )
+    text = words(mean) + (f" ± {words(spread)}" if spread is not None else "")
+    text += f" (median {words(middle)})" if middle is not None and spread is not None else ""
+    told = [f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None]
+    return "; ".join([text, *told])
+
+
+def _known_energy(summary: dict[str, Any]) -> str:
+    """How the energy of all devices' time is known, in words."""
+    shares = [f"{_share(value)} {kind}" for kind, value in (summary.get("energy_coverage") or {}).items() if value]
+    return f", {', '.join(shares)} of their time" if shares else ""
 
 
 def _metric_cards(metrics: dict[str, float | None], part: str | None) -> list[tuple[str, str]]:
@@ -276,7 +296,7 @@ def _shown(name: str, value: Any) -> str | None:
         return format_seconds(value)
     if name.startswith("bytes_") or name.endswith("_bytes"):
         return format_bytes(value)
-    if name.endswith("_j"):
+    if name.endswith("_j") or name.startswith("epoch_j"):
         return format_joules(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 

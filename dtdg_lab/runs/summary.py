@@ -42,10 +42,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "without_edges": "snapshots without edges, by part",
         "epochs": "epochs finished",
         "steps": "different steps recorded; a step computed again after a resume counts once",
-        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank, without evaluation; unfinished epochs "
-        "and steps that were computed again are in it",
-        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank, without evaluation; mean over epochs; "
-        "the first, which warms up, compiles and profiles, is in it",
+        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank, without evaluation; unfinished "
+        "epochs and steps that were computed again are in it",
+        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank, without evaluation; mean over "
+        "epochs; the first, which warms up, compiles and profiles, is in it",
         "epoch_time_spread_s": "standard deviation over epochs",
         "epoch_time_median_s": "median over epochs: what happens in fewer than half of them is not in it",
         "epoch_time_clean_s": "mean over epochs without a slow link; empty where no link ever was slow",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.views.blocks import BlocksView
@@ -208,6 +211,11 @@ class RunWindow:
     def dropped(self) -> int:
         """Lines that were sent and never arrived here, by their sequence numbers; the files on disk have them."""
         return self._gaps.missing
+
+    def joules_until(self, attempts: Sequence[int], times_ns: Sequence[int]) -> NDArray[np.float64] | None:
+        """Joules of all nodes and devices, each once, until instants of attempts; None where none are known."""
+        pairs = zip(attempts, times_ns, strict=True)
+        return self.energy.joules_at([self._clock.seconds(attempt, time_ns) for attempt, time_ns in pairs])
 
     @property
     def progress(self) -> Progress:

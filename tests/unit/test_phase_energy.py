@@ -16,6 +16,7 @@ from dtdg_lab.energy import BusySeconds, EnergyMeter, ModelledGpuReader, Modelle
 from dtdg_lab.energy.phase_energy import IDLE, STALL, Row
 from dtdg_lab.energy.reader import EnergyReader
 from dtdg_lab.energy.shares import shared_out
+from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.energy_facts import (
     device_joules,
     energy_facts,
@@ -25,7 +26,6 @@ from dtdg_lab.runs.energy_facts import (
     stall_energy,
 )
 from dtdg_lab.testing.replay_meter import ReplayClock, ReplayReader, Scripted
-from dtdg_lab.energy.total import total_of
 from dtdg_lab.views.energy import EnergyView
 from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.phase_energy import PhaseEnergyView
@@ -327,8 +327,8 @@ def test_facts_of_a_run() -> None:
         for split, at, loss in (("train", 2, 0.5), ("train", 1, 0.9), ("validation", 3, 7.0), ("train", 3, None))
     ]
     energy = [
-        {"rank": rank, "reader": reader, "source": source, "scope": scope, "joules": joules, "time_ns": 1, "interval_s": 1.0,
-         "device": device, "node": "a"}
+        {"rank": rank, "reader": reader, "source": source, "scope": scope, "joules": joules, "time_ns": 1,
+         "interval_s": 1.0, "device": device, "node": "a"}
         for rank, reader, source, scope, joules, device in (
             (0, "nvml:GPU-1", "counter", "rank", 30.0, "gpu"), (0, "rapl", "counter", "node", 50.0, "processor"),
             (0, "rapl-share", "counter", "rank", 11.0, "processor"), (1, "gpu-model", "modelled", "rank", 5.0, "gpu"),

@@ -51,9 +51,14 @@ def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
     reader = _text(row.get("reader"))
     device = _text(row.get("device")) or (GPU if reader.startswith(_GPU_READERS) else PROCESSOR)
     return Stream(
-        attempt, _text(row.get("node")) or f"of rank {rank}", device, reader, _text(row.get("scope")) or "rank", rank,
+        attempt,
+        _text(row.get("node")) or f"of rank {rank}",
+        device,
+        reader,
+        _text(row.get("scope")) or "rank",
+        rank,
         _text(row.get("source")) or "unknown source",
-    )  # fmt: skip
+    )
 
 
 def counted(streams: Mapping[Stream, float]) -> list[Stream]:
@@ -140,7 +145,8 @@ class EnergyTotal:
 
     def joules(self, device: str | None = None) -> dict[str, float]:
         """Joules by source, of all devices or of one kind of them; empty where none are known."""
-        known, found = self._all(), {}
+        known = self._all()
+        found: dict[str, float] = {}
         for stream in self.streams():
             if device in (None, stream.device):
                 found[stream.source] = found.get(stream.source, 0.0) + known[stream].joules

@@ -110,9 +110,13 @@ def device_joules(rows: Rows) -> dict[str, dict[str, float]]:
 
 
 def energy_facts(
-    phase_energy: Rows, total: EnergyTotal, evaluations: Rows, *, finished: Collection[int] | None = None,
+    phase_energy: Rows,
+    total: EnergyTotal,
+    evaluations: Rows,
+    *,
+    finished: Collection[int] | None = None,
     congested: Collection[int] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The numbers of ``MEANINGS``; each is None where it is unknown.
 
     Args:

@@ -138,7 +138,9 @@ def _parts(run: StoredRun) -> str:
     told: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
     if not told:
         return ""
-    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in empty_parts(told))
+    few = run.summary.get("link_warning")
+    said = [*empty_parts(told), *([few] if few else [])]
+    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in said)
     return f"<p class='soft'>{page.text(parts_line(told))}</p>{notes}"
 
 
@@ -152,7 +154,7 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         (f"{part} loss", _number(loss)),
         (f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
          f"{_number(summary.get('mean_loss'))}", _share(skill)),
-        *_metric_cards(summary.get("metrics") or {}, summary.get("skill_split")),
+        *_metric_cards(summary),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
         ("all steps, slowest rank", format_seconds(summary.get("total_time_s"))),
@@ -184,15 +186,24 @@ def _known_energy(summary: dict[str, Any]) -> str:
     return f", {', '.join(shares)} of their time" if shares else ""
 
 
-def _metric_cards(metrics: dict[str, float | None], part: str | None) -> list[tuple[str, str]]:
-    """Each score of the model, with that of persistence in brackets."""
-    return [
-        (f"{part} {words(name)} (persistence {_number(metrics[BASELINE + name])})", _number(value))
-        if BASELINE + name in metrics
-        else (f"{part} {words(name)}", _number(value))
-        for name, value in metrics.items()
-        if not name.startswith(BASELINE)
-    ]
+def _metric_cards(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Each score of the model with its interval, that of persistence in brackets, and the pairs that it is of."""
+    metrics, part = summary.get("metrics") or {}, summary.get("skill_split")
+    ends, pairs, ranked = (summary.get(f"link_{name}") for name in ("intervals", "pairs", "ranked"))
+    cards = []
+    for name, value in metrics.items():
+        if name.startswith(BASELINE):
+            continue
+        title, told = f"{part} {words(name)}", _number(value)
+        if BASELINE + name in metrics:
+            title += f" (persistence {_number(metrics[BASELINE + name])})"
+        if name in (ends or {}):
+            told += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
+        of = ranked if name == "mrr" else pairs
+        if of is not None:
+            title += f", of {of:,} {'ranked edges' if name == 'mrr' else 'pairs'}"
+        cards.append((title, told))
+    return cards
 
 
 def _number(value: float | None) -> str:
@@ -288,10 +299,10 @@ def _numbers_table(summary: dict[str, Any]) -> str:
 
 def _shown(name: str, value: Any) -> str | None:
     """A number of the summary with its unit, by the suffix of its name."""
-    if value is None:
-        return None
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(name, item) or 'unknown'}" for key, item in value.items())
+    if value is None or isinstance(value, list):
+        return None if value is None else " .. ".join(f"{each:.4g}" for each in value)
     if name.endswith("_s"):
         return format_seconds(value)
     if name.startswith("bytes_") or name.endswith("_bytes"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs import energy_facts, fetch_facts
 from dtdg_lab.runs.deviation import loss_deviation
@@ -37,6 +38,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "mean_loss": "loss on skill_split of one prediction for all, taken from the training part: the mean target, "
         "how often each class occurs, the share of positives",
         "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
+        "link_pairs": "pairs that the link metrics of skill_split are of, positives and negatives",
+        "link_ranked": "positives that mrr is of",
+        "link_intervals": "95 % percentile intervals of the link metrics of the test part: 1,000 bootstrap resamples "
+        "of each snapshot's pairs, positives and negatives apart; empty of fewer than 10 positives, and where nothing "
+        "was tested",
+        "link_warning": "that the link metrics are of too few pairs; empty otherwise",
         "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
         "skill_split": "part that skill, metrics, persistence_loss and mean_loss are of: test, else validation",
         "without_edges": "snapshots without edges, by part",
@@ -127,9 +134,11 @@ def summarize(
 
 
 def _energy(
-    tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame], finished: list[int],
+    tables: Mapping[str, pd.DataFrame],
+    everything: Mapping[str, pd.DataFrame],
+    finished: list[int],
     congested: set[int] | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     spent, scored = everything["phase_energy"].to_dict("records"), tables["evaluations"].to_dict("records")
     in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
     total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
@@ -171,6 +180,7 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         "persistence_loss": persistence,
         "mean_loss": _number(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,
+        **_support(last[split].get("metrics") if split else None, split),
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
         "skill_split": split,
     }
@@ -180,7 +190,19 @@ def _metrics(told: Any) -> dict[str, float | None] | None:
     """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
     if not isinstance(told, dict) or not told:
         return None
-    return {name: _number(value) for name, value in told.items()}
+    return {name: _number(value) for name, value in told.items() if is_score(name)}
+
+
+def _support(told: Any, split: str | None) -> dict[str, Any]:
+    """What link metrics rest on; all None for other tasks, and for runs recorded before it was told."""
+    known = told if isinstance(told, dict) else {}
+    ends = {name: interval_of(known, name) for name in known if is_score(name)}
+    return {
+        "link_pairs": _whole(known.get(PAIRS)),
+        "link_ranked": _whole(known.get(RANKED)),
+        "link_intervals": {name: list(pair) for name, pair in ends.items() if pair is not None} or None,
+        "link_warning": few_pairs(known, split) or None,
+    }
 
 
 def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:

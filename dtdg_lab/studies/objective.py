@@ -23,8 +23,8 @@ _WORDS = (
     "gpu_j",
     "processor_j",
     "energy_coverage",
-    "link_pairs",
     "link_intervals",
+    "link_warning",
 )
 BASELINES: Mapping[str, str] = MappingProxyType(
     {"validation_persistence_loss": "persistence_loss", "validation_mean_loss": "mean_loss"}

@@ -93,13 +93,20 @@ class EnergyView:
             self._take(self._from_steps, stream, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
 
     def _take(
-        self, drawn: dict[Key, _Meter], stream: Stream, row: Mapping[str, Any], *, joules: float,
-        lasted_s: float | None, seconds: float,
-    ) -> None:  # fmt: skip
+        self,
+        drawn: dict[Key, _Meter],
+        stream: Stream,
+        row: Mapping[str, Any],
+        *,
+        joules: float,
+        lasted_s: float | None,
+        seconds: float,
+    ) -> None:
         key = (stream.scope, stream.rank, stream.source)
         for meter in (
-            drawn.setdefault(key, _Meter(self._points)), self._streams.setdefault(stream, _Meter(self._points))
-        ):  # fmt: skip
+            drawn.setdefault(key, _Meter(self._points)),
+            self._streams.setdefault(stream, _Meter(self._points)),
+        ):
             meter.add(stream.reader, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
 
     def _counted(self) -> dict[Stream, _Meter]:

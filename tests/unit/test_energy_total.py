@@ -32,10 +32,19 @@ def told(rank: int, joules: float | None, node: str = "a", *, seconds: int = 10,
     """A row a second; its joules in all."""
     each = None if joules is None else joules / seconds
     return [
-        {"rank": rank, "attempt": 1, "time_ns": (1 + second) * S, "interval_s": 1.0, "joules": each, "watts": each,
-         "cpu_s": 0.1, "node": node, **of}
+        {
+            "rank": rank,
+            "attempt": 1,
+            "time_ns": (1 + second) * S,
+            "interval_s": 1.0,
+            "joules": each,
+            "watts": each,
+            "cpu_s": 0.1,
+            "node": node,
+            **of,
+        }
         for second in range(seconds)
-    ]  # fmt: skip
+    ]
 
 
 def gpu(rank: int, joules: float, uuid: str, node: str = "a", **more: Any) -> list[dict[str, Any]]:
@@ -45,38 +54,64 @@ def gpu(rank: int, joules: float, uuid: str, node: str = "a", **more: Any) -> li
 # what was read and modelled: rows; joules by source; coverage: read, modelled, unknown
 MIXES: dict[str, tuple[list[list[dict[str, Any]]], dict[str, float], tuple[float, float, float]]] = {
     "a GPU and the processors of its node": (
-        [gpu(0, 120.7, "X"), told(0, 362.1, **RAPL)], {"counter": 482.8}, (1, 0, 0)),
+        [gpu(0, 120.7, "X"), told(0, 362.1, **RAPL)],
+        {"counter": 482.8},
+        (1, 0, 0),
+    ),
     "two GPUs beside the processors, which one rank reads": (
-        [gpu(0, 100, "X"), gpu(1, 50, "Y"), told(0, 30, **RAPL), told(1, None, **UNREAD)], {"counter": 180}, (1, 0, 0)),
+        [gpu(0, 100, "X"), gpu(1, 50, "Y"), told(0, 30, **RAPL), told(1, None, **UNREAD)],
+        {"counter": 180},
+        (1, 0, 0),
+    ),
     "GPUs read, processors modelled by rank": (
         [gpu(0, 100, "X"), gpu(1, 50, "Y"), told(0, 7, **MODEL), told(1, 8, **MODEL)],
-        {"counter": 150, "modelled": 15}, (2 / 3, 1 / 3, 0)),
+        {"counter": 150, "modelled": 15},
+        (2 / 3, 1 / 3, 0),
+    ),
     "GPUs modelled, processors read": (
         [told(0, 9, **GPU_MODEL), told(1, 9, **GPU_MODEL), told(0, 30, **RAPL)],
-        {"counter": 30, "modelled": 18}, (1 / 3, 2 / 3, 0)),
+        {"counter": 30, "modelled": 18},
+        (1 / 3, 2 / 3, 0),
+    ),
     "a GPU that nobody reads": (
-        [told(0, 40, **RAPL), told(0, None, **{**UNREAD, "device": "gpu"})], {"counter": 40}, (0.5, 0, 0.5)),
+        [told(0, 40, **RAPL), told(0, None, **{**UNREAD, "device": "gpu"})],
+        {"counter": 40},
+        (0.5, 0, 0.5),
+    ),
     "all modelled on one node": ([told(0, 3, **MODEL), told(1, 4, **MODEL)], {"modelled": 7}, (0, 1, 0)),
-    "two nodes, both read": (
-        [told(0, 40, "a", **RAPL), told(1, 50, "b", **RAPL)], {"counter": 90}, (1, 0, 0)),
+    "two nodes, both read": ([told(0, 40, "a", **RAPL), told(1, 50, "b", **RAPL)], {"counter": 90}, (1, 0, 0)),
     "two nodes, one read and one modelled": (
-        [told(0, 40, "a", **RAPL), told(1, 5, "b", **MODEL)], {"counter": 40, "modelled": 5}, (0.5, 0.5, 0)),
+        [told(0, 40, "a", **RAPL), told(1, 5, "b", **MODEL)],
+        {"counter": 40, "modelled": 5},
+        (0.5, 0.5, 0),
+    ),
     "two nodes, GPUs on one of them": (
         [gpu(0, 10, "X", "a"), told(0, 5, "a", **MODEL), told(1, 40, "b", **RAPL)],
-        {"counter": 50, "modelled": 5}, (2 / 3, 1 / 3, 0)),
+        {"counter": 50, "modelled": 5},
+        (2 / 3, 1 / 3, 0),
+    ),
     "two nodes, one unknown": (
-        [told(0, 40, "a", **RAPL), told(1, None, "b", **UNREAD)], {"counter": 40}, (0.5, 0, 0.5)),
-    "two ranks on one GPU": (
-        [gpu(0, 100, "X"), gpu(1, 100, "X"), told(0, 30, **RAPL)], {"counter": 130}, (1, 0, 0)),
+        [told(0, 40, "a", **RAPL), told(1, None, "b", **UNREAD)],
+        {"counter": 40},
+        (0.5, 0, 0.5),
+    ),
+    "two ranks on one GPU": ([gpu(0, 100, "X"), gpu(1, 100, "X"), told(0, 30, **RAPL)], {"counter": 130}, (1, 0, 0)),
     "two ranks on one GPU, one of which came late": (
         [gpu(0, 30, "X", seconds=3), gpu(1, 100, "X"), told(0, 6, **MODEL), told(1, 6, **MODEL)],
-        {"counter": 100, "modelled": 12}, (0.5, 0.5, 0)),
-    "a counter that was lost half way": ([told(0, 20, seconds=5, **RAPL), gpu(0, 100, "X")], {"counter": 120},
-                                         (0.75, 0, 0.25)),
+        {"counter": 100, "modelled": 12},
+        (0.5, 0.5, 0),
+    ),
+    "a counter that was lost half way": (
+        [told(0, 20, seconds=5, **RAPL), gpu(0, 100, "X")],
+        {"counter": 120},
+        (0.75, 0, 0.25),
+    ),
     "shares of what the node's counter has": (
         [told(0, 40, **RAPL), told(0, 15, **{**MODEL, "reader": "rapl-share", "source": "counter"})],
-        {"counter": 40}, (1, 0, 0)),
-}  # fmt: skip
+        {"counter": 40},
+        (1, 0, 0),
+    ),
+}
 
 
 def recorded(root: Path, rows: list[dict[str, Any]], *, steps: bool = False) -> RunDirectory:

@@ -78,17 +78,25 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
         runs = [make(tmp_path / label, seed) for seed in (0, 1, 2)]
         rows.append(
             race_table.Row(
-                label=label, config=runs[0].config, settings={}, runs=tuple(runs), failed=(), wanted=3, sources=(),
-                spreads=race_table.spreads_of(runs, [None] * 3), coincides=None,
+                label=label,
+                config=runs[0].config,
+                settings={},
+                runs=tuple(runs),
+                failed=(),
+                wanted=3,
+                sources=(),
+                spreads=race_table.spreads_of(runs, [None] * 3),
+                coincides=None,
             )
-        )  # fmt: skip
+        )
     won = race_table.winners(rows)
     assert won["epoch_time_s"] == won["total_time_s"] == "calm"
     table = race_table.frame(rows)
     assert table["epoch_time_s"].idxmin() == "calm" and table["epoch_time_median_s"].idxmin() == "late"
     assert "congested epochs" in race_table.page(rows)
-    plan = SimpleNamespace(configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, at_once=False,
-                           data={})  # fmt: skip
+    plan = SimpleNamespace(
+        configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, at_once=False, data={}
+    )
     said = " ".join(race_words(plan, [], rows, []))  # type: ignore[arg-type]
     assert "calm in all steps and epoch, mean" in said and "late in" not in said
     compared = compare([rows[0].runs[0], rows[1].runs[0]]).table
@@ -102,8 +110,19 @@ def test_epochs_are_parted_by_the_links_of_their_steps_and_not_at_all_without_sl
     quiet = trained(tmp_path, "psg", 0, [1.0] * EPOCHS, congested=False)
     parts = ("epoch_time_clean_s", "epoch_time_congested_s", "congested_epochs", "epoch_j_clean", "epoch_j_congested")
     assert {quiet.summary[name] for name in parts} == {None}
-    rows = [race_table.Row(label="quiet", config=quiet.config, settings={}, runs=(quiet,), failed=(), wanted=1,
-                           sources=(), spreads=race_table.spreads_of([quiet], [None]), coincides=None)]  # fmt: skip
+    rows = [
+        race_table.Row(
+            label="quiet",
+            config=quiet.config,
+            settings={},
+            runs=(quiet,),
+            failed=(),
+            wanted=1,
+            sources=(),
+            spreads=race_table.spreads_of([quiet], [None]),
+            coincides=None,
+        )
+    ]
     assert "congested epochs" not in race_table.page(rows)
 
 

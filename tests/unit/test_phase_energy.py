@@ -327,14 +327,25 @@ def test_facts_of_a_run() -> None:
         for split, at, loss in (("train", 2, 0.5), ("train", 1, 0.9), ("validation", 3, 7.0), ("train", 3, None))
     ]
     energy = [
-        {"rank": rank, "reader": reader, "source": source, "scope": scope, "joules": joules, "time_ns": 1,
-         "interval_s": 1.0, "device": device, "node": "a"}
+        {
+            "rank": rank,
+            "reader": reader,
+            "source": source,
+            "scope": scope,
+            "joules": joules,
+            "time_ns": 1,
+            "interval_s": 1.0,
+            "device": device,
+            "node": "a",
+        }
         for rank, reader, source, scope, joules, device in (
-            (0, "nvml:GPU-1", "counter", "rank", 30.0, "gpu"), (0, "rapl", "counter", "node", 50.0, "processor"),
-            (0, "rapl-share", "counter", "rank", 11.0, "processor"), (1, "gpu-model", "modelled", "rank", 5.0, "gpu"),
+            (0, "nvml:GPU-1", "counter", "rank", 30.0, "gpu"),
+            (0, "rapl", "counter", "node", 50.0, "processor"),
+            (0, "rapl-share", "counter", "rank", 11.0, "processor"),
+            (1, "gpu-model", "modelled", "rank", 5.0, "gpu"),
             (1, "rapl", "counter", "node", float("nan"), "processor"),
         )
-    ]  # fmt: skip
+    ]
     assert device_joules(energy) == {"gpu": {"counter": 30.0, "modelled": 5.0}, "processor": {"counter": 50.0}}
     facts = energy_facts(ROWS, total_of(energy), evaluations)
     assert facts == {

@@ -223,8 +223,8 @@ def _is_full(times: _Vector, length: float, count: int, cut_by: str) -> bool:
         return len(times) >= count * int(length)
     since = np.unique(times - times.min())
     steps = np.diff(since)
-    unit = int(np.gcd.reduce(steps)) if steps.dtype.kind == "i" and len(steps) else steps.min(initial=np.inf)
-    return bool(since[-1] + (unit if np.isfinite(unit) else 0) >= count * length)
+    unit = 0 if not len(steps) else np.gcd.reduce(steps) if steps.dtype.kind == "i" else steps.min()
+    return bool(since[-1] + unit >= count * length)
 
 
 def _window(window: float | None) -> float:

@@ -504,7 +504,8 @@ def test_a_file_is_put_on_record_once_it_could_be_read(tmp_path):
 def test_every_option_and_the_data_enter_the_key(tmp_path):
     folder = put(tmp_path / "data")
     given = [{}, {"cut": 3}, {"cut": 3, "cut_by": "edges"}, {"interval": 9.0}, {"edge_life": 2}, {"drop_first": True},
-             {"smoothing_window": 2}, {"min_edges": 1}, {"features": "degrees"}, {"interval": 12.0, "drop_partial": True}]  # fmt: skip
+             {"smoothing_window": 2}, {"min_edges": 1}, {"features": "degrees"},
+             {"interval": 12.0, "drop_partial": True}]  # fmt: skip
     for options in given:
         load_published(definition_of(), options_of(**options), root=folder)
     load_published(definition_of(), options_of(), root=folder, strict_label=True)

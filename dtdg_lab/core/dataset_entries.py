@@ -8,7 +8,17 @@ from typing import Any
 
 from dtdg_lab.core.entry import Entry
 
-_EDGES = ("cut", "cut_by", "interval", "edge_life", "smoothing_window", "drop_first", "min_edges", "features")
+_EDGES = (
+    "cut",
+    "cut_by",
+    "interval",
+    "edge_life",
+    "smoothing_window",
+    "drop_first",
+    "drop_partial",
+    "min_edges",
+    "features",
+)
 _STEPS = ("edge_life", "smoothing_window", "features")
 _STATIC = ("generated_snapshots", "growth", "growth_curve", "edge_life", "smoothing_window", "features")
 _LINKS = ("regression", "link")

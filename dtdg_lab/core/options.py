@@ -43,6 +43,11 @@ GLOSSARY: tuple[Option, ...] = (
         meaning="Leave out the edges of the first distinct time, as the loaders of DynaHB and FlareDTDG do.",
     ),
     Option(
+        name="drop_partial", owner="datasets", kind=bool, default=False,
+        meaning="Leave out the edges of the last interval where it is not full: shorter than the others, or with fewer "
+        "edges, as EvolveGCN does. Without effect where cut gives the number of intervals.",
+    ),
+    Option(
         name="min_edges", owner="datasets", kind=int, default=0, low=0, high=1_000_000_000, unit="edges",
         meaning="Snapshots with fewer edges are left out; 0 keeps all, also empty ones.",
     ),

@@ -67,27 +67,27 @@ _ALL = (
     Protocol(
         name="esdg-2021", source="ESDG section 6 (link prediction of its experiments)",
         meaning="links: train on all snapshots but the last, test on it; raw degrees; a tenth of the edges and as many "
-        "random pairs; accuracy; no validation part",
+        "random pairs; accuracy; no validation part; a last interval that is not full is left out",
         test_snapshots=1, validation_share=0.0, purge=False,
-        settings=MappingProxyType({"features": "degrees", "task": "link", "link_share": 0.1, "negatives": 1,
-                                   "link_head": "concat", "norm": "in", "self_loops": True}),
+        settings=MappingProxyType({"features": "degrees", "drop_partial": True, "task": "link", "link_share": 0.1,
+                                   "negatives": 1, "link_head": "concat", "norm": "in", "self_loops": True}),
     ),
     Protocol(
         name="evolvegcn-2020", source="EvolveGCN section 4, released settings",
         meaning="links: 70/10/20; one-hot degree; all edges against 100 random pairs each (the paper takes all pairs); "
         "average precision and MRR; edges keep their direction (the paper adds reversed ones)",
         train_share=0.8, validation_share=0.125, purge=False,
-        settings=MappingProxyType({"features": "one_hot_degree", "task": "link", "link_share": 1.0, "negatives": 100,
-                                   "ranking_negatives": 1000, "link_head": "concat", "norm": "in",
-                                   "self_loops": True}),
+        settings=MappingProxyType({"features": "one_hot_degree", "drop_partial": True, "task": "link",
+                                   "link_share": 1.0, "negatives": 100, "ranking_negatives": 1000,
+                                   "link_head": "concat", "norm": "in", "self_loops": True}),
     ),
     Protocol(
         name="roland-2022", source="ROLAND section 5, fixed split",
         meaning="links: 70/10/20; constant features; every edge ranked against 1000 random targets; "
         "MRR; edges keep their direction (the paper's code hears both ends)",
         train_share=0.8, validation_share=0.125, purge=False,
-        settings=MappingProxyType({"features": "constant", "task": "link", "link_share": 1.0, "negatives": 1,
-                                   "ranking_negatives": 1000, "link_head": "dot", "norm": "in",
+        settings=MappingProxyType({"features": "constant", "drop_partial": True, "task": "link", "link_share": 1.0,
+                                   "negatives": 1, "ranking_negatives": 1000, "link_head": "dot", "norm": "in",
                                    "self_loops": True}),
     ),
     Protocol(
@@ -95,7 +95,8 @@ _ALL = (
         meaning="links: 70/15/15 by snapshots; every edge ranked against 100 fixed targets; MRR, ties at the mean "
         "rank",
         train_share=0.85, validation_share=15 / 85, purge=False,
-        settings=MappingProxyType({"task": "link", "link_share": 1.0, "negatives": 1, "ranking_negatives": 100,
+        settings=MappingProxyType({"drop_partial": True, "task": "link", "link_share": 1.0, "negatives": 1,
+                                   "ranking_negatives": 100,
                                    "link_head": "dot"}),
     ),
 )  # fmt: skip

@@ -32,7 +32,9 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "events": ("step", "epoch", "time_ns", "kind", "data"),
         "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
-        "energy": ("time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope"),
+        "energy": (
+            "time_ns", "interval_s", "joules", "watts", "cpu_s", "reader", "source", "scope", "device", "node",
+        ),
         "links": ("step", "epoch", "layer", "way", "to", "rows", "bytes"),
         "groups": ("step", "epoch", "group", "start_ns", "end_ns", "cpu_s"),
         "exchanges": ("step", "epoch", "layer", "way", "leg", "exchanges", "in_flight_s", "exposed_s"),
@@ -80,6 +82,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "metrics": "other scores of the task by name, those of persistence under persistence_<name>; empty where "
         "the run was recorded before there were any",
         "scope": "rank, or node where the reader sees the whole machine",
+        "device": "processor or gpu; a row without joules is of one that this rank neither reads nor models",
+        "node": "the machine, by a number of its boot",
         "layer": "layer of the model whose pulls exchange the rows, from 0",
         "way": "forward; rerun, where a block of time is computed again; or backward: gradients of rows that were "
         "received go back to their owner",

@@ -75,9 +75,9 @@ def load_dataset(
         strict_label: count only edges of the newest base interval in the label; without effect where the file gives
             the values to predict.
         **options: how it is cut or generated, each by its name in the glossary; what is not given is what the data
-            set brings, or the glossary. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first`` and
-            ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``; generators their
-            own; all of them ``edge_life``, ``smoothing_window`` and ``features``.
+            set brings, or the glossary. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first``,
+            ``drop_partial`` and ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``;
+            generators their own; all of them ``edge_life``, ``smoothing_window`` and ``features``.
 
     Raises:
         UnknownNameError: no such data set or option; the closest match is suggested.

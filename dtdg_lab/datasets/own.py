@@ -34,6 +34,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     cut_by: str = "time",
     interval: float | timedelta = 0.0,
     drop_first: bool = False,
+    drop_partial: bool = False,
     edge_life: int = 1,
     smoothing_window: int = 1,
     min_edges: int = 0,
@@ -64,6 +65,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         interval: length of a base interval, in place of ``cut``: in the unit of ``time``, a timedelta where these are
             datetimes, or a number of edges. At most 100,000 intervals result.
         drop_first: leave out the edges of the first distinct time.
+        drop_partial: leave out the edges of a last interval that is not full, which ``interval`` may leave.
         edge_life: base intervals an edge lives; ``B - edge_life`` labelled snapshots result.
         smoothing_window: snapshots that the M-transform averages; 1 is none.
         min_edges: snapshots with fewer edges are left out.
@@ -77,7 +79,17 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
     known_only(unknown, from_edges, from_edges)
-    edges = cut_own(src, dst, time, weight, cut=cut, cut_by=cut_by, interval=interval, drop_first=drop_first)
+    edges = cut_own(
+        src,
+        dst,
+        time,
+        weight,
+        cut=cut,
+        cut_by=cut_by,
+        interval=interval,
+        drop_first=drop_first,
+        drop_partial=drop_partial,
+    )
     return built(
         edges, features, labels, edge_life=edge_life, smoothing_window=smoothing_window, min_edges=min_edges,
         strict_label=strict_label, name=name, source=f"given in memory ({len(edges.src):,} rows)",
@@ -95,9 +107,10 @@ def cut_own(
     cut_by: str = "time",
     interval: float | timedelta = 0.0,
     drop_first: bool = False,
+    drop_partial: bool = False,
 ) -> IntervalEdges:
     """The edges in base intervals; see :func:`from_edges`. Where ``node_ids`` is given, ids are positions in it."""
-    given = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first))
+    given = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first), ("drop_partial", drop_partial))
     checked = {key: option(key).check(value) for key, value in given}
     times = read_times(time)
     if isinstance(interval, (timedelta, np.timedelta64)):

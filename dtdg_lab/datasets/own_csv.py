@@ -27,7 +27,7 @@ Column = int | str
 _BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such files begin
 _HEADER = Option(name="header", owner="datasets", kind=bool, default=False, meaning="Whether the first line has names.")
-_CUTTING = ("cut", "cut_by", "interval", "drop_first")
+_CUTTING = ("cut", "cut_by", "interval", "drop_first", "drop_partial")
 
 
 def from_csv(

@@ -40,7 +40,7 @@ def from_dgl(
         DataError: graphs do not fit together, or lack what is asked for.
         ConfigError: an option is out of its bounds.
     """
-    known_only(building, from_dgl, from_edges, but=("cut", "cut_by", "interval", "drop_first"))
+    known_only(building, from_dgl, from_edges, but=("cut", "cut_by", "interval", "drop_first", "drop_partial"))
     for key, asked in (("features", features), ("weight", weight)):
         if not isinstance(asked, str | None):
             raise DataError(

@@ -101,6 +101,7 @@ def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], wh
         edges = cut_edges(
             table.src, table.dst, table.time, weight=table.weight if definition.weights == "keep" else None,
             cut=options["cut"], cut_by=options["cut_by"], window=window or None, drop_first=options["drop_first"],
+            drop_partial=options["drop_partial"],
         )  # fmt: skip
     except DataError as error:  # such as an interval longer than the data, or a negative weight
         raise DataError(f"{where}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dtdg_lab.energy.reader import Device, Scope, Source
@@ -46,7 +47,8 @@ class Measurement:
     def joules(self) -> float | None:
         """Of all readers together, of what is covered; None where nobody knows any.
 
-        A rank's and a whole node's joules are never added: where both are read, the rank's count.
+        A rank's and a whole node's joules of one kind of device are never added: where both are read, the rank's count.
+        A rank's GPU and its node's processors are two devices, and both count.
         """
         known = self._counted()
         return sum(each.joules for each in known if each.joules is not None) if known else None
@@ -54,8 +56,7 @@ class Measurement:
     @property
     def coverage(self) -> float:
         """The least coverage of the readers that count; 0 where there is none."""
-        ranks = [each for each in self.readers if each.scope == "rank"]
-        return min((each.coverage for each in ranks or self.readers), default=0.0)
+        return min((each.coverage for each in _own(self.readers)), default=0.0)
 
     @property
     def watts(self) -> float | None:
@@ -71,5 +72,10 @@ class Measurement:
         return tuple(dict.fromkeys(each.source for each in self._counted()))
 
     def _counted(self) -> list[ReaderEnergy]:
-        known = [each for each in self.readers if each.joules is not None]
-        return [each for each in known if each.scope == "rank"] or known
+        return _own([each for each in self.readers if each.joules is not None])
+
+
+def _own(readers: Sequence[ReaderEnergy]) -> list[ReaderEnergy]:
+    """Of each kind of device the rank's readers, and the node's where the rank has none of its own."""
+    own = {each.device for each in readers if each.scope == "rank"}
+    return [each for each in readers if each.scope == "rank" or each.device not in own]

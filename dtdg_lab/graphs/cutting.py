@@ -11,6 +11,9 @@ Three ways to cut, all covering every edge once:
 * ``cut_by="edges"``: in the order of time, E/B edges for each interval, or w of them. Edges of one time stay together,
   in the interval of the first of them, so that an interval may hold more than its share and the next ones less.
 
+With ``drop_partial`` the last interval is left out where it is not full, as fixed lengths and shares may leave it: its
+snapshot would be a label of few edges.
+
 Source: equal intervals and the dropped first time of the released code of DynaHB and FlareDTDG.
 
 Differs from the papers: their code leaves out the edges at the very last time, because its last window ends before it.
@@ -46,6 +49,7 @@ def cut_edges(
     cut_by: str = "time",
     window: float | None = None,
     drop_first: bool = False,
+    drop_partial: bool = False,
 ) -> IntervalEdges:
     """Deal edges to base intervals and number the vertices over all time, in the order of their ids.
 
@@ -59,6 +63,9 @@ def cut_edges(
         window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; messages call
             it interval, as the option is called.
         drop_first: leave out the edges of the first distinct time; their vertices keep their numbers.
+        drop_partial: leave out the edges of a last interval that is not full; their vertices keep their numbers.
+            An interval of a fixed length is full where the last time, and the unit of time after it (the largest
+            that all times are multiples of, counted from the first), reach its end; one of edges with its share.
 
     Raises:
         DataError: no edges, vectors of different lengths, values that are no ids, times or weights, or intervals that
@@ -86,6 +93,15 @@ def cut_edges(
         weights = None if weights is None else weights[later]
     deal = _by_time if cut_by == "time" else _by_edges
     interval, count = deal(times, cut, window, SpokenTimes(times, dates=dates))
+    if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
+        if count == 1:
+            raise DataError(
+                f"the only interval is not full, and drop_partial leaves it out: interval={window:g} is more than the "
+                "data have. Give a shorter interval, or drop_partial=False."
+            )
+        whole = interval < count - 1
+        sources, targets, interval, count = sources[whole], targets[whole], interval[whole], count - 1
+        weights = None if weights is None else weights[whole]
     return IntervalEdges(
         src=sources, dst=targets, interval=interval, num_intervals=count, num_nodes=len(node_ids), weight=weights,
         node_ids=give_up(node_ids),
@@ -199,6 +215,16 @@ def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTime
             f"are allowed. Give at least {-(-edges // MAX_INTERVALS)}, or cut=n, the number of intervals."
         )
     return (rank // int(share)).astype(np.int32), count
+
+
+def _is_full(times: _Vector, length: float, count: int, cut_by: str) -> bool:
+    """Whether the last of ``count`` intervals of a fixed length is as long, or has as many edges, as the others."""
+    if cut_by == "edges":
+        return len(times) >= count * int(length)
+    since = np.unique(times - times.min())
+    steps = np.diff(since)
+    unit = 0 if not len(steps) else np.gcd.reduce(steps) if steps.dtype.kind == "i" else steps.min()
+    return bool(since[-1] + unit >= count * length)
 
 
 def _window(window: float | None) -> float:

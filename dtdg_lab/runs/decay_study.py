@@ -33,7 +33,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "validation_mean_loss": "of the validation part, predicting the mean of the training part",
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, median over epochs",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, mean over epochs",
         **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
         "run": "folder of the run; two cells have the same one where all snapshots are whole, for alpha then says "
         "nothing",

@@ -7,25 +7,36 @@ Joules of steps that were lost and computed again were spent: hand in the rows o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.energy.phase_energy import STALLED
+from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "phase_j": "joules by phase of all ranks; idle is between steps, stall standing still for features",
         "stall_j": "joules of the phases wait and stall: spent while ranks did nothing but wait",
         "stall_share": "of the joules by phase",
-        "epoch_j": "joules of an epoch, all ranks, median over epochs",
+        "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, "
+        "evaluations among them",
+        "total_j": "of all sources together",
+        "energy_coverage": "how the energy of all devices' time is known: shares read, modelled and unknown; every GPU "
+        "and the processors of every node weigh the same",
+        "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs; the first, "
+        "which warms up, is in it",
+        "epoch_j_spread": "standard deviation over epochs",
+        "epoch_j_median": "median over epochs: what happens in fewer than half of them is not in it",
+        "epoch_j_clean": "mean over epochs without a slow link; empty where no link ever was slow",
+        "epoch_j_congested": "mean over epochs with a slow link in some step",
         "joules_per_loss": "joules by phase of the run for each unit that the training loss fell between its first and "
         "last evaluation; empty where it did not fall",
         "phase_energy_coverage": "share of the time for which energy by phase is known",
         "gpu_j": "joules of all GPUs",
-        "processor_j": "joules of the processors: of whole nodes where they are read, else of the ranks",
+        "processor_j": "joules of all processors: of a whole node where it is read, else the shares of its ranks",
     }
 )
 
@@ -92,42 +103,79 @@ def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "tr
 def device_joules(rows: Rows) -> dict[str, dict[str, float]]:
     """Joules by device, ``gpu`` and ``processor``, and source, from rows of ``energy``; the unknown is not in it.
 
-    Where a whole node is read, its processors' joules count and the shares of its ranks do not.
+    Every device counts once; see :func:`dtdg_lab.energy.total.counted`.
     """
-    known = [row for row in rows if _number(row["joules"]) is not None]
-    found: dict[str, dict[str, float]] = {}
-    nodes = any(row["scope"] == "node" for row in known)
-    for row in known:
-        gpu = str(row["reader"]).startswith(("nvml:", "gpu-"))
-        if nodes and not gpu and row["scope"] != "node":
-            continue
-        sources = found.setdefault("gpu" if gpu else "processor", {})
-        sources[str(row["source"])] = sources.get(str(row["source"]), 0.0) + float(row["joules"])
-    return found
+    total = total_of(rows)
+    return {device: joules for device in (GPU, PROCESSOR) if (joules := total.joules(device))}
 
 
-def energy_facts(phase_energy: Rows, energy: Rows, evaluations: Rows) -> dict[str, Any]:
-    """The numbers of ``MEANINGS``; each is None where it is unknown."""
+def energy_facts(
+    phase_energy: Rows,
+    total: EnergyTotal,
+    evaluations: Rows,
+    *,
+    finished: Collection[int] | None = None,
+    congested: Collection[int] | None = None,
+) -> dict[str, Any]:
+    """The numbers of ``MEANINGS``; each is None where it is unknown.
+
+    Args:
+        phase_energy: rows of that table, of all attempts.
+        total: of the run.
+        evaluations: rows of that table.
+        finished: epochs that ended; all that have joules where not given.
+        congested: of them, those in which a link was slow; None where none ever was.
+    """
     phases = list(phase_energy)
     by_phase: dict[str, list[Mapping[str, Any]]] = {}
     for row in phases:
         by_phase.setdefault(str(row["phase"]), []).append(row)
     whole, still = spent(phases), stall_energy(phases)
-    of_epochs = [each.joules for each in epoch_joules(phases).values() if each.joules is not None]
-    devices = {device: sum(sources.values()) for device, sources in device_joules(energy).items()}
+    of_epochs = {
+        epoch: each.joules
+        for epoch, each in epoch_joules(phases).items()
+        if each.joules is not None and (finished is None or epoch in finished)
+    }
+    by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
     known = {phase: spent(rows).joules for phase, rows in by_phase.items()}
     waited = still.joules
     if whole.joules is not None and not by_phase.keys() & set(STALLED):
         waited = 0.0  # nobody ever waited: that is known
     return {
+        "energy_j": by_source or None,
+        "total_j": sum(by_source.values()) if by_source else None,
+        "energy_coverage": total.coverage(),
         "phase_j": {phase: joules for phase, joules in known.items() if joules is not None} or None,
         "stall_j": waited,
         "stall_share": waited / whole.joules if waited is not None and whole.joules else None,
-        "epoch_j": median(of_epochs) if of_epochs else None,
+        **{f"epoch_j{name}": value for name, value in over_epochs(of_epochs, congested).items()},
         "joules_per_loss": joules_per_loss(whole.joules, evaluations),
         "phase_energy_coverage": whole.coverage if phases else None,
-        "gpu_j": devices.get("gpu"),
-        "processor_j": devices.get("processor"),
+        "gpu_j": sum(of_gpus.values()) if of_gpus else None,
+        "processor_j": sum(of_processors.values()) if of_processors else None,
+    }
+
+
+def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) -> dict[str, float | None]:
+    """What epochs took: the mean under an empty name, ``_spread``, ``_median``, ``_clean`` and ``_congested``.
+
+    Args:
+        values: of every epoch that counts.
+        congested: epochs in which a link was slow; None where none ever was: then both parts are None.
+
+    Returns:
+        The mean; the standard deviation, None of fewer than two epochs; the median; and the means of the epochs without
+        and with a slow link. None where no epoch counts.
+    """
+    known = list(values.values())
+    clean = [value for epoch, value in values.items() if congested is not None and epoch not in congested]
+    slow = [value for epoch, value in values.items() if congested is not None and epoch in congested]
+    return {
+        "": fmean(known) if known else None,
+        "_spread": stdev(known) if len(known) > 1 else None,
+        "_median": median(known) if known else None,
+        "_clean": fmean(clean) if clean else None,
+        "_congested": fmean(slow) if slow else None,
     }
 
 

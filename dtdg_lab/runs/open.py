@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 TRAIN_STEP = "train-step"
 COMPARED = ("status", "task", "train_loss", "validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill",
-            *COLUMNS, "epochs", "steps", "epoch_time_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes",
-            "peak_rss_bytes", "energy_j")  # fmt: skip
+            *COLUMNS, "epochs", "steps", "total_time_s", "epoch_time_s", "epoch_time_spread_s", "epoch_time_median_s",
+            "epoch_time_clean_s", "epoch_time_congested_s", "imbalance", "wait_share", "bytes_sent", "peak_bytes",
+            "peak_rss_bytes", "total_j", "energy_j", "energy_coverage", "epoch_j", "epoch_j_spread")  # fmt: skip
+
+_LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns where some run predicts links
 
 
 class StoredRun:
@@ -235,7 +238,12 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
     labels = _labels(opened, differing)
     figure = compare_figure([(label, run.window) for label, run in zip(labels, opened, strict=True)], x)
-    notes = tuple(differences(opened))
+    few = [
+        f"{label}: {run.summary['link_warning']}"
+        for label, run in zip(labels, opened, strict=True)
+        if run.summary.get("link_warning")
+    ]
+    notes = (*differences(opened), *few)
     return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels), notes)
 
 
@@ -280,13 +288,15 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
     scores = [
         name for name in dict.fromkeys(name for told in metrics for name in told) if not name.startswith(BASELINE)
     ]
+    linked = [name for name in _LINKED if any(run.summary.get(name) is not None for run in runs)]
     rows = [
         {name: run.config.flat.get(name) for name in differing}
         | {name: run.summary.get(name) for name in COMPARED}
         | {name: told.get(name) for name in scores}
+        | {name: run.summary.get(name) for name in linked}
         | {"status": run.status}
         | {name: told for name, told in provenance(run).items() if name in COLUMNS}
         for run, told in zip(runs, metrics, strict=True)
     ]
-    columns = list(dict.fromkeys([*differing, *COMPARED, *scores]))  # a setting may be in the summary too
+    columns = list(dict.fromkeys([*differing, *COMPARED, *scores, *linked]))  # a setting may be in the summary too
     return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=columns)

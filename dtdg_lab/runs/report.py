@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,9 @@ def _parts(run: StoredRun) -> str:
     told: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
     if not told:
         return ""
-    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in empty_parts(told))
+    few = run.summary.get("link_warning")
+    said = [*empty_parts(told), *([few] if few else [])]
+    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in said)
     return f"<p class='soft'>{page.text(parts_line(told))}</p>{notes}"
 
 
@@ -151,28 +154,56 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         (f"{part} loss", _number(loss)),
         (f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
          f"{_number(summary.get('mean_loss'))}", _share(skill)),
-        *_metric_cards(summary.get("metrics") or {}, summary.get("skill_split")),
+        *_metric_cards(summary),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
-        ("per epoch, slowest rank", format_seconds(summary.get("epoch_time_s"))),
+        ("all steps, slowest rank", format_seconds(summary.get("total_time_s"))),
+        ("per epoch, slowest rank: mean over epochs", _over_epochs(summary, "epoch_time{}_s", format_seconds)),
         ("imbalance, most over least loaded rank", _number(imbalance)),
         ("of the ranks' time waiting", _share(wait)),
         ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
         ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
-        (f"energy, {' and '.join(energy)}" if energy else "energy",
-         " / ".join(format_joules(value) for value in energy.values()) or format_joules(None)),
+        (f"energy, every device once{_known_energy(summary)}",
+         " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None)),
+        ("energy per epoch: mean over epochs", _over_epochs(summary, "epoch_j{}", format_joules)),
     ]  # fmt: skip
 
 
-def _metric_cards(metrics: dict[str, float | None], part: str | None) -> list[tuple[str, str]]:
-    """Each score of the model, with that of persistence in brackets."""
-    return [
-        (f"{part} {words(name)} (persistence {_number(metrics[BASELINE + name])})", _number(value))
-        if BASELINE + name in metrics
-        else (f"{part} {words(name)}", _number(value))
-        for name, value in metrics.items()
-        if not name.startswith(BASELINE)
-    ]
+def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | None], str]) -> str:
+    """Mean and spread over epochs, the median, and clean epochs apart from congested ones where links were slow."""
+    mean, spread, middle, clean, slow = (
+        summary.get(name.format(part)) for part in ("", "_spread", "_median", "_clean", "_congested")
+    )
+    text = words(mean) + (f" ± {words(spread)}" if spread is not None else "")
+    text += f" (median {words(middle)})" if middle is not None and spread is not None else ""
+    told = [f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None]
+    return "; ".join([text, *told])
+
+
+def _known_energy(summary: dict[str, Any]) -> str:
+    """How the energy of all devices' time is known, in words."""
+    shares = [f"{_share(value)} {kind}" for kind, value in (summary.get("energy_coverage") or {}).items() if value]
+    return f", {', '.join(shares)} of their time" if shares else ""
+
+
+def _metric_cards(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Each score of the model with its interval, that of persistence in brackets, and the pairs that it is of."""
+    metrics, part = summary.get("metrics") or {}, summary.get("skill_split")
+    ends, pairs, ranked = (summary.get(f"link_{name}") for name in ("intervals", "pairs", "ranked"))
+    cards = []
+    for name, value in metrics.items():
+        if name.startswith(BASELINE):
+            continue
+        title, told = f"{part} {words(name)}", _number(value)
+        if BASELINE + name in metrics:
+            title += f" (persistence {_number(metrics[BASELINE + name])})"
+        if name in (ends or {}):
+            told += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
+        of = ranked if name == "mrr" else pairs
+        if of is not None:
+            title += f", of {of:,} {'ranked edges' if name == 'mrr' else 'pairs'}"
+        cards.append((title, told))
+    return cards
 
 
 def _number(value: float | None) -> str:
@@ -268,15 +299,15 @@ def _numbers_table(summary: dict[str, Any]) -> str:
 
 def _shown(name: str, value: Any) -> str | None:
     """A number of the summary with its unit, by the suffix of its name."""
-    if value is None:
-        return None
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(name, item) or 'unknown'}" for key, item in value.items())
+    if value is None or isinstance(value, list):
+        return None if value is None else " .. ".join(f"{each:.4g}" for each in value)
     if name.endswith("_s"):
         return format_seconds(value)
     if name.startswith("bytes_") or name.endswith("_bytes"):
         return format_bytes(value)
-    if name.endswith("_j"):
+    if name.endswith("_j") or name.startswith("epoch_j"):
         return format_joules(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 

@@ -11,8 +11,11 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs import energy_facts, fetch_facts
 from dtdg_lab.runs.deviation import loss_deviation
+from dtdg_lab.views.congestion_log import links_of
 from dtdg_lab.views.imbalance import balance_of
 from dtdg_lab.views.partition_facts import facts_of
 from dtdg_lab.views.phases import OWN
@@ -35,12 +38,26 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "mean_loss": "loss on skill_split of one prediction for all, taken from the training part: the mean target, "
         "how often each class occurs, the share of positives",
         "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
+        "link_pairs": "pairs that the link metrics of skill_split are of, positives and negatives",
+        "link_ranked": "positives that mrr is of",
+        "link_intervals": "95 % percentile intervals of the link metrics of the test part: 1,000 bootstrap resamples "
+        "of each snapshot's pairs, positives and negatives apart; empty of fewer than 10 positives, and where nothing "
+        "was tested",
+        "link_warning": "that the link metrics are of too few pairs; empty otherwise",
         "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
         "skill_split": "part that skill, metrics, persistence_loss and mean_loss are of: test, else validation",
         "without_edges": "snapshots without edges, by part",
         "epochs": "epochs finished",
         "steps": "different steps recorded; a step computed again after a resume counts once",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, without evaluation; median over epochs",
+        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank, without evaluation; unfinished "
+        "epochs and steps that were computed again are in it",
+        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank, without evaluation; mean over "
+        "epochs; the first, which warms up, compiles and profiles, is in it",
+        "epoch_time_spread_s": "standard deviation over epochs",
+        "epoch_time_median_s": "median over epochs: what happens in fewer than half of them is not in it",
+        "epoch_time_clean_s": "mean over epochs without a slow link; empty where no link ever was slow",
+        "epoch_time_congested_s": "mean over epochs with a slow link in some step",
+        "congested_epochs": "finished epochs with a slow link in some step; empty where no link ever was slow",
         "phase_time_s": "seconds a step by phase, mean over steps and ranks",
         "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch, median "
         "(the chart's is most over mean, of the last steps)",
@@ -56,7 +73,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "bytes_received": "bytes received in steps, summed over ranks",
         "peak_bytes": "largest peak of tensor memory of any rank",
         "peak_rss_bytes": "largest resident memory of any rank's process",
-        "energy_j": "joules by source, of all attempts: of the ranks, or of the nodes where no rank's are known",
         "partitioner": "what divided the vertices last, where the layout divides them",
         "parts": "parts of that partition",
         "partition_s": "seconds making that partition took",
@@ -94,6 +110,7 @@ def summarize(
     """
     steps = tables["steps"]
     finished = _finished_epochs(tables, config)
+    congested = _congested_epochs(tables, finished)
     return {
         "task": config["task"],
         **_losses(tables["evaluations"]),
@@ -101,23 +118,31 @@ def summarize(
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
-        **_times(steps, finished, meets=config["exchange"] == "gradients"),
+        "total_time_s": _number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
+        **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
+        "congested_epochs": None if congested is None else len(congested),
         "bytes_sent": _bytes(tables, "bytes_sent"),
         "bytes_received": _bytes(tables, "bytes_received"),
         "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
-        "energy_j": _joules(everything["energy"], everything["steps"]),
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
         **_schedule(tables["events"]),
-        **_energy(tables, everything),
+        **_energy(tables, everything, finished, congested),
         **fetch_facts.fetch_facts(tables["resolved"], tables["fetches"], tables["windows"]),
     }
 
 
-def _energy(tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    spent, read, scored = everything["phase_energy"], everything["energy"], tables["evaluations"]
-    return energy_facts.energy_facts(*(table.to_dict("records") for table in (spent, read, scored)))
+def _energy(
+    tables: Mapping[str, pd.DataFrame],
+    everything: Mapping[str, pd.DataFrame],
+    finished: list[int],
+    congested: set[int] | None,
+) -> dict[str, Any]:
+    spent, scored = everything["phase_energy"].to_dict("records"), tables["evaluations"].to_dict("records")
+    in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
+    total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
+    return energy_facts.energy_facts(spent, total, scored, finished=finished, congested=congested)
 
 
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
@@ -155,6 +180,7 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         "persistence_loss": persistence,
         "mean_loss": _number(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,
+        **_support(last[split].get("metrics") if split else None, split),
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
         "skill_split": split,
     }
@@ -164,7 +190,19 @@ def _metrics(told: Any) -> dict[str, float | None] | None:
     """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
     if not isinstance(told, dict) or not told:
         return None
-    return {name: _number(value) for name, value in told.items()}
+    return {name: _number(value) for name, value in told.items() if is_score(name)}
+
+
+def _support(told: Any, split: str | None) -> dict[str, Any]:
+    """What link metrics rest on; all None for other tasks, and for runs recorded before it was told."""
+    known = told if isinstance(told, dict) else {}
+    ends = {name: interval_of(known, name) for name in known if is_score(name)}
+    return {
+        "link_pairs": _whole(known.get(PAIRS)),
+        "link_ranked": _whole(known.get(RANKED)),
+        "link_intervals": {name: list(pair) for name, pair in ends.items() if pair is not None} or None,
+        "link_warning": few_pairs(known, split) or None,
+    }
 
 
 def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
@@ -242,14 +280,38 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
     return started if over else started[:-1]
 
 
-def _times(steps: pd.DataFrame, finished: list[int], *, meets: bool) -> dict[str, Any]:
+def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -> set[int] | None:
+    """Finished epochs in some step of which a link was slow; None where no link ever was."""
+    events, steps = tables["events"], tables["steps"]
+    told = events[events["kind"] == "congestion"]
+    told = told[told["rank"] == told["rank"].min()].sort_values(["attempt", "step"], kind="stable")
+    starts = [int(step) for step in told["step"]]
+    slow = [bool(links_of(data, 0).congested) for data in told["data"]]
+    if not any(slow):
+        return None
+    ends = [*starts[1:], math.inf]
+    spans = steps[steps["epoch"].isin(finished)].groupby("epoch")["step"].agg(["min", "max"])
+    return {
+        int(epoch)
+        for epoch, first, last in zip(spans.index, spans["min"], spans["max"], strict=True)
+        if any(late and start <= last and end > first for start, end, late in zip(starts, ends, slow, strict=True))
+    }
+
+
+def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
+    """Seconds of every epoch on its slowest rank."""
+    epochs = [*within, "epoch"]
+    return steps.groupby([*epochs, "rank"])["time_s"].sum(min_count=1).groupby(epochs).max()
+
+
+def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
     """Of epochs; ``meets`` says whether ranks make each step together, so that some may wait for others in it."""
     whole = steps[steps["epoch"].isin(finished)]
-    by_epoch = whole.groupby(["epoch", "rank"])[["time_s"]].sum(min_count=1)["time_s"].groupby("epoch").max()
+    by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
     phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
     total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
     return {
-        "epoch_time_s": _number(by_epoch.median()),
+        **{f"epoch_time{name}_s": value for name, value in energy_facts.over_epochs(by_epoch, congested).items()},
         "phase_time_s": phases,
         "imbalance": _imbalance(whole),
         **(_balance(whole) if meets else dict.fromkeys(_BALANCE)),
@@ -289,20 +351,3 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
     by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
     least = by_rank.min()
     return _number((by_rank.max() / least.where(least > 0)).median())
-
-
-def _joules(energy: pd.DataFrame, steps: pd.DataFrame) -> dict[str, float] | None:
-    """Joules by source: a rank's own readings, else those of its steps; of the nodes where no rank's are known."""
-    import pandas as pd
-
-    of_ranks = energy[(energy["scope"] == "rank") & energy["joules"].notna()]
-    in_steps = steps[steps["energy_j"].notna() & ~steps["rank"].isin(of_ranks["rank"])]
-    parts = [
-        of_ranks[["source", "joules"]],
-        in_steps[["energy_source", "energy_j"]].set_axis(["source", "joules"], axis=1),
-    ]
-    known = [part for part in parts if len(part)]
-    if not known:
-        known = [energy.loc[(energy["scope"] == "node") & energy["joules"].notna(), ["source", "joules"]]]
-    found = pd.concat(known).groupby("source")["joules"].sum()
-    return {str(source): float(joules) for source, joules in found.items()} or None

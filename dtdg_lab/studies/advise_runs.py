@@ -42,8 +42,9 @@ class MeasuredRun:
         run: as stored.
         work: of an epoch, counted from its config and data.
         facts: of its config.
-        step: its median step, for the scaling model.
-        quantities: measured ``epoch_s``, ``rank_bytes``, ``peak_bytes`` and ``imbalance``; those that are known.
+        step: its mean step, for the scaling model.
+        quantities: measured ``epoch_s`` (mean over the epochs that count), ``rank_bytes``, ``peak_bytes`` and
+            ``imbalance``; those that are known.
         rpc: model of its fetches; None where it made too few.
         shared: whether its ranks shared cores, so that its wall times say little of others.
         machine: processor, and GPUs where they computed.
@@ -176,9 +177,9 @@ def _refuse(run: StoredRun) -> None:
 
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
-    """Means over the steps of an epoch, medians over epochs, of each rank."""
+    """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
     names = [*_OWN, "transfer_s", "communicate_s", "time_s", "cpu_s"]
-    middle = steps.groupby(["rank", "epoch"])[names].mean().groupby("rank").median()
+    middle = steps.groupby(["rank", "epoch"])[names].mean().groupby("rank").mean()
     compute = middle[list(_OWN)].sum(axis=1).to_numpy(float)
     transfer = middle["transfer_s"].to_numpy(float)
     if shared:  # as runs.measured_steps: the processor's seconds, shared out as wall time was
@@ -192,8 +193,10 @@ def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool)
 def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
     summary = run.summary
     sent = steps.groupby(["rank", "epoch"])["bytes_sent"].sum().groupby("rank").median()
+    slowest = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
+    epoch_s = float(slowest.mean())  # of the epochs that count: the first warms up, which no prediction is of
     told = {
-        "epoch_s": summary.get("epoch_time_s"), "rank_bytes": float(sent.max()) + _served(run, steps),
+        "epoch_s": epoch_s if np.isfinite(epoch_s) else None, "rank_bytes": float(sent.max()) + _served(run, steps),
         "peak_bytes": summary.get("peak_bytes"),
         "imbalance": summary.get("imbalance") if run.config.ranks > 1 else None,
         "rows": float(steps.groupby("epoch")["vertex_snapshots"].sum().median()),

@@ -106,7 +106,7 @@ def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Ma
 
 
 def _epoch(run: StoredRun) -> Pair | None:
-    """Epoch by epoch, so that no median of a bound is above that of what was measured."""
+    """Means over epochs, of which each has its own bound: so no mean bound is above what was measured."""
     steps = run.table("steps")
     done = run.summary.get("epochs") or 0
     steps = steps[(steps["epoch"] < done) & (steps["epoch"] >= done - MOST_EPOCHS)]
@@ -120,9 +120,9 @@ def _epoch(run: StoredRun) -> Pair | None:
     else:
         return None  # nobody to share with
     both = measured.to_frame("measured").join(bounds.rename("bound"), how="inner").dropna()
-    if both.empty or not both["bound"].median() > 0:
+    if both.empty or not both["bound"].mean() > 0:
         return None
-    return "epoch", float(both["measured"].median()), float(both["bound"].median()), name
+    return "epoch", float(both["measured"].mean()), float(both["bound"].mean()), name
 
 
 def _makespans(run: StoredRun, facts: ScheduleFacts) -> pd.Series[float]:
@@ -145,7 +145,7 @@ def _moving(run: StoredRun, copy_bytes_per_s: float) -> Pair | None:
     if sums.empty or not float(sums["bytes_sent"].max()) > 0:
         return None
     rank = sums["bytes_sent"].groupby(level="rank").sum().idxmax()
-    own = sums.xs(rank, level="rank").median()
+    own = sums.xs(rank, level="rank").mean()
     return "moving", float(own["communicate_s"]), float(own["bytes_sent"]) / copy_bytes_per_s, "copying in memory"
 
 

@@ -14,7 +14,18 @@ from dtdg_lab.runs.summary import MEANINGS
 Goal = Literal["min", "max"]
 LAST, BEST = "validation_loss", "best_validation_loss"
 OF_TEST = ("test_loss", "skill", "persistence_loss", "mean_loss", "metrics", "skill_split")
-_WORDS = ("partitioner", "scheduler", "without_edges", "phase_time_s", "phase_j", "gpu_j", "processor_j")
+_WORDS = (
+    "partitioner",
+    "scheduler",
+    "without_edges",
+    "phase_time_s",
+    "phase_j",
+    "gpu_j",
+    "processor_j",
+    "energy_coverage",
+    "link_intervals",
+    "link_warning",
+)
 BASELINES: Mapping[str, str] = MappingProxyType(
     {"validation_persistence_loss": "persistence_loss", "validation_mean_loss": "mean_loss"}
 )

@@ -305,7 +305,8 @@ class Race:
             f"<p style='margin:2px 0;{_NARROW}{_alarm(sentence)}'>{html.escape(sentence, quote=False)}</p>"
             for sentence in told
         )
-        rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>Median over seeds [least .. most]. {RULE}</p>"
+        how = "Median over seeds [least .. most]; of a run, totals and means over all its epochs, congested ones too."
+        rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
         return f"{lines}{race_table.page(rows)}{rule}"
 
     def _repr_html_(self) -> str:

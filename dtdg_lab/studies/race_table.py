@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+GAP = 0.05  # share of the devices' time without energy from which it is said, and joules are not judged
+
+
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the table: its name in data and on the page, how it is written, and which way is good."""
+    """A column of the table: its name in data and on the page, how it is written, and which way is good.
+
+    Of a run every time and energy is a total or a mean over its epochs; medians over epochs stand beside them unjudged.
+    """
 
     name: str
     title: str
     words: Callable[[float | None], str] = _number
     high_is_good: bool = False
     judged: bool = True
+    where_known: bool = False  # a column of the page only where some contestant has it
 
 
 MEASURES: tuple[Measure, ...] = (
@@ -42,8 +49,16 @@ MEASURES: tuple[Measure, ...] = (
     Measure("persistence_loss", "persistence", judged=False),
     Measure("mean_loss", "mean baseline", judged=False),
     Measure("near_best_s", "to near the best", format_seconds),
-    Measure("epoch_time_s", "epoch", format_seconds),
+    Measure("total_time_s", "all steps", format_seconds),
+    Measure("epoch_time_s", "epoch, mean", format_seconds),
+    Measure("epoch_time_spread_s", "± over epochs", format_seconds, judged=False),
+    Measure("epoch_time_median_s", "epoch, median", format_seconds, judged=False),
+    Measure("epoch_time_clean_s", "clean epochs", format_seconds, judged=False, where_known=True),
+    Measure("epoch_time_congested_s", "congested epochs", format_seconds, judged=False, where_known=True),
     Measure("joules", "energy", format_joules),
+    Measure("epoch_j", "energy of an epoch, mean", format_joules, judged=False),
+    Measure("epoch_j_clean", "of clean epochs", format_joules, judged=False, where_known=True),
+    Measure("epoch_j_congested", "of congested epochs", format_joules, judged=False, where_known=True),
     Measure("bytes", "sent", format_bytes),
     Measure("peak_bytes", "peak memory", format_bytes),
     Measure("imbalance", "imbalance"),
@@ -51,7 +66,7 @@ MEASURES: tuple[Measure, ...] = (
 MEANINGS: Mapping[str, str] = {
     "near_best_s": "seconds from the beginning of a run to a validation loss within 5 % of the least that any "
     "contestant reached with that seed",
-    "joules": "of all ranks, of the whole run",
+    "joules": "of all nodes and devices, each once, of the whole run",
     "bytes": "sent by all ranks in steps, and those of features fetched by remote procedure calls",
     "imbalance": "most over least loaded rank's own time of an epoch; 1 is even",
     "coincides": "whether losses that should be the same are; empty where none should, or nothing can be compared yet",
@@ -118,6 +133,11 @@ def joules_of(run: StoredRun) -> float | None:
     return sum(by_source.values()) if by_source else None
 
 
+def unknown_energy(runs: Sequence[StoredRun]) -> float:
+    """The largest share of a run's devices' time whose energy nobody read or modelled; 0 where nothing says so."""
+    return max(((run.summary.get("energy_coverage") or {}).get("unknown", 0.0) for run in runs), default=0.0)
+
+
 def bytes_of(run: StoredRun) -> float | None:
     """That all ranks sent in steps, and those of features that were fetched; None where unknown."""
     sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
@@ -157,6 +177,8 @@ def winners(rows: Sequence[Row]) -> dict[str, str]:
     for measure in MEASURES:
         if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
             continue  # measured and modelled joules are not the same thing
+        if measure.name == "joules" and any(unknown_energy(row.runs) > GAP for row in rows):
+            continue  # what is unknown is not saved
         spreads = {row.label: row.spreads[measure.name] for row in rows}
         label = best(spreads, high_is_good=measure.high_is_good)
         lost = {row.label for row in rows if row.failed}  # of the seeds that are left nobody knows the spread of all
@@ -199,15 +221,16 @@ def page(rows: Sequence[Row]) -> str:
     """The table as HTML: bold for the best beyond doubt, red for losses that should coincide and do not."""
     won = winners(rows)
     settings = list(rows[0].settings) if rows else []
+    shown = [each for each in MEASURES if not each.where_known or any(row.spreads[each.name].count for row in rows)]
     if all(row.settings.get("system") == row.label for row in rows):
         settings = [name for name in settings if name != "system"]
-    heads = ["contestant", *settings, "seeds", *(measure.title for measure in MEASURES)]
+    heads = ["contestant", *settings, "seeds", *(measure.title for measure in shown)]
     heads += ["same losses", "protocol", "purge", "data"]
     lines = ["<tr>" + "".join(f"<th style='text-align:left'>{text(head)}</th>" for head in heads) + "</tr>"]
     for row in rows:
         ground = _ground(row)
         cells = [text(row.label), *(text(row.settings[name]) for name in settings), _seeds(row)]
-        cells += [_cell(measure, row, bold=won.get(measure.name) == row.label) for measure in MEASURES]
+        cells += [_cell(measure, row, bold=won.get(measure.name) == row.label) for measure in shown]
         cells += [_coincides(row), text(ground["protocol"]), _purge(ground), _data(ground)]
         lines.append(
             "<tr>" + "".join(f"<td style='text-align:left;white-space:nowrap'>{cell}</td>" for cell in cells) + "</tr>"
@@ -250,6 +273,8 @@ def _cell(measure: Measure, row: Row, *, bold: bool) -> str:
     if each.low is not None and each.high is not None and each.count > 1 and each.low < each.high:
         ends = f"[{measure.words(each.low)} .. {measure.words(each.high)}]"
         told += f"<br><small style='opacity:0.8'>{ends}</small>"
+    if measure.name == "joules" and (unknown := unknown_energy(row.runs)) > GAP:
+        told += f" <small>({100 * unknown:.0f} % of the devices' time unknown)</small>"
     if each.missed:
         told += f" <small>({each.missed} never)</small>"
     if "loss" in measure.name and measure.judged and row.coincides is False:

@@ -26,7 +26,18 @@ def race_words(plan: Plan, entries: Iterable[Entry], rows: Sequence[Row], found:
         *_verdict(plan, rows, over=sum(each.state == FINISHED for each in known) == _wanted(plan)),
         *_coinciding(found),
         *_conditions(plan, known),
+        *_few_pairs(rows),
     ]
+
+
+def _few_pairs(rows: Sequence[Row]) -> list[str]:
+    """A warning where link metrics rest on few pairs, with the contestants that they are of."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
+            if said:
+                found.setdefault(said, []).append(row.label)
+    return [f"{join_words(labels)}: {said}" for said, labels in found.items()]
 
 
 def _wanted(plan: Plan) -> int:

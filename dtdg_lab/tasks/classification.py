@@ -44,6 +44,7 @@ class Classification:
 
     name = "classification"
     per_vertex = True
+    resampled = 0
 
     def __init__(
         self, graph: DynamicGraph, split: Split, *, device: str = "cpu", dtype: torch.dtype = torch.float32
@@ -134,7 +135,11 @@ class Classification:
         table = torch.bincount(label * self.outputs + z.argmax(dim=1), minlength=self.outputs**2).double()
         return torch.cat([torch.stack([loss, known.sum().double()]), table])
 
-    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
+    def resample(self, z: Tensor, t: int) -> Tensor:
+        """Nothing: its scores have no bootstrap."""
+        return z.new_zeros(0, dtype=torch.float64)
+
+    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
         """Losses as means over the snapshots with labels; metrics over all labelled items of the part."""
         losses, counts = sums[:, 0], sums[:, 1]
         labelled = counts > 0

@@ -31,6 +31,7 @@ class Regression:
     name = "regression"
     outputs = 1
     per_vertex = True
+    resampled = 0
     columns = 2
 
     def __init__(
@@ -74,7 +75,11 @@ class Regression:
         errors = (z.squeeze(-1) - self._target(t)[rows]).double()
         return torch.stack([errors.square().sum(), errors.abs().sum()])
 
-    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
+    def resample(self, z: Tensor, t: int) -> Tensor:
+        """Nothing: its scores have no bootstrap."""
+        return z.new_zeros(0, dtype=torch.float64)
+
+    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
         """Mean squared error and ``mae`` over all vertices and the part's snapshots."""
         squared, absolute = sums.T / self._graph.num_nodes
         persistence, persistence_absolute, constant = self._baseline(part).T

@@ -60,6 +60,11 @@ class Task(Protocol):
         """K, the length of what :meth:`measure` returns."""
         ...
 
+    @property
+    def resampled(self) -> int:
+        """Columns of what :meth:`resample` returns; 0 where the task has no bootstrap."""
+        ...
+
     def prepare(self, snapshots: range) -> None:
         """Bring what the loss of these snapshots needs onto the device; ``loss`` does it where nobody has."""
         ...
@@ -111,8 +116,23 @@ class Task(Protocol):
         """
         ...
 
-    def scores(self, part: str, sums: NDArray[np.float64]) -> Scores:
-        """The scores of a part from what :meth:`measure` gave for its snapshots, summed over vertices: (S, K)."""
+    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
+        """The scores of a part from what :meth:`measure` gave for its snapshots, summed over vertices: (S, K).
+
+        Args:
+            part: which.
+            sums: what was measured.
+            again: (S, resampled), what :meth:`resample` gave for the same snapshots; None where it was not asked.
+        """
+        ...
+
+    def resample(self, z: Tensor, t: int) -> Tensor:
+        """Metrics of one test snapshot on resampled items, (resampled,), float64; only where ``resampled`` is not 0.
+
+        Args:
+            z: readout of all N vertices, (N, outputs).
+            t: number of the snapshot.
+        """
         ...
 
 

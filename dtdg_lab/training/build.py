@@ -286,6 +286,8 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
     settings = {name: config[name] for name in entry.options}
     if settings.get("link_head") == "dot":
         settings["hidden"] = config.hidden
+    if config["task"] == "link":
+        settings["seed"] = config.seed  # of the bootstrap; pairs follow the edges alone
     task: Task = entry.load()(graph, parts, device=device, dtype=DTYPES[config["dtype"]], **settings)
     return task
 

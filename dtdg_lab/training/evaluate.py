@@ -75,17 +75,28 @@ class Evaluator:
         asked = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
         if not asked:
             return []
-        sums = self._sums(model, asked).cpu().numpy()
-        return [self._task.scores(part, sums[where.start : where.stop]) for part, where in asked.items()]
+        measured, again = self._sums(model, asked)
+        sums, drawn = measured.cpu().numpy(), again.cpu().numpy()
+        return [
+            self._task.scores(part, sums[where.start : where.stop], drawn if part == "test" and len(drawn) else None)
+            for part, where in asked.items()
+        ]
 
     @torch.no_grad()
-    def _sums(self, model: DynamicModel, asked: dict[str, range]) -> Tensor:
-        """What the task measures of every snapshot up to the last one asked for, (T', K); the same on every rank."""
+    def _sums(self, model: DynamicModel, asked: dict[str, range]) -> tuple[Tensor, Tensor]:
+        """What the task measures of every snapshot up to the last one asked for, and of the test part on resamples.
+
+        Returns:
+            (T', K), and (S, resampled) for the S test snapshots, without rows where they are not asked for or the task
+            has no bootstrap; both are the same on every rank.
+        """
         sequence, rows = self._sequence, len(self._sequence.rows)
         last = max(where.stop for where in asked.values())
         part_of = {t: part for part, where in asked.items() for t in where}
         cold = self._protocol.state == "cold"
         sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
+        tested = asked.get("test", range(0)) if self._task.resampled else range(0)
+        again = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
         state = model.initial_state(rows)
         for t in range(last):
             if cold and t not in part_of:
@@ -95,11 +106,14 @@ class Evaluator:
             space = sequence.space(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
             if t in part_of:
-                self._measure(sums[t], model.readout(h), t, part_of[t])
+                resample = again[t - tested.start] if t in tested else None
+                self._measure(sums[t], resample, model.readout(h), t, part_of[t])
         self._group.all_reduce(sums)
-        return sums
+        if len(again):
+            self._group.all_reduce(again)
+        return sums, again
 
-    def _measure(self, into: Tensor, z: Tensor, t: int, part: str) -> None:
+    def _measure(self, into: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
         """Add this rank's share: its vertices, or the whole snapshot where it is its turn."""
         own = self._sequence.rows
         if self._task.per_vertex:
@@ -109,6 +123,8 @@ class Evaluator:
             z = self._gather(z)
         if t % self._group.size == self._group.rank:
             into += self._task.measure(z, t, slice(0, len(z)), part)
+            if resample is not None:
+                resample += self._task.resample(z, t)
 
 
 def _versions(model: DynamicModel) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
+from dtdg_lab.comm.group import hash_of_host
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.peak_rss import peak_rss_bytes
 from dtdg_lab.energy.child_seconds import ChildSeconds
@@ -17,6 +18,7 @@ from dtdg_lab.energy.modelled_gpu import BusySeconds
 from dtdg_lab.energy.node_share import SHARE
 from dtdg_lab.energy.phase_energy import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.power_model import PowerModel
+from dtdg_lab.energy.total import GPU, PROCESSOR
 from dtdg_lab.energy.windows import EnergyMeter
 from dtdg_lab.training.interfaces import Recorder
 
@@ -65,6 +67,9 @@ class Vitals:
             processor=processor,
         )
         self._meter = EnergyMeter(readers)
+        own = {reader.device for reader in readers if not reader.name.endswith(SHARE)}
+        self._unread = [device for device in (PROCESSOR, *([GPU] if kind == "cuda" else [])) if device not in own]
+        self._node = f"{hash_of_host():08x}"
         self._phases = PhaseEnergy(self._meter, self._power, ranks_on_node=size, gpu_busy=busy, children=in_children)
         modelled = kind == "cpu" and any(isinstance(reader, ModelledReader) for reader in readers)
         idle_w, max_w = self._power.idle_w, self._power.max_w
@@ -77,7 +82,7 @@ class Vitals:
         self._process = psutil.Process()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_closed, name="vitals", daemon=True)
-        self._last_cpu_s = time.process_time()
+        self._last_cpu_s, self._last_ns = time.process_time(), time.time_ns()
 
     def start(self) -> None:
         """Start sampling."""
@@ -141,9 +146,15 @@ class Vitals:
             self._recorder.row(
                 "energy",
                 (now_ns, reading.interval_s, reading.joules, reading.watts, cpu_s - self._last_cpu_s,
-                 reading.reader, reading.source, reading.scope),
+                 reading.reader, reading.source, reading.scope, reading.device, self._node),
             )  # fmt: skip
-        self._last_cpu_s = cpu_s
+        for device in self._unread:
+            passed_s = (now_ns - self._last_ns) * 1e-9
+            self._recorder.row(
+                "energy",
+                (now_ns, passed_s, None, None, cpu_s - self._last_cpu_s, None, None, "rank", device, self._node),
+            )
+        self._last_cpu_s, self._last_ns = cpu_s, now_ns
         for name in self._meter.lost.keys() - self._told_lost:
             self._told_lost.add(name)
             data = {"reader": name, "reason": self._meter.lost[name]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.views.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.metrics import BASELINE, LOSSES, MAIN, finite, main_metric, words
@@ -25,6 +26,7 @@ class LossView:
         self.splits = {split: Series(points) for split in SPLITS}
         self.metrics: dict[str, dict[str, Series]] = {split: {} for split in SPLITS}  # by split and name
         self._newest: dict[str, dict[str, float]] = {}  # by split: metrics of the newest evaluation
+        self._support: dict[str, Mapping[str, Any]] = {}  # and what says how much they rest on
         self._newest_step: dict[str, int] = {}
         self._baselines: dict[str, dict[str, float]] = {}
         self._marks = marks
@@ -44,6 +46,7 @@ class LossView:
             return
         self._baselines[split] = finite({name: row.get(column) for name, column, _ in _BASELINES})
         self._newest[split], self._newest_step[split] = finite(row.get("metrics")), row["step"]
+        self._support[split] = row.get("metrics") or {}
         for name in MAIN.get(self.task, ()):
             if name in self._newest[split]:
                 series = self.metrics[split].setdefault(name, Series(self._points))
@@ -153,14 +156,20 @@ class LossView:
         return f"{text}.{self._said_metrics(split) if of_this_step else ''}"
 
     def _said_metrics(self, split: str) -> str:
-        newest = self._newest.get(split, {})
+        newest, support = self._newest.get(split, {}), self._support.get(split, {})
         said = []
         for name, value in newest.items():
             if not name.startswith(BASELINE):
                 beside = newest.get(BASELINE + name)
-                said.append(f"{words(name)} {value:.3g}" + ("" if beside is None else f" (persistence {beside:.3g})"))
+                ends = interval_of(support, name)
+                spread = "" if ends is None else f" [{ends[0]:.3g} .. {ends[1]:.3g}]"
+                told = "" if beside is None else f" (persistence {beside:.3g})"
+                said.append(f"{words(name)} {value:.3g}{spread}{told}")
         text = join_words(said)
-        return f" {text[0].upper()}{text[1:]}." if said else ""
+        pairs = f", of {support[PAIRS]:,.0f} pairs" if support.get(PAIRS) else ""
+        warnings = [few_pairs(self._support.get(part), part) for part in dict.fromkeys((split, "validation", "test"))]
+        found = "".join(f" {warning}" for warning in warnings if warning)
+        return f" {text[0].upper()}{text[1:]}{pairs}.{found}" if said else ""
 
 
 def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:

@@ -7,6 +7,8 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dtdg_lab.core.support import is_score
+
 LOSSES: Mapping[str, str] = MappingProxyType(
     {
         "regression": "mean squared error",
@@ -34,8 +36,8 @@ def words(metric: str) -> str:
 
 
 def finite(metrics: Mapping[str, Any] | None) -> dict[str, float]:
-    """The metrics of an evaluation that have a value; runs recorded before there were metrics have none."""
-    found = {name: float(value) for name, value in (metrics or {}).items() if value is not None}
+    """The scores of an evaluation that have a value; runs recorded before there were metrics have none."""
+    found = {name: float(value) for name, value in (metrics or {}).items() if value is not None and is_score(name)}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

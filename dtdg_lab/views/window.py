@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.views.blocks import BlocksView
@@ -120,7 +123,7 @@ class RunWindow:
                 for take in self._of_step[table]:
                     take(rank, row, attempt)
             elif table == "energy":
-                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]))
+                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]), attempt)
             elif table == "phase_energy":
                 self.phase_energy.row(rank, row)
             elif table == "memory":
@@ -132,7 +135,7 @@ class RunWindow:
         seconds = self._clock.seconds(attempt, row["time_ns"])
         self.energy.rank_seen(rank)
         self.phase_energy.rank_seen(rank)
-        self.energy.step(rank, row, seconds)
+        self.energy.step(rank, row, seconds, attempt)
         self.spent.step(rank, row, seconds)
         if not self._current(attempt, step):
             return
@@ -210,6 +213,11 @@ class RunWindow:
     def dropped(self) -> int:
         """Lines that were sent and never arrived here, by their sequence numbers; the files on disk have them."""
         return self._gaps.missing
+
+    def joules_until(self, attempts: Sequence[int], times_ns: Sequence[int]) -> NDArray[np.float64] | None:
+        """Joules of all nodes and devices, each once, until instants of attempts; None where none are known."""
+        pairs = zip(attempts, times_ns, strict=True)
+        return self.energy.joules_at([self._clock.seconds(attempt, time_ns) for attempt, time_ns in pairs])
 
     @property
     def progress(self) -> Progress:

@@ -111,7 +111,8 @@ def _evaluated(case: dict[str, Any], group: Group, protocol: str) -> dict[str, A
     sent = group.bytes_sent
     rows = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
     return {"losses": {row.split: row.loss for row in rows}, "bytes": group.bytes_sent - sent,
-            "metrics": {row.split: row.metrics for row in rows}, "columns": built.task.columns}  # fmt: skip
+            "metrics": {row.split: row.metrics for row in rows}, "columns": built.task.columns,
+            "resampled": built.task.resampled, "tested": len(built.split.test)}  # fmt: skip
 
 
 def everything(group: Group) -> dict[str, Any]:
@@ -254,6 +255,7 @@ def test_scores_of_tasks_are_the_same_on_any_number_of_processes(
             assert {name: seen["metrics"][part][name] for name in defined} == pytest.approx(defined, rel=1e-10)
             assert seen["metrics"][part].keys() == metrics.keys()
         sums = 2 * 8 * 39 * seen["columns"] * (size - 1) // size
+        sums += 2 * 8 * seen["tested"] * seen["resampled"] * (size - 1) // size
         outputs = {"concat": 2, "dot": SMALL["hidden"]}.get(TASKS[case].get("link_head", "concat"), 0)
         gathered = outputs if TASKS[case]["task"] == "link" else 0
         assert seen["bytes"] == sums + 39 * 8 * -(-23 // size) * gathered * (size - 1)

@@ -74,7 +74,23 @@ def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirector
             write_steps(writer, 7, steps)
             writer.row("memory", (3, START_NS, 10_000 + rank, 20_000 + rank, 5_000 + rank))
             for number in range(steps):
-                writer.row("energy", (START_NS + number * STEP_NS, 0.02, 0.4, 20.0, 0.012, "model", "modelled", "rank"))
+                at_ns = START_NS + (number + 1) * STEP_NS
+                writer.row(
+                    "energy",
+                    row(
+                        "energy",
+                        time_ns=at_ns,
+                        interval_s=0.02,
+                        joules=0.4,
+                        watts=20.0,
+                        cpu_s=0.012,
+                        reader="model",
+                        source="modelled",
+                        scope="rank",
+                        device="processor",
+                        node="a",
+                    ),
+                )
             if rank == 0:
                 for epoch in range(1, epochs + 1):
                     step = epoch * STEPS_PER_EPOCH

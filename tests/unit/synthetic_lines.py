@@ -55,10 +55,11 @@ def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: i
 
 
 def energy_row(time_s: float, joules: float | None, *, source: str = "modelled", scope: str = "rank",
-               interval_s: float = 0.5) -> list[Any]:  # fmt: skip
+               interval_s: float = 0.5, reader: str = "model", device: str = "processor",
+               node: str = "a") -> list[Any]:  # fmt: skip
     """A row of ``energy``."""
     watts = None if joules is None else joules / interval_s
-    return [START_NS + int(time_s * 1e9), interval_s, joules, watts, 0.4, "model", source, scope]
+    return [START_NS + int(time_s * 1e9), interval_s, joules, watts, 0.4, reader, source, scope, device, node]
 
 
 def steady_run(steps: int, *, ranks: int = 2, slow_rank: int = -1, slow_s: float = 0.0) -> Iterator[dict[str, Any]]:

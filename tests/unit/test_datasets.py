@@ -35,7 +35,17 @@ from dtdg_lab.graphs.cutting import cut_edges
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = b"# a comment\n1 2 0\n2\t3 10\n\n3 1 25\n% another\n1 2 29\n"
-EDGES = ("cut", "cut_by", "interval", "edge_life", "smoothing_window", "drop_first", "min_edges", "features")
+EDGES = (
+    "cut",
+    "cut_by",
+    "interval",
+    "edge_life",
+    "smoothing_window",
+    "drop_first",
+    "drop_partial",
+    "min_edges",
+    "features",
+)
 REAL = {
     # name here: (name in index.json, labelled snapshots, distinct pairs over all time, or None)
     "collegemsg": ("CollegeMsg", 88, 20_296),
@@ -192,6 +202,7 @@ def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path)
     "given",
     [
         {}, {"cut": 3}, {"cut": 4, "cut_by": "edges"}, {"interval": 12.0}, {"interval": 1.0, "cut_by": "edges"},
+        {"interval": 12.0, "drop_partial": True},
         {"cut": 3, "drop_first": True}, {"cut": 3, "edge_life": 2}, {"cut": 3, "smoothing_window": 2},
         {"cut": 3, "features": "constant"}, {"cut": 4, "min_edges": 1},
     ],
@@ -203,7 +214,7 @@ def test_a_file_is_cut_as_its_edges_would_be(tmp_path, given):
     src, dst, when = np.array([[1, 2, 0], [2, 3, 10], [3, 1, 25], [1, 2, 29]]).T
     edges = cut_edges(
         src, dst, when, cut=options["cut"], cut_by=options["cut_by"], drop_first=options["drop_first"],
-        window=options["interval"] or 10,
+        drop_partial=options["drop_partial"], window=options["interval"] or 10,
     )  # fmt: skip
     names = ("edge_life", "smoothing_window", "min_edges", "features")
     expected = build_graph(edges, name="", source="", **{name: options[name] for name in names})
@@ -493,7 +504,8 @@ def test_a_file_is_put_on_record_once_it_could_be_read(tmp_path):
 def test_every_option_and_the_data_enter_the_key(tmp_path):
     folder = put(tmp_path / "data")
     given = [{}, {"cut": 3}, {"cut": 3, "cut_by": "edges"}, {"interval": 9.0}, {"edge_life": 2}, {"drop_first": True},
-             {"smoothing_window": 2}, {"min_edges": 1}, {"features": "degrees"}]  # fmt: skip
+             {"smoothing_window": 2}, {"min_edges": 1}, {"features": "degrees"},
+             {"interval": 12.0, "drop_partial": True}]  # fmt: skip
     for options in given:
         load_published(definition_of(), options_of(**options), root=folder)
     load_published(definition_of(), options_of(), root=folder, strict_label=True)

@@ -154,6 +154,17 @@ def test_a_rank_and_its_node_are_not_added() -> None:
     assert [each.joules for each in measured.readers] == [pytest.approx(100.0), pytest.approx(7.0)]
 
 
+def test_a_rank_s_gpu_and_its_node_s_processors_are_two_devices() -> None:
+    clock = ReplayClock()
+    gpu = ReplayReader([Scripted(1.0, 120.7)], clock, name="nvml:GPU-1", device="gpu")
+    node = ReplayReader([Scripted(1.0, 362.1)], clock, name="rapl", scope="node")
+    meter = EnergyMeter([gpu, node], clock=clock)
+    meter.begin_window("w")
+    clock.advance(1.0)
+    measured = meter.end_window("w")
+    assert (measured.joules, measured.coverage) == (pytest.approx(482.8), pytest.approx(1.0))
+
+
 def test_a_short_window_of_a_slow_counter_is_filled_by_the_reading_that_comes_later(nvml: mock.Mock) -> None:
     clock = ReplayClock()
     meter = EnergyMeter([NvmlReader(0, clock=clock)], clock=clock)

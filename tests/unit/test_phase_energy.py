@@ -16,6 +16,7 @@ from dtdg_lab.energy import BusySeconds, EnergyMeter, ModelledGpuReader, Modelle
 from dtdg_lab.energy.phase_energy import IDLE, STALL, Row
 from dtdg_lab.energy.reader import EnergyReader
 from dtdg_lab.energy.shares import shared_out
+from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.energy_facts import (
     device_joules,
     energy_facts,
@@ -326,29 +327,50 @@ def test_facts_of_a_run() -> None:
         for split, at, loss in (("train", 2, 0.5), ("train", 1, 0.9), ("validation", 3, 7.0), ("train", 3, None))
     ]
     energy = [
-        {"rank": 0, "reader": "nvml:GPU-1", "source": "counter", "scope": "rank", "joules": 30.0},
-        {"rank": 0, "reader": "rapl", "source": "counter", "scope": "node", "joules": 50.0},
-        {"rank": 0, "reader": "rapl-share", "source": "counter", "scope": "rank", "joules": 11.0},
-        {"rank": 1, "reader": "gpu-model", "source": "modelled", "scope": "rank", "joules": 5.0},
-        {"rank": 1, "reader": "rapl", "source": "counter", "scope": "node", "joules": float("nan")},
+        {
+            "rank": rank,
+            "reader": reader,
+            "source": source,
+            "scope": scope,
+            "joules": joules,
+            "time_ns": 1,
+            "interval_s": 1.0,
+            "device": device,
+            "node": "a",
+        }
+        for rank, reader, source, scope, joules, device in (
+            (0, "nvml:GPU-1", "counter", "rank", 30.0, "gpu"),
+            (0, "rapl", "counter", "node", 50.0, "processor"),
+            (0, "rapl-share", "counter", "rank", 11.0, "processor"),
+            (1, "gpu-model", "modelled", "rank", 5.0, "gpu"),
+            (1, "rapl", "counter", "node", float("nan"), "processor"),
+        )
     ]
     assert device_joules(energy) == {"gpu": {"counter": 30.0, "modelled": 5.0}, "processor": {"counter": 50.0}}
-    facts = energy_facts(ROWS, energy, evaluations)
+    facts = energy_facts(ROWS, total_of(energy), evaluations)
     assert facts == {
+        "energy_j": {"counter": 80.0, "modelled": 5.0}, "total_j": 85.0,
+        "energy_coverage": {"read": pytest.approx(2 / 3), "modelled": pytest.approx(1 / 3), "unknown": 0.0},
         "phase_j": {"compute": 140.0, "wait": 30.0, STALL: 20.0, IDLE: 10.0}, "stall_j": 50.0, "stall_share": 0.25,
-        "epoch_j": 100.0, "joules_per_loss": pytest.approx(500.0), "phase_energy_coverage": 1.0, "gpu_j": 35.0,
+        "epoch_j": 100.0, "epoch_j_spread": pytest.approx(2**0.5 * 70), "epoch_j_median": 100.0, "epoch_j_clean": None,
+        "epoch_j_congested": None, "joules_per_loss": pytest.approx(500.0), "phase_energy_coverage": 1.0, "gpu_j": 35.0,
         "processor_j": 50.0,
     }  # fmt: skip
+    parted = energy_facts(ROWS, total_of(energy), evaluations, finished=[0, 1], congested={1})
+    assert (parted["epoch_j_clean"], parted["epoch_j_congested"]) == (170.0, 30.0)
+    assert energy_facts(ROWS, total_of(energy), evaluations, finished=[0])["epoch_j"] == 170.0
     assert {epoch: each.joules for epoch, each in epoch_joules(ROWS).items()} == {0: 170.0, 1: 30.0}
     assert stall_energy(ROWS).seconds == 6.0
 
 
 def test_facts_of_nothing_and_of_the_unknown_are_unknown() -> None:
-    assert set(energy_facts([], [], []).values()) == {None}
-    unknown = energy_facts([told(0, "wait", None), told(0, "compute", float("nan"), coverage=0.0)], [], [])
+    assert set(energy_facts([], total_of([]), []).values()) == {None}
+    unknown = energy_facts([told(0, "wait", None), told(0, "compute", float("nan"), coverage=0.0)], total_of([]), [])
     assert unknown.pop("phase_energy_coverage") == 0.0
     assert set(unknown.values()) == {None}
-    assert energy_facts([told(0, "compute", 3.0)], [], [])["stall_j"] == 0.0  # nobody waited, and that is known
+    assert (
+        energy_facts([told(0, "compute", 3.0)], total_of([]), [])["stall_j"] == 0.0
+    )  # nobody waited, and that is known
     rising = [{"split": "train", "time_ns": at, "loss": float(at)} for at in (1, 2)]
     assert joules_per_loss(5.0, rising) is None
     assert joules_per_loss(None, rising[::-1]) is None

@@ -118,17 +118,6 @@ def test_a_run_that_never_made_a_step_has_no_zeros(tmp_path: Path) -> None:
     assert "unknown" in run.report_file.read_text()
 
 
-def test_energy_is_of_nodes_only_where_no_rank_is_known(tmp_path: Path) -> None:
-    run = RunDirectory.create(CONFIG, root=tmp_path)
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
-        writer.row("energy", (1, 1.0, 50.0, 50.0, None, "rapl", "counter", "node"))
-        writer.row("energy", (2, 1.0, None, None, None, "rapl", "counter", "node"))
-    assert finish(run, "stopped")["energy_j"] == {"counter": 50.0}
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
-        writer.row("energy", (3, 1.0, 8.0, 8.0, None, "rapl", "counter", "rank"))
-    assert finish(run, "stopped")["energy_j"] == {"counter": 8.0}
-
-
 def test_finish_refuses_what_is_no_end_and_damaged_records(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     with pytest.raises(ConfigError, match="does not end a run"):

@@ -118,7 +118,8 @@ def resumed_run(root: Path) -> RunDirectory:
     for rank, reached in ((0, 12), (1, 11)):
         with RecordWriter(run.record_file(rank), rank, 1) as writer:
             write_steps(writer, 0, reached)
-            writer.row("energy", (START_NS + reached * STEP_NS, 0.2, 9.0, 40.0, 1.0, "model", "modelled", "rank"))
+            model = ("model", "modelled", "rank", "processor", "a")
+            writer.row("energy", (START_NS + reached * STEP_NS, 0.2, 9.0, 40.0, 1.0, *model))
             if rank == 0:
                 evaluate(writer, 5, "validation", 2.0, 1.0)
                 evaluate(writer, 10, "validation", 1.5, 1.0)
@@ -129,7 +130,7 @@ def resumed_run(root: Path) -> RunDirectory:
             if rank == 0:
                 evaluate(writer, 10, "validation", 1.6, 1.0, later_ns=later)
             write_steps(writer, 10, 15, attempt_ns=later)
-            writer.row("energy", (START_NS + later + 15 * STEP_NS, 0.1, 1.0, 10.0, 1.0, "model", "modelled", "rank"))
+            writer.row("energy", (START_NS + later + 15 * STEP_NS, 0.1, 1.0, 10.0, 1.0, *model))
     return run
 
 

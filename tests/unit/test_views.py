@@ -254,18 +254,22 @@ def test_unknown_energy_is_not_zero():
     assert "unknown" in shown.figures()["energy"]["layout"]["annotations"][0]["text"]
     assert shown.sentences()["energy"].startswith("Energy is unknown")
     shown.add(line("energy", [energy_row(1.5, 3.0, source="counter")], rank=0))
-    assert shown.sentences()["energy"] == "3 J measured (counter) so far, 6 W now; unknown for rank 1."
+    assert (
+        shown.sentences()["energy"] == "3 J measured (counter) so far, 6 W now; unknown for the processors of rank 1."
+    )
     assert [found["name"] for found in shown.figures()["energy"]["data"]] == ["rank 0 · counter"]
 
 
-def test_node_joules_are_never_added_to_those_of_ranks():
+def test_a_node_s_joules_hold_the_shares_of_its_ranks():
     shown = window()
     shown.add(line("steps", [step_row(0, 1.0)], rank=0))
-    shown.add(line("energy", [energy_row(1.0, 10.0, source="counter", scope="node")]))
+    shown.add(line("energy", [energy_row(1.0, 10.0, source="counter", scope="node", reader="rapl")]))
     assert "of the whole machine" in shown.sentences()["energy"]
     shown.add(line("energy", [energy_row(1.1, 4.0)]))
-    assert shown.energy.joules() == {"modelled": 4.0}
-    assert len(shown.figures()["energy"]["data"]) == 2
+    assert shown.energy.joules() == {"counter": 10.0}
+    shown.add(line("energy", [energy_row(1.1, 4.0, node="b")], rank=1))
+    assert shown.energy.joules() == {"counter": 10.0, "modelled": 4.0}
+    assert len(shown.figures()["energy"]["data"]) == 3
 
 
 def test_joules_of_steps_are_shown_where_no_reader_reports():

@@ -48,10 +48,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
         first = steps.sort_values("time_ns", kind="stable").drop_duplicates("step", keep="last")
         points += _points(first, f"loss/{TRAIN_STEP}", "global_loss")
         points += _balance(steps)
-        joules = steps.groupby("step").agg(time_ns=("time_ns", "max"), energy_j=("energy_j", "sum"))
-        if steps["energy_j"].notna().any():
-            joules["so_far"] = joules["energy_j"].cumsum()
-            points += _points(joules.reset_index(), "energy/joules so far", "so_far")
+        points += _joules(run, steps)
         sent = steps.groupby("step").agg(time_ns=("time_ns", "max"), bytes_sent=("bytes_sent", "sum"))
         points += _points(sent.reset_index(), "bytes/sent by all ranks", "bytes_sent")
     for split, rows in evaluations.groupby("split"):
@@ -60,6 +57,13 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
         points += _points(rows, f"baseline/{split} mean", "mean_loss")
         points += _metrics(str(split), rows)
     return points
+
+
+def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
+    """Joules of all nodes and devices, each once, by the end of every step."""
+    ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
+    so_far = run.window.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
+    return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
 
 
 def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
@@ -156,7 +160,7 @@ def _settings(run: StoredRun, start_s: float) -> list[Any]:
     scores = Summary(
         value=[
             Summary.Value(tag=f"score/{name}", simple_value=float(run.summary[name]))
-            for name in ("validation_loss", "test_loss", "skill", "epoch_time_s")
+            for name in ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j")
             if _known(run.summary.get(name))
         ]
     )

@@ -30,12 +30,16 @@ def counters(
         if _known(row["rss_bytes"]):
             at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
             yield _counter("memory (RSS)", at, pid, {"bytes": row["rss_bytes"]})
+    ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
+    so_far = run.window.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
+    if so_far is not None:  # of all nodes and devices, each once
+        for time_ns, joules in zip(ends["time_ns"].tolist(), so_far.tolist(), strict=True):
+            yield _counter("joules so far", int(time_ns) - origin_ns, everyone, {"joules": joules})
     yield from _losses(run.table("steps"), frames["evaluations"], everyone, origin_ns)
 
 
 def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict[str, Any]]:
-    """Bytes of each step while it lasts, and joules so far."""
-    joules = 0.0
+    """Bytes of each step while it lasts."""
     for row in steps.sort_values("time_ns", kind="stable").to_dict("records"):
         end_ns = int(row["time_ns"]) - origin_ns
         start_ns = end_ns - nanoseconds(row["time_s"])
@@ -43,9 +47,6 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict
         if _known(sent) and _known(received):
             yield _counter("bytes moved by the step", start_ns, process, {"sent": sent, "received": received})
             yield _counter("bytes moved by the step", end_ns, process, {"sent": 0, "received": 0})
-        if _known(row["energy_j"]):
-            joules += row["energy_j"]
-            yield _counter("joules so far", end_ns, process, {"joules": joules})
 
 
 def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[dict[str, Any]]:

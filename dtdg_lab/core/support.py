@@ -1,0 +1,33 @@
+"""How much a link metric rests on: names of what stands beside it in the metrics of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PAIRS, RANKED = "pairs", "ranked"  # pairs scored in the part; positives that were ranked
+LOW, HIGH = "_low", "_high"  # end the names of a metric's bootstrap interval
+FEW_PAIRS = 100  # below it a link metric says little
+
+
+def is_score(name: str) -> bool:
+    """Whether a metric is a score, not what says how much one rests on."""
+    return name not in (PAIRS, RANKED) and not name.endswith((LOW, HIGH))
+
+
+def interval_of(metrics: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """The 95 % interval of a metric; None where there is none."""
+    low, high = metrics.get(name + LOW), metrics.get(name + HIGH)
+    return None if low is None or high is None else (float(low), float(high))
+
+
+def few_pairs(metrics: Mapping[str, Any] | None, part: str | None) -> str:
+    """A warning where a part's link metrics are of fewer than ``FEW_PAIRS`` pairs; empty otherwise."""
+    pairs = (metrics or {}).get(PAIRS)
+    if pairs is None or pairs >= FEW_PAIRS:
+        return ""
+    plural = "pair" if pairs == 1 else "pairs"
+    return (
+        f"The link metrics of the {part} part are of {pairs:.0f} {plural}, fewer than {FEW_PAIRS}: they say little. "
+        "Raise link_share or negatives, cut longer intervals, or take another protocol."
+    )

@@ -27,7 +27,7 @@ ADJUSTERS: tuple[Entry, ...] = (
     ),
     _adjuster("dqn", "dqn:DQN", "A deep Q-network chooses by how much the loss fell.", "DynaHB section 5.1"),
     _adjuster(
-        "law", "progress_law:ProgressLaw", "The size of most progress per second, by a fitted law of progress and time.",
+        "law", "progress_law:ProgressLaw", "The size of most progress per second, by a law fitted to what was seen.",
         "McCandlish, Kaplan, Amodei 2018 (noise scale)",
     ),
 )  # fmt: skip

@@ -170,6 +170,8 @@ class Hybrid:
             self.adjuster = self._made_adjuster()
         elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
             self.adjuster.follow(self._layout.choice)
+        if self.adjuster is not None:
+            self.adjuster.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
             self.measure()
 
@@ -224,7 +226,8 @@ class Hybrid:
         return make_adjuster(
             config["adjuster"], choices=len(self._layout.sizing), initial=self._layout.choice, seed=config.seed,
             discount=config["discount"], epsilon_decay=config["epsilon_decay"], epsilon_min=config["epsilon_min"],
-            rate=config["agent_rate"],
+            rate=config["agent_rate"], reward=config["reward"],
+            sizes=[(size.snapshots, size.vertices) for size in self._layout.sizing.sizes[0]],
         )  # fmt: skip
 
     # what is told

@@ -287,14 +287,15 @@ def law_world(agent: ProgressLaw, times: int, noise: float, *, spoilt: int = -1)
     return taken
 
 
-def test_the_law_finds_the_best_size_in_a_few_windows_and_leaves_one_it_is_wrong_about() -> None:
-    quiet, loud, spoilt = (law_world(ProgressLaw(GRID), 60, noise, spoilt=of)
-                           for noise, of in ((0.0, -1), (0.1, -1), (0.0, 1)))  # fmt: skip
+def test_the_law_finds_a_good_size_in_a_few_windows_and_leaves_one_it_is_wrong_about() -> None:
     rates = [b / (b + 0.003) / (1e-4 + 0.01 * s + 0.6 * b) for s, v in GRID for b in (s * v,)]
-    assert rates.index(max(rates)) == 1
-    assert quiet[0] == 5 and set(quiet[5:]) == {1}, "the largest, and after a few windows the best"
-    assert loud[20:].count(1) > 20
-    assert spoilt[-30:].count(1) <= 3
+    good = {action for action, rate in enumerate(rates) if rate > 0.95 * max(rates)}
+    assert good == {0, 1}, "two of six"
+    quiet, loud = (law_world(ProgressLaw(GRID), 60, noise) for noise in (0.0, 0.1))
+    assert quiet[0] == 5 and set(quiet[5:]) <= good, "the largest, and soon a good one"
+    assert sum(action in good for action in loud[20:]) > 20
+    wrong = quiet[-1]
+    assert law_world(ProgressLaw(GRID), 60, 0.0, spoilt=wrong)[-30:].count(wrong) <= 3
 
 
 def test_a_law_needs_sizes() -> None:

@@ -201,7 +201,8 @@ DO = {
     "convergence": convergence_part, "growth": growth_part, "layers": layers_part, "ranks": ranks_part,
     "scaling": scaling_part, "classification": classification_part, "fractions": fractions_part,
     "partitions": partitions_part, "breakdown": breakdown_part, "ablation": ablation_part, "dqn": dqn_part,
-    "sizes": sizes_part, "adjusters": adjusters_part, "landscapes": landscapes_part, "memory": memory_part, "reservoir": reservoir_part,
+    "sizes": sizes_part, "adjusters": adjusters_part, "landscapes": landscapes_part, "memory": memory_part,
+    "reservoir": reservoir_part,
     "slowed": slowed_part, "building": building_part, "truncation": truncation_part,
 }  # fmt: skip
 

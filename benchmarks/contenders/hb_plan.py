@@ -80,7 +80,7 @@ class Plan:
         adjusting: of a training of parts adjusters, dqn and sizes.
         snapshot_sizes: that adjusters choose from.
         vertex_sizes: that they choose from.
-        systems: of parts convergence, breakdown, classification and fractions.
+        systems: of parts convergence, breakdown, classification and fractions; all where empty.
     """
 
     models: tuple[str, ...]
@@ -107,7 +107,7 @@ class Plan:
     adjusting: Limits
     snapshot_sizes: tuple[str, ...]
     vertex_sizes: tuple[str, ...]
-    systems: tuple[str, ...] = SYSTEMS
+    systems: tuple[str, ...] = ()
 
 
 def grown(nodes: int, edges: int, snapshots: int = 50) -> Workload:
@@ -162,9 +162,9 @@ def wall_ranks(plan: Plan, cores: tuple[int, ...]) -> int:
     return max(count for count in range(1, min(plan.parts, len(cores)) + 1) if plan.parts % count == 0)
 
 
-def variants_of_systems(systems: tuple[str, ...] = SYSTEMS) -> Variants:
+def variants_of_systems(systems: tuple[str, ...] = ()) -> Variants:
     """Systems as they are."""
-    return {name: {"system": name} for name in systems}
+    return {name: {"system": name} for name in systems or SYSTEMS}
 
 
 def variants_of_ablation() -> Variants:

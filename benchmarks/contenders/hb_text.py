@@ -77,14 +77,15 @@ def _times(values: Sequence[float]) -> str:
 
 
 def _by_seed(values: Sequence[float | None]) -> str:
-    """Least, median and most, of trainings that reached it; how many did where some did not."""
+    """Least, median and most, where never is longest; how many got there where some did not."""
     there = sorted(value for value in values if value is not None)
     if not there:
         return "not reached"
     if len(there) == 1 and len(values) == 1:
         return format_seconds(there[0])
     own = middle(values)
-    told = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, there[-1]))
+    most = there[-1] if len(there) == len(values) else None
+    told = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, most))
     return told if len(there) == len(values) else f"{told} ({len(there)} of {len(values)})"
 
 

@@ -196,10 +196,8 @@ def test_levels_are_sums_over_the_parts() -> None:
     check(made)
     assert traces(made)["10 % x 1 %"]["y"] == [2 * at for at in range(8)]
     held = sum(min(7, capacity) for capacities in data["capacities"] for capacity in capacities)
-    assert (
-        f"7 of 7 are held (100 %), 7 of them distinct; all sizes take {held * 1000 / 1024:.1f} KiB. {held} were made in 1.3 s"
-        in words
-    )
+    said = f"7 of 7 are held (100 %), 7 of them distinct; all sizes take {held * 1000 / 1024:.1f} KiB."
+    assert f"{said} {held} were made in 1.3 s" in words
     assert words.endswith("now 36 % of a processor."), "18 generators, 0.01 s each in half a second"
 
 

@@ -30,7 +30,7 @@ loss was lowest, and the test part is scored once, by the parameters they had th
 Evaluations are of copies of its model, made when ranks have come together, and in nobody's seconds. Two losses are
 asked for: ``common`` was reached by every training of a graph and model; ``near`` is 5.085 % above the lowest. Times
 are least, median and most over seeds, with the number of seeds that got there where some never did. In part adjusters
-rank 0 also evaluates every 20 steps in its own seconds, whoever chooses; adjusters with fewer than fifty decisions
+rank 0 also evaluates every 10 steps in its own seconds, whoever chooses; adjusters with fewer than fifty decisions
 before the near loss are marked and not compared.
 
 Under each table stands what the paper claims and where it does not hold here. Its graphs are not here and its GPUs are

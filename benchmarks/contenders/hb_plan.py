@@ -123,7 +123,7 @@ FULL_PLAN = Plan(
     partitioned=(*_REAL, *_SIZED), classified=_CORA, cut=_REAL[1], fractions=(0.2, 0.4, 0.6, 0.8, 1.0), seeds=5,
     together=False, parts=2, ranks=(1, 2, 4), layers=(1, 2, 3), cuts=(2, 4, 8), turns=5, steps=10, turn_s=3.0,
     repeats=15, slow=10.0, limits=Limits(20.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
-    adjusting=Limits(10.0, 10, 2000, 0.05, 1.1, 1e-3, 0.0005, 20),
+    adjusting=Limits(10.0, 10, 2000, 0.05, 1.1, 1e-3, 0.0001, 10),
     snapshot_sizes=("0.1", "0.2", "0.3"), vertex_sizes=("0.01", "0.05", "0.1"),
 )  # fmt: skip
 _SMALL = grown(400, 2_000, 31)

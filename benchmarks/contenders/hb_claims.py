@@ -12,11 +12,13 @@ from typing import Any
 
 from contenders import hb_paper as paper
 from contenders.flare_claims import Verdict
-from contenders.hb_plan import FULL_BATCH
+from contenders.hb_plan import FEWEST_DECISIONS, FULL_BATCH
 from contenders.hb_rows import OURS, middle
 
 Row = dict[str, Any]
 SAME_STEPS = 1.1  # times as long as before that the steps of ranks that were not slowed may be
+BEST = "the best fixed size"
+_RIVALS = {"dqn": (BEST, "random", "bandit"), "law": (BEST, "random", "dqn")}
 SLOWER = 1.05  # times as long as without generators
 
 
@@ -141,19 +143,29 @@ def chosen_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def adjuster_verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """The DQN against the best size in hindsight, and against what knows nothing."""
-    against: dict[str, list[tuple[bool, str]]] = {"the best fixed size": [], "random": [], "bandit": []}
+    """The DQN and the law against the best size in hindsight, and against what knows nothing.
+
+    Adjusters that decided too seldom before the near loss are not compared: the first verdict names them.
+    """
+    long: list[tuple[bool, str]] = []
+    against: dict[tuple[str, str], list[tuple[bool, str]]] = {
+        (ours, rival): [] for ours, rivals in _RIVALS.items() for rival in rivals
+    }
     for name, systems in blocks(rows):
-        if "dqn" not in systems:
-            continue
-        ours = systems["dqn"]
-        rivals = {"the best fixed size": ours["best_fixed"], "random": "random", "bandit": "bandit"}
-        for called, rival in rivals.items():
-            if rival in systems:
-                times = [_seconds(row, "near_s") for row in (ours, systems[rival])]
-                told = f"{name}, {rival}: {times[0]:.3g} s against {times[1]:.3g} s"
-                against[called].append((times[0] < times[1], told))
-    return [verdict("ours", f"the DQN reaches the near loss before {called}", told) for called, told in against.items()]
+        long += [(not row["few"], f"{name}, {system}: {median(row['decisions']):g}")
+                 for system, row in systems.items() if "decisions" in row]  # fmt: skip
+        for (called, rival), told in against.items():
+            ours = systems.get(called)
+            theirs = systems.get(ours["best_fixed"] if ours and rival == BEST else rival)
+            if ours is None or theirs is None or ours.get("few", True) or theirs.get("few", False):
+                continue
+            times = [_seconds(row, "near_s") for row in (ours, theirs)]
+            told.append((times[0] < times[1], f"{name}, {theirs['system']}: {times[0]:.3g} s against {times[1]:.3g} s"))
+    enough = verdict(
+        "ours", f"at least {FEWEST_DECISIONS} decisions before the near loss, or nothing is compared", long
+    )
+    return [enough, *(verdict("ours", f"the {ours} reaches the near loss before {rival}", told)
+                      for (ours, rival), told in against.items())]  # fmt: skip
 
 
 def memory_verdicts(rows: Sequence[Row]) -> list[Verdict]:

@@ -17,6 +17,13 @@ HIDDEN = 32
 # of dynahb: hybrid batches of one size, built in the step, gradients exchanged
 PLAIN = MappingProxyType({"system": "dynahb", "adjuster": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
+# of part adjusters: the policy, what rewards it, and whose loss
+CONTROLLERS = MappingProxyType({
+    "random": ("random", "paper", "train"), "bandit": ("bandit", "paper", "train"), "dqn": ("dqn", "paper", "train"),
+    "dqn, progr.": ("dqn", "progress", "validation"), "bandit, pr.": ("bandit", "progress", "validation"),
+    "law": ("law", "progress", "validation"),
+})  # fmt: skip
+FEWEST_DECISIONS = 50  # before the near loss; below, an adjuster has hardly chosen anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class Limits:
         growth: factor by which the seconds rise between the following ones.
         better: share of the lowest loss by which another one has to be below it to be better.
         learning_rate: of Adam.
+        evaluate_steps: steps after which rank 0 evaluates the validation part in its own seconds, as runs do; 0: never.
     """
 
     seconds: float
@@ -40,6 +48,7 @@ class Limits:
     growth: float
     better: float
     learning_rate: float
+    evaluate_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class Plan:
         adjusting: of a training of parts adjusters, dqn and sizes.
         snapshot_sizes: that adjusters choose from.
         vertex_sizes: that they choose from.
+        systems: of parts convergence, breakdown, classification and fractions; all where empty.
     """
 
     models: tuple[str, ...]
@@ -99,6 +109,7 @@ class Plan:
     adjusting: Limits
     snapshot_sizes: tuple[str, ...]
     vertex_sizes: tuple[str, ...]
+    systems: tuple[str, ...] = ()
 
 
 def grown(nodes: int, edges: int, snapshots: int = 50) -> Workload:
@@ -111,14 +122,14 @@ _SIZED = tuple(grown(nodes, 10 * nodes) for nodes in (1_000, 4_000, 16_000, 64_0
 _CORA = Workload("cora-t", "cora-t", {"task": "classification"})
 FULL_PLAN = Plan(
     MODELS, trained=(*_REAL, _SIZED[2]), timed=_REAL[1], chosen=(*_REAL[:2], _SIZED[2]), sized=_SIZED,
-    partitioned=(*_REAL, *_SIZED), classified=_CORA, cut=_REAL[1], fractions=(0.2, 0.4, 0.6, 0.8, 1.0), seeds=3,
+    partitioned=(*_REAL, *_SIZED), classified=_CORA, cut=_REAL[1], fractions=(0.2, 0.4, 0.6, 0.8, 1.0), seeds=5,
     together=False, parts=2, ranks=(1, 2, 4), layers=(1, 2, 3), cuts=(2, 4, 8), turns=5, steps=10, turn_s=3.0,
     repeats=15, slow=10.0, slow_ms=60.0, limits=Limits(20.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
-    adjusting=Limits(10.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
+    adjusting=Limits(10.0, 10, 2000, 0.05, 1.1, 1e-3, 0.0001, 10),
     snapshot_sizes=("0.1", "0.2", "0.3"), vertex_sizes=("0.01", "0.05", "0.1"),
 )  # fmt: skip
 _SMALL = grown(400, 2_000, 31)
-_BRIEF = Limits(0.15, 10, 20, 0.02, 1.6, 1e-3, 0.01)
+_BRIEF = Limits(0.15, 10, 20, 0.02, 1.6, 1e-3, 0.01, 5)
 QUICK_PLAN = Plan(
     MODELS[:1], trained=(_SMALL,), timed=_SMALL, chosen=(_SMALL,), sized=(_SMALL, grown(800, 4_000, 31)),
     partitioned=(_SMALL,), classified=Workload("cora-t", "cora-t", {**_CORA.options, "generated_snapshots": 21}),
@@ -153,9 +164,9 @@ def wall_ranks(plan: Plan, cores: tuple[int, ...]) -> int:
     return max(count for count in range(1, min(plan.parts, len(cores)) + 1) if plan.parts % count == 0)
 
 
-def variants_of_systems() -> Variants:
-    """The six systems as they are."""
-    return {name: {"system": name} for name in SYSTEMS}
+def variants_of_systems(systems: tuple[str, ...] = ()) -> Variants:
+    """Systems as they are."""
+    return {name: {"system": name} for name in systems or SYSTEMS}
 
 
 def variants_of_ablation() -> Variants:
@@ -203,5 +214,8 @@ def variants_of_adjusters(plan: Plan) -> Variants:
                                       "batch_vertices": float(vertices)}
         for snapshots in plan.snapshot_sizes for vertices in plan.vertex_sizes
     }  # fmt: skip
-    choosing = {name: {"system": "dynahb", "adjuster": name, **grid} for name in ("random", "bandit", "dqn")}
+    choosing = {
+        name: {"system": "dynahb", "adjuster": policy, "reward": reward, "reward_loss": loss, **grid}
+        for name, (policy, reward, loss) in CONTROLLERS.items()
+    }
     return {**fixed, **choosing}

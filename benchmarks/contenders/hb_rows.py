@@ -10,6 +10,7 @@ from typing import Any
 from contenders import hb_paper as paper
 from contenders.esdg_plan import Workload
 from contenders.hb_plan import (
+    FEWEST_DECISIONS,
     Limits,
     Plan,
     Variants,
@@ -23,6 +24,7 @@ from contenders.hb_plan import (
     wall_ranks,
 )
 from contenders.hb_training import LAST_LINE, trained
+from dtdg_lab.control.batch_simulator import LANDSCAPES, TARGET, compared
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
@@ -124,7 +126,8 @@ def judged(rows: Sequence[Row]) -> list[Row]:
 
     ``common`` is the lowest loss that every training of every row reached; ``near`` is 5.085 % above the lowest of all
     rows' medians, as much as the paper's batches end above the full one. Seconds are by seed, None where it was not
-    reached; ``over_rival`` is the rival's median seconds over the row's.
+    reached; ``over_rival`` is the rival's median seconds over the row's, ``over_rivals`` the same by seed: 0 where the
+    row alone never reached it, infinite where the rival alone never did, None where neither did.
     """
     alive = [row for row in rows if "failed" not in row]
     if not alive:
@@ -141,12 +144,22 @@ def judged(rows: Sequence[Row]) -> list[Row]:
             own = middle(row[f"{name}_s"])
             theirs = None if rival is None else middle(rival[f"{name}_s"])
             row[f"{name}_over_rival"] = theirs / own if own and theirs else None
+            row[f"{name}_over_rivals"] = [] if rival is None else [
+                over(theirs, own) for theirs, own in zip(rival[f"{name}_s"], row[f"{name}_s"], strict=False)
+            ]  # fmt: skip
     return list(rows)
 
 
 def reached(curve: Sequence[tuple[float, int, float]], loss: float) -> float | None:
     """Seconds of training until the first evaluation of a trained model that is no higher than a loss."""
     return next((seconds for seconds, steps, found in curve if steps and found <= loss), None)
+
+
+def over(theirs: float | None, own: float | None) -> float | None:
+    """How many times as long somebody else took, where None is never."""
+    if own is None:
+        return None if theirs is None else 0.0
+    return float("inf") if theirs is None else theirs / own
 
 
 def middle(values: Sequence[float | None]) -> float | None:
@@ -161,7 +174,7 @@ def middle(values: Sequence[float | None]) -> float | None:
 
 def convergence_rows(plan: Plan, workload: Workload, model: str, cores: tuple[int, ...]) -> list[Row]:
     """Table 2 and Figure 6."""
-    return training_rows(plan, workload, model, variants_of_systems(), cores)
+    return training_rows(plan, workload, model, variants_of_systems(plan.systems), cores)
 
 
 def growth_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
@@ -190,12 +203,12 @@ def scaling_rows(plan: Plan, ranks: int, cores: tuple[int, ...]) -> list[Row]:
 
 def classification_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
     """Table 5: accuracy on vertices that are left out of training."""
-    return training_rows(plan, plan.classified, plan.models[0], variants_of_systems(), cores)
+    return training_rows(plan, plan.classified, plan.models[0], variants_of_systems(plan.systems), cores)
 
 
 def fraction_rows(plan: Plan, fraction: float, stored: Workload, cores: tuple[int, ...]) -> list[Row]:
     """Table 9: the first snapshots of a graph."""
-    rows = training_rows(plan, stored, plan.models[0], variants_of_systems(), cores)
+    rows = training_rows(plan, stored, plan.models[0], variants_of_systems(plan.systems), cores)
     return [{**row, "fraction": fraction} for row in rows]
 
 
@@ -222,9 +235,16 @@ def size_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Ro
 def adjuster_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
     """Adjusters beside every size by itself: ``regret_s`` is a row's seconds to the near loss above the best size's.
 
-    The best size in hindsight is the one whose median over seeds is shortest.
+    The best size in hindsight is the one whose median over seeds is shortest. ``decisions`` are those before the near
+    loss, by seed; ``few`` says that in the median they were fewer than fifty, so that the row compares nothing.
     """
-    rows = training_rows(plan, workload, plan.models[0], variants_of_adjusters(plan), cores, limits=plan.adjusting)
+    limits = plan.adjusting
+    rows = training_rows(replace(plan, together=True), workload, plan.models[0], variants_of_adjusters(plan), cores,
+                         limits=limits)  # fmt: skip
+    for row in (row for row in rows if "failed" not in row and any(row["decided_s"])):
+        ends = [float("inf") if each is None else each for each in row["near_s"]]
+        row["decisions"] = [sum(at <= end for at in of) for of, end in zip(row["decided_s"], ends, strict=True)]
+        row["few"] = statistics.median(row["decisions"]) < FEWEST_DECISIONS
     alive = [row for row in rows if "failed" not in row]
     times = {row["system"]: middle(row["near_s"]) for row in alive}
     fixed = {name: seconds for name, seconds in times.items() if " x " in name and seconds is not None}
@@ -234,6 +254,21 @@ def adjuster_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> lis
         row["best_fixed"] = best
         row["regret_s"] = None if own is None or best is None else own - fixed[best]
     return rows
+
+
+def landscape_rows(name: str) -> list[Row]:
+    """Adjusters on one simulated training, over the best fixed size in hindsight; the same on every machine."""
+    simulator = LANDSCAPES[name]
+    best, best_s = simulator.best_fixed(TARGET)
+    fixed = [simulator.fixed_s_to(action, TARGET) / best_s for action in range(len(simulator.sizes))]
+    row = {"landscape": name, "best_s": best_s, "best": simulator.sizes[best]}
+    sizes = {"best fixed size": [min(fixed)], "middle fixed size": [fixed[len(fixed) // 2]], "all fixed sizes": fixed}
+    found = [{**row, "controller": controller, "over_best": values} for controller, values in sizes.items()]
+    for controller, runs in compared(simulator, TARGET).items():
+        over_best = [None if run.seconds is None else run.seconds / best_s for run in runs]
+        decisions = [len(run.decisions) for run in runs]
+        found.append({**row, "controller": controller, "over_best": over_best, "decisions": decisions})
+    return found
 
 
 def configs_of_systems(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.parallel.layout import Work
+    from dtdg_lab.training.hybrid import Decision
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
 NAMED = {"gen_bat": ("batch",), "to_gpu": ("transfer",), "comp": ("compute",), "comm": ("wait", "communicate"),
@@ -50,6 +51,8 @@ class RankRun:
         sources: how often batches came from where.
         levels: what was last told of its reservoirs, by part and action.
         bytes_sent: by this rank in its steps.
+        evaluate_steps: steps after which rank 0 evaluates the validation part in its own seconds; 0: never.
+        decided_s: its seconds at each decision of an adjuster.
     """
 
     def __init__(self, config: RunConfig, group: Group, *, slowed: int = -1, slow_s: float = 0.0) -> None:
@@ -59,6 +62,7 @@ class RankRun:
         self.graph = load_for(config)
         self.built, self.group = build(config, self.graph, group), group
         self.seconds, self.steps, self.bytes_sent = 0.0, 0, 0
+        self.evaluate_steps, self.decided_s = 0, list[float]()
         self.spent: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
         self.levels: dict[tuple[int, int], Row] = {}
@@ -164,17 +168,31 @@ class RankRun:
         word = self._updates.follow()
         clocks("communicate")
         loss = agreed.loss_sum / max(agreed.groups, 1)
+        decided = None
         if built.hybrid is not None:
-            built.hybrid.after_step(loss, time.perf_counter() - began_s, choice)
+            decided = built.hybrid.after_step(loss, time.perf_counter() - began_s, choice)
+        if self.evaluate_steps and (self.steps + 1) % self.evaluate_steps == 0:
+            decided = self._evaluated() or decided
         self._follow(word)
         clocks("rl")
         seconds = time.perf_counter() - began_s
         self._updates.rounds()
         self._take_down(clocks, seconds)
+        if decided is not None:
+            self.decided_s.append(self.seconds)
         self.bytes_sent += self.group.bytes_sent - sent
         own = sum(clocks.cpu[phase] for phase in ("batch", "transfer", "compute", "update", "rl"))
         return {"seconds": seconds, "loss": loss, "choice": choice, "batch_s": clocks.wall["batch"], "own_s": own,
                 "cpu_s": time.process_time() - cpu_s}  # fmt: skip
+
+    def _evaluated(self) -> Decision | None:
+        """Evaluate as a run does: all ranks together where gradients are summed, else rank 0 alone."""
+        built = self.built
+        evaluator = built.evaluator if self._updates.together else built.alone
+        if evaluator is None or not (self._updates.together or self.group.rank == 0):
+            return None
+        (scores,) = evaluator.evaluate(built.model, ("validation",))
+        return None if built.hybrid is None else built.hybrid.after_evaluation(scores.loss)
 
     def _take_down(self, clocks: BothClocks, seconds: float) -> None:
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1

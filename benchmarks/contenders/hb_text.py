@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ Row = Mapping[str, Any]
 
 TRAINING_HEAD = (
     f"{'graph':14} {'model':11} {'R':>2} {'system':12} {'a step':>9} {'to common loss min, median, max':32} "
-    f"{'of dbos':>8} {'to near loss':32} {'of dbos':>8} {'lowest':>8} {'test':>8} {'persist.':>8} "
+    f"{'of dbos':>22} {'to near loss':32} {'of dbos':>22} {'lowest':>8} {'test':>8} {'persist.':>8} "
     f"{'converged':>10}  ended"
 )
 STEP_HEAD = (
@@ -33,7 +34,8 @@ PARTITION_HEAD = (
     f"{'graph':14} {'P':>2} {'partitioner':12} {'made in min, median, max':30} {'with measures':>13} {'load':>6} "
     f"{'cut':>6} {'copied':>7} {'cached':>10}"
 )
-ADJUSTER_HEAD = f"{'regret':>9}  {TRAINING_HEAD}"
+ADJUSTER_HEAD = f"{'regret':>9} {'decisions until then':>26}  {TRAINING_HEAD}"
+LANDSCAPE_HEAD = f"{'landscape':26} {'chosen by':18} {'over the best min, median, max':32} decisions"
 WAITING_HEAD = (
     f"{'graph':14} {'model':11} {'R':>2} {'system, generators':20} {'filling':>8} {'full':>8} {'full in':>9} "
     f"{'of it':>6} {'batches':>8} {'processor':>10} {'bytes':>10}  taken"
@@ -75,15 +77,23 @@ def _times(values: Sequence[float]) -> str:
 
 
 def _by_seed(values: Sequence[float | None]) -> str:
-    """Least, median and most, of trainings that reached it; how many did where some did not."""
+    """Least, median and most, where never is longest; how many got there where some did not."""
     there = sorted(value for value in values if value is not None)
     if not there:
         return "not reached"
     if len(there) == 1 and len(values) == 1:
         return format_seconds(there[0])
     own = middle(values)
-    told = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, there[-1]))
+    most = there[-1] if len(there) == len(values) else None
+    told = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, most))
     return told if len(there) == len(values) else f"{told} ({len(there)} of {len(values)})"
+
+
+def _ratios(row: Row, loss: str) -> str:
+    """The median's ratio and, by seed, the least and the most: 0 never reached it, inf: the rival never did."""
+    known = [each for each in row.get(f"{loss}_over_rivals", ()) if each is not None]
+    told = _number(row[f"{loss}_over_rival"], ".2f", 0)
+    return f"{told} ({min(known):.2f} to {max(known):.2f})" if len(known) > 1 else told
 
 
 def training_text(row: Row) -> str:
@@ -96,8 +106,8 @@ def training_text(row: Row) -> str:
     return (
         f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {row['system']:12} "
         f"{format_seconds(middle(row['step_s'])):>9} {_by_seed(row['common_s']):32} "
-        f"{_number(row['common_over_rival'], '.2f', 8)} {_by_seed(row['near_s']):32} "
-        f"{_number(row['near_over_rival'], '.2f', 8)} {' '.join(scores)} {_number(row['persistence'], '.5f', 8)} "
+        f"{_ratios(row, 'common'):>22} {_by_seed(row['near_s']):32} "
+        f"{_ratios(row, 'near'):>22} {' '.join(scores)} {_number(row['persistence'], '.5f', 8)} "
         f"{format_seconds(middle(row['converged_s'])):>10}  {ended}"
         + (f", accuracy {middle(accuracy):.2%}" if accuracy else "")
     )
@@ -115,7 +125,24 @@ def adjuster_text(row: Row) -> str:
     regret = row.get("regret_s")
     told = "-" if regret is None else f"{'-' if regret < 0 else ''}{format_seconds(abs(regret))}"
     best = "  best fixed in hindsight" if row.get("best_fixed") == row["system"] else ""
-    return f"{told:>9}  {training_text(row)}{best}"
+    return f"{told:>9} {_decisions(row):>26}  {training_text(row)}{best}"
+
+
+def _decisions(row: Row) -> str:
+    """Decisions before the near loss: least, median and most of the seeds."""
+    if "decisions" not in row:
+        return "-"
+    made = sorted(row["decisions"])
+    return f"{made[0]} {statistics.median(made):g} {made[-1]}{', too few' * row['few']}"
+
+
+def landscape_text(row: Row) -> str:
+    there = [value for value in row["over_best"] if value is not None]
+    own, count = middle(row["over_best"]), len(row["over_best"])
+    told = "never" if not there else f"{min(there):.2f} {_number(own, '.2f', 0)} {max(there):.2f}"
+    told += f" ({len(there)} of {count})" if len(there) < count else ""
+    decisions = f"{statistics.median(row['decisions']):g}" if "decisions" in row else "-"
+    return f"{row['landscape']:26} {row['controller']:18} {told:32} {decisions}"
 
 
 def step_text(row: Row) -> str:

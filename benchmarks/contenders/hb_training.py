@@ -81,6 +81,7 @@ def trained(
 def until_it_stays(run: RankRun, limits: Limits) -> Row:
     """Train, and score the test part by the parameters that were best by the validation part."""
     curve, best, phases = Curve(), parameters(run), []
+    run.evaluate_steps = limits.evaluate_steps
     curve.add(0.0, 0, _validation(run), limits.better)
     run.open()
     next_s, ended = limits.first_s, False
@@ -113,6 +114,7 @@ def until_it_stays(run: RankRun, limits: Limits) -> Row:
         "phases": phases[curve.at - 1] if curve.at and phases else {}, "sources": dict(run.sources), "filled": filled,
         "test": test.loss, "persistence": test.persistence_loss, "mean": test.mean_loss,
         "metrics": dict(test.metrics), "bytes_sent": run.bytes_sent,
+        "decided_s": run.decided_s,
     }  # fmt: skip
 
 

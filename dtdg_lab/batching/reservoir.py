@@ -11,14 +11,16 @@ from dtdg_lab.core.target_batches import BatchSize
 
 B = TypeVar("B")
 GIB = 1 << 30
+FEW = 10  # distinct batches of a size; below, training sees the same ones over and over
 
 
 class Level(NamedTuple):
-    """What is held of one batch size: batches, the most there may be, bytes."""
+    """What is held of one batch size: batches, the most there may be, bytes, batches with different content."""
 
     held: int
     capacity: int
     nbytes: int
+    distinct: int
 
 
 class Reservoir(Generic[B]):
@@ -49,7 +51,7 @@ class Reservoir(Generic[B]):
         self._lock = threading.Lock()
         self.clear()
 
-    def put(self, action: int, index: int, batch: B, nbytes: int) -> bool:
+    def put(self, action: int, index: int, batch: B, nbytes: int, content: object = None) -> bool:
         """Keep a batch, unless its action is full; one whose number is held already is not kept twice.
 
         Args:
@@ -57,6 +59,7 @@ class Reservoir(Generic[B]):
             index: its number.
             batch: it.
             nbytes: that it takes.
+            content: hashable; batches of the same content count as one. None: its number.
 
         Returns:
             whether a batch of this number is held now.
@@ -71,6 +74,7 @@ class Reservoir(Generic[B]):
                 self._closed[action] = True
                 return False
             held[index] = (batch, nbytes)
+            self._contents[action][index] = index if content is None else content
             self._order[action].append(index)
             self._nbytes[action] += nbytes
             return True
@@ -102,6 +106,7 @@ class Reservoir(Generic[B]):
             if batch is None:
                 return
             self._order[action].remove(index)
+            del self._contents[action][index]
             self._nbytes[action] -= batch[1]
             self._closed[action] = False
 
@@ -120,8 +125,10 @@ class Reservoir(Generic[B]):
         """What is held of each action."""
         with self._lock:
             return [
-                Level(len(order), capacity, nbytes)
-                for order, capacity, nbytes in zip(self._order, self.capacities, self._nbytes, strict=True)
+                Level(len(order), capacity, nbytes, len(set(contents.values())))
+                for order, capacity, nbytes, contents in zip(
+                    self._order, self.capacities, self._nbytes, self._contents, strict=True
+                )
             ]
 
     def clear(self) -> None:
@@ -130,6 +137,7 @@ class Reservoir(Generic[B]):
         with self._lock:
             self._held: list[dict[int, tuple[B, int]]] = [{} for _ in actions]
             self._order: list[list[int]] = [[] for _ in actions]
+            self._contents: list[dict[int, object]] = [{} for _ in actions]
             self._nbytes = [0 for _ in actions]
             self._closed = [False for _ in actions]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from dtdg_lab.control.agent import Agent, checked_action, checked_choices
 from dtdg_lab.control.bandit import Bandit
 from dtdg_lab.control.dqn import DQN
 from dtdg_lab.control.fixed import Fixed
-from dtdg_lab.control.rewards import reward
+from dtdg_lab.control.progress_law import ProgressLaw
+from dtdg_lab.control.rewards import checked_reward, progress_reward, reward
 from dtdg_lab.control.uniform import Uniform
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 
-POLICIES = ("none", "random", "bandit", "dqn")
+POLICIES = ("none", "random", "bandit", "dqn", "law")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Decision:
     """One choice of a batch size, and what was seen since the one before.
 
     Attributes:
-        policy: what decided: none, random, bandit or dqn.
+        policy: what decided, one of ``POLICIES``.
         state: ``loss_reduction`` (the loss of the window before less this one's, None where either is unknown),
             ``epsilon``, ``greedy``, ``loss`` (mean of the window, None where none was heard), ``step_s`` (mean seconds
             of its steps) and ``steps``.
@@ -55,9 +56,10 @@ class BatchAdjuster:
         policy: its name in the catalogue.
         choices: number of sizes.
         initial: the size that steps have until the first decision.
+        reward: what a size earns, ``paper`` or ``progress``; a :class:`ProgressLaw` earns progress always.
 
     Raises:
-        ConfigError: the agent has another number of actions.
+        ConfigError: the agent has another number of actions, or there is no such reward.
         PlanError: there is no size of the number ``initial``.
 
     References: DynaHB section 5.1 (definitions 4 to 6) and algorithm 2, lines 12 and 13.
@@ -65,7 +67,7 @@ class BatchAdjuster:
     far more than they fall from one step to the next.
     """
 
-    def __init__(self, agent: Agent, policy: str, choices: int, initial: int) -> None:
+    def __init__(self, agent: Agent, policy: str, choices: int, initial: int, reward: str = "paper") -> None:
         if agent.choices != choices:
             raise ConfigError(f"an agent of {agent.choices} actions for {choices} sizes: make it for as many.")
         self._agent, self.policy, self.choices = agent, policy, choices
@@ -74,7 +76,17 @@ class BatchAdjuster:
         self._last_loss: float | None = None
         self._last_s: float | None = None
         self._last_reduction: float | None = None
+        self._best_rate = 0.0
+        self.rewarded_by(reward)
         self._clear_window()
+
+    def rewarded_by(self, reward: str) -> None:
+        """Reward later windows so.
+
+        Raises:
+            ConfigError: there is no such reward.
+        """
+        self._progress = checked_reward(reward) == "progress" or isinstance(self._agent, ProgressLaw)
 
     @property
     def choice(self) -> int:
@@ -131,9 +143,11 @@ class BatchAdjuster:
         step_s = self._seconds / self._steps
         now = _finite(loss) if loss is not None else self._losses / self._loss_count if self._loss_count else None
         reduction = None if now is None or self._last_loss is None else self._last_loss - now
-        earned = None if self._last_s is None else reward(self._last_s, step_s, self._last_reduction, reduction)
+        earned = self._earned(now, step_s, reduction)
         state = 0.0 if reduction is None else reduction
         if earned is not None and self._pending is not None:
+            if isinstance(self._agent, ProgressLaw):
+                self._agent.timed(self._pending[1], step_s)
             self._agent.learn(*self._pending, earned, state)
         chosen = self._agent.choose(state)
         seen = {
@@ -145,6 +159,15 @@ class BatchAdjuster:
         self._last_reduction = self._last_reduction if reduction is None else reduction
         self._clear_window()
         return Decision(self.policy, seen, list(chosen.values), chosen.action, earned)
+
+    def _earned(self, now: float | None, step_s: float, reduction: float | None) -> float | None:
+        """What the window earned; None where that is not known."""
+        if not self._progress:
+            return None if self._last_s is None else reward(self._last_s, step_s, self._last_reduction, reduction)
+        if now is None or self._last_loss is None:
+            return None
+        earned, self._best_rate = progress_reward(now, self._last_loss, self._seconds, self._best_rate)
+        return earned
 
     def follow(self, action: int) -> None:
         """Go on with a size that somebody else chose: the present window is dropped, and nothing is learned of it.
@@ -161,7 +184,7 @@ class BatchAdjuster:
         return {
             "policy": self.policy, "choices": self.choices, "choice": self._choice,
             "pending": None if self._pending is None else list(self._pending),
-            "last": [self._last_loss, self._last_s, self._last_reduction],
+            "last": [self._last_loss, self._last_s, self._last_reduction, self._best_rate],
             "window": [self._losses, self._loss_count, self._seconds, self._steps],
             "agent": self._agent.state_dict(),
         }  # fmt: skip
@@ -180,7 +203,7 @@ class BatchAdjuster:
         self._choice = checked_action(int(data["choice"]), self.choices)
         pending = data["pending"]
         self._pending = None if pending is None else (float(pending[0]), int(pending[1]))
-        self._last_loss, self._last_s, self._last_reduction = data["last"]
+        self._last_loss, self._last_s, self._last_reduction, self._best_rate = data["last"]
         self._losses, self._loss_count, self._seconds, self._steps = data["window"]
         self._agent.load_state_dict(data["agent"])
 
@@ -198,11 +221,13 @@ def make_adjuster(
     epsilon_decay: float = 0.95,
     epsilon_min: float = 0.1,
     rate: float = 0.005,
+    reward: str = "paper",
+    sizes: Sequence[tuple[float, float]] | None = None,
 ) -> BatchAdjuster:
     """An adjuster by its name in the catalogue.
 
     Args:
-        name: none, random, bandit or dqn.
+        name: one of ``POLICIES``.
         choices: number of sizes to choose from, 2 or more; 1 or more for ``none``.
         initial: the size until the first decision, and always for ``none``.
         seed: of the agent's draws.
@@ -210,9 +235,11 @@ def make_adjuster(
         epsilon_decay: factor by which its share of random choices falls with every decision.
         epsilon_min: where that share stays.
         rate: its learning rate.
+        reward: what a size earns, ``paper`` or ``progress``; ``law`` earns progress always.
+        sizes: (N_S, N_V) of each choice, which ``law`` needs.
 
     Raises:
-        ConfigError: there is nothing to choose from.
+        ConfigError: there is nothing to choose from, there is no such reward, or ``law`` has no sizes.
         UnknownNameError: there is no adjuster of that name.
         PlanError: there is no size of the number ``initial``.
     """
@@ -226,11 +253,15 @@ def make_adjuster(
         agent = Uniform(choices, seed=seed)
     elif name == "bandit":
         agent = Bandit(choices)
+    elif name == "law":
+        if sizes is None:
+            raise ConfigError("adjuster='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
+        agent = ProgressLaw(sizes)
     else:
         agent = DQN(
             choices, seed=seed, discount=discount, epsilon_decay=epsilon_decay, epsilon_min=epsilon_min, rate=rate
         )
-    return BatchAdjuster(agent, name, choices, initial)
+    return BatchAdjuster(agent, name, choices, initial, reward)
 
 
 def _finite(loss: float) -> float:

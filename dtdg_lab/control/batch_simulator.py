@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from dtdg_lab.control.batch_adjuster import BatchAdjuster, Decision
+from dtdg_lab.control.batch_adjuster import BatchAdjuster, Decision, make_adjuster
 from dtdg_lab.core import streams
 from dtdg_lab.core.errors import ConfigError
 
@@ -36,7 +39,9 @@ class BatchSimulator:
     ``fixed_s + per_snapshot_s * snapshots + per_share_s * b`` seconds and lowers the logarithm of the loss above its
     floor by ``progress / (1 + noise_share / b)``: batches far below the noise scale gain with their size, far above it
     no more. With ``growth`` the noise scale rises by that factor, linearly on the way to the target, and larger batches
-    become the better ones: there an adjuster can beat every fixed size.
+    become the better ones: there an adjuster can beat every fixed size. With ``turn`` it does not rise but jumps, at
+    that share of the way. With ``snapshot_scale`` S a batch's progress is multiplied by s / (s + S), where s is its
+    share of snapshots: short rollouts from state zero teach less.
 
     What an adjuster hears is noisy: losses by ``loss_noise * sqrt(noise_share / b)`` and seconds by ``jitter``, both
     relative standard deviations. What counts in the end is not.
@@ -48,11 +53,15 @@ class BatchSimulator:
         per_share_s: seconds that the whole training part adds.
         noise_share: the share at which a batch makes half the progress of the whole, at the start.
         growth: how many times larger it is at the target; 1 keeps it.
+        turn: share of the way to the target at which it becomes so; None: linearly.
+        snapshot_scale: share of snapshots at which a batch makes half the progress of a long one; 0: all alike.
         progress: of a step without noise.
         start: loss at the start.
         floor: the loss that training nears.
         loss_noise: of what is heard of a loss.
         jitter: of what is heard of a step's time.
+        validation_noise: of what is heard of the validation loss.
+        evaluation_s: seconds that an evaluation takes.
         seed: of the noise.
 
     Raises:
@@ -67,17 +76,22 @@ class BatchSimulator:
     per_share_s: float = 0.2
     noise_share: float = 0.01
     growth: float = 1.0
+    turn: float | None = None
+    snapshot_scale: float = 0.0
     progress: float = 0.05
     start: float = 1.0
     floor: float = 0.2
     loss_noise: float = 0.0
     jitter: float = 0.0
+    validation_noise: float = 0.0
+    evaluation_s: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.sizes or any(not 0 < share <= 1 for size in self.sizes for share in size):
             raise ConfigError(f"sizes={self.sizes}: at least one pair of shares within (0, 1] is needed.")
-        costs = (self.fixed_s, self.per_snapshot_s, self.per_share_s, self.loss_noise, self.jitter)
+        heard = (self.loss_noise, self.jitter, self.validation_noise, self.evaluation_s, self.snapshot_scale)
+        costs = (self.fixed_s, self.per_snapshot_s, self.per_share_s, *heard)
         if min(costs) < 0 or sum(costs[:3]) <= 0 or min(self.noise_share, self.growth, self.progress) <= 0:
             raise ConfigError(
                 f"{self}: seconds and noise must be 0 or more, and not all seconds 0; noise_share, growth and progress "
@@ -94,12 +108,15 @@ class BatchSimulator:
     def gain(self, action: int, done: float) -> float:
         """By how much a step of this size lowers ln(loss - floor), a share ``done`` of the way to the target."""
         snapshots, vertices = self.sizes[action]
-        noise = self.noise_share * (1 + (self.growth - 1) * done)
-        return self.progress / (1 + noise / (snapshots * vertices))
+        grown = done if self.turn is None else float(done >= self.turn)
+        noise = self.noise_share * (1 + (self.growth - 1) * grown)
+        whole = self.progress / (1 + noise / (snapshots * vertices))
+        return whole * snapshots / (snapshots + self.snapshot_scale)
 
     def run(
-        self, adjuster: BatchAdjuster, *, target: float, decide_every: int = 5, most_steps: int = 10_000
-    ) -> SimulatedRun:
+        self, adjuster: BatchAdjuster, *, target: float, decide_every: int = 5, most_steps: int = 10_000,
+        validated: bool = False,
+    ) -> SimulatedRun:  # fmt: skip
         """Train until the loss is at the target.
 
         Args:
@@ -107,6 +124,7 @@ class BatchSimulator:
             target: a loss between the floor and the start.
             decide_every: steps between its decisions.
             most_steps: after which it is given up.
+            validated: decisions read the validation loss, whose evaluation takes time, instead of the batches'.
 
         Raises:
             ConfigError: the target is not between floor and start, or the adjuster has another number of choices.
@@ -114,12 +132,12 @@ class BatchSimulator:
         if adjuster.choices != len(self.sizes):
             raise ConfigError(f"an adjuster of {adjuster.choices} choices for {len(self.sizes)} sizes.")
         whole = self._way(target)
-        noise = streams.generator(self.seed, "control/simulator").standard_normal((most_steps, 2))
+        noise = streams.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
         left, seconds = whole, 0.0
         choices: list[int] = []
         losses: list[float] = []
         decisions: list[Decision] = []
-        for for_loss, for_time in noise:
+        for for_loss, for_time, for_validation in noise:
             action = adjuster.choice
             step_s, gain = self.step_s(action), self.gain(action, 1 - left / whole)
             needed = min(left / gain, 1.0)
@@ -130,9 +148,12 @@ class BatchSimulator:
                 return SimulatedRun(seconds, tuple(choices), tuple(losses), tuple(decisions))
             snapshots, vertices = self.sizes[action]
             spread = self.loss_noise * math.sqrt(self.noise_share / (snapshots * vertices))
-            adjuster.observe(losses[-1] * (1 + spread * for_loss), step_s * math.exp(self.jitter * for_time))
+            loss = None if validated else losses[-1] * (1 + spread * for_loss)
+            adjuster.observe(loss, step_s * math.exp(self.jitter * for_time))
             if adjuster.is_due(decide_every):
-                decisions.append(adjuster.decide())
+                seconds += self.evaluation_s * validated
+                loss = losses[-1] * (1 + self.validation_noise * for_validation) if validated else None
+                decisions.append(adjuster.decide(loss))
         return SimulatedRun(None, tuple(choices), tuple(losses), tuple(decisions))
 
     def fixed_s_to(self, action: int, target: float) -> float:
@@ -167,3 +188,54 @@ class BatchSimulator:
         if not self.floor < target < self.start:
             raise ConfigError(f"target={target}: it must lie between floor={self.floor} and start={self.start}.")
         return math.log((self.start - self.floor) / (target - self.floor))
+
+
+GRID = tuple(itertools.product((0.1, 0.2, 0.3), (0.01, 0.05, 0.1)))  # DynaHB's
+_COMMON = BatchSimulator(
+    sizes=GRID, fixed_s=1.5e-4, per_snapshot_s=0.01, per_share_s=0.6, noise_share=3e-3, progress=0.002, jitter=0.1,
+    loss_noise=0.02, validation_noise=1e-3,
+)  # fmt: skip
+MOST_STEPS = 30_000  # of a comparison
+TARGET = 0.25  # loss of the landscapes that adjusters are compared on
+LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType({
+    "small batches are best": _COMMON,
+    "large batches are best": replace(_COMMON, noise_share=0.02),
+    "short rollouts teach less": replace(_COMMON, noise_share=5e-4, snapshot_scale=0.5),
+    "the noise scale rises": replace(_COMMON, noise_share=1.2e-4, growth=40.0),
+    "the noise scale jumps": replace(_COMMON, noise_share=1.2e-4, growth=80.0, turn=0.5),
+    "losses scatter": replace(_COMMON, noise_share=1.2e-4, growth=40.0, loss_noise=0.2, validation_noise=5e-3),
+})  # fmt: skip
+# name -> the policy, what rewards it, and whether it reads the validation part
+CONTROLLERS: Mapping[str, tuple[str, str, bool]] = MappingProxyType({
+    "random": ("random", "paper", False), "bandit": ("bandit", "paper", False), "dqn": ("dqn", "paper", False),
+    "bandit, progress": ("bandit", "progress", True), "dqn, progress": ("dqn", "progress", True),
+    "law": ("law", "progress", True),
+})  # fmt: skip
+
+
+def compared(
+    simulator: BatchSimulator, target: float, *, seeds: Sequence[int] = range(5), decide_every: int = 10,
+    controllers: Mapping[str, tuple[str, str, bool]] = CONTROLLERS,
+) -> dict[str, list[SimulatedRun]]:  # fmt: skip
+    """Each controller's run with every seed, all beginning with the middle size.
+
+    Args:
+        simulator: of the training; its seed is replaced.
+        target: loss to be reached.
+        seeds: of controllers and of what they hear.
+        decide_every: steps between two decisions.
+        controllers: by name, the policy, its reward, and whether it reads the validation part.
+    """
+    found: dict[str, list[SimulatedRun]] = {}
+    for name, (policy, reward, validated) in controllers.items():
+        found[name] = []
+        for seed in seeds:
+            adjuster = make_adjuster(
+                policy, choices=len(simulator.sizes), initial=len(simulator.sizes) // 2, seed=seed, reward=reward,
+                sizes=simulator.sizes,
+            )  # fmt: skip
+            run = replace(simulator, seed=seed).run(
+                adjuster, target=target, decide_every=decide_every, validated=validated, most_steps=MOST_STEPS
+            )
+            found[name].append(run)
+    return found

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+from dtdg_lab.core.errors import ConfigError, shortened
+
 MOST = 1.0  # of either term
+REWARDS = ("paper", "progress")
+LARGEST = 1e300  # rate, in 1/s
+FADE = 0.97  # of the best rate of progress, from one decision to the next
 
 
 def time_reward(last_s: float, now_s: float) -> float:
@@ -50,6 +57,40 @@ def reward(last_s: float, now_s: float, last_reduction: float | None, now_reduct
     to nothing; division by zero and the sign of a negative reduction are as the two terms say.
     """
     return time_reward(last_s, now_s) + loss_reward(last_reduction, now_reduction)
+
+
+def checked_reward(name: str) -> str:
+    """The name of a reward.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name not in REWARDS:
+        raise ConfigError(f"reward={shortened(name)}: {' or '.join(REWARDS)} are allowed.")
+    return name
+
+
+def progress_reward(loss: float, last_loss: float, seconds: float, best: float) -> tuple[float, float]:
+    """Progress per second against its own best, within [-1, 1], and the best from here on.
+
+    Progress is the fall of the loss as a share of the last one. A size is rewarded for what it achieves, not for being
+    better than the size before. The best rate so far fades by 3 % with every decision, since losses fall more slowly
+    later on.
+
+    Args:
+        loss: at the end of the window.
+        last_loss: at its beginning.
+        seconds: of its steps.
+        best: the largest rate so far, up or down, in 1/s; 0 at first.
+
+    Returns:
+        The reward, 0 where the last loss or the seconds are 0; and the best rate, this window's included.
+    """
+    whole = abs(last_loss) * seconds
+    rate = (last_loss - loss) / whole if 0 < whole < math.inf else 0.0  # of nothing there is no share
+    rate = max(-LARGEST, min(LARGEST, rate))
+    best = max(FADE * best, abs(rate))
+    return (_share(rate, best) if best else 0.0), best
 
 
 def _share(gain: float, whole: float) -> float:

@@ -65,12 +65,19 @@ ADJUSTING: tuple[Option, ...] = (
     ),
     Option(
         name="decide_every", owner="control", kind=int, default=5, low=1, high=1_000_000, unit="steps", live="step",
-        meaning="Steps under one size before an adjuster chooses again; it waits for the next round of averaging too.",
+        meaning="Steps under one size before an adjuster chooses again. The rank that decides uses its choice from its "
+        "next step on; where models are averaged, other ranks follow after the next round.",
     ),
     Option(
         name="reward_loss", owner="control", kind=str, default="train", choices=("train", "validation"), live="step",
         meaning="Whose fall rewards an adjuster: the loss of the batches, or that of the validation part, which it "
         "hears after evaluations only.",
+    ),
+    Option(
+        name="reward", owner="control", kind=str, default="paper", choices=("paper", "progress"), live="step",
+        meaning="What a size earns: paper, shorter steps and a faster falling loss than under the size before (DynaHB "
+        "equation 3); progress, the relative fall of the loss per second over its own best so far. `law` always "
+        "earns progress.",
     ),
     Option(
         name="discount", owner="control", kind=float, default=0.99, low=0.0, high=1.0, live="epoch",

@@ -45,7 +45,9 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "step", "epoch", "part", "action", "index", "source", "first", "snapshots", "targets", "rows", "edges",
             "built_s", "map",
         ),
-        "reservoir": ("step", "epoch", "time_ns", "part", "action", "held", "capacity", "bytes", "made", "busy_s"),
+        "reservoir": (
+            "step", "epoch", "time_ns", "part", "action", "held", "capacity", "bytes", "made", "busy_s", "distinct",
+        ),
         "rounds": (
             "step", "epoch", "number", "joined_step", "applied_step", "weight", "version", "choice", "gathered",
         ),
@@ -121,6 +123,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "targets": "vertices of which the batch's loss is taken, in each of its snapshots",
         "held": "batches of a part and size in the reservoir",
         "capacity": "most of them that it holds",
+        "distinct": "of those held, how many differ in their targets or snapshots",
         "made": "batches generated so far",
         "busy_s": "processor seconds of their generator so far",
         "number": "of a round of averaging, from 1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dtdg_lab.core.entry import Entry
 
 _ADJUSTING = (
-    "adjuster", "snapshot_sizes", "vertex_sizes", "decide_every", "reward_loss", "discount", "epsilon_decay",
+    "adjuster", "snapshot_sizes", "vertex_sizes", "decide_every", "reward_loss", "reward", "discount", "epsilon_decay",
     "epsilon_min", "agent_rate",
 )  # fmt: skip
 
@@ -26,6 +26,10 @@ ADJUSTERS: tuple[Entry, ...] = (
         "Garivier, Moulines 2011 (discounted UCB)",
     ),
     _adjuster("dqn", "dqn:DQN", "A deep Q-network chooses by how much the loss fell.", "DynaHB section 5.1"),
+    _adjuster(
+        "law", "progress_law:ProgressLaw", "The size of most progress per second, by a law fitted to what was seen.",
+        "McCandlish, Kaplan, Amodei 2018 (noise scale)",
+    ),
 )  # fmt: skip
 
 _EXCHANGING = ("exchange", "average_every_s")

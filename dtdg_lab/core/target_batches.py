@@ -99,6 +99,11 @@ class TargetBatch:
         return self.part, self.action, self.index, self.snapshots
 
     @property
+    def content(self) -> int:
+        """Hash of its snapshots and targets: equal for batches that differ in their numbers alone."""
+        return hash((self.snapshots, self.targets.tobytes()))
+
+    @property
     def size(self) -> BatchSize:
         """N_S and N_V."""
         return BatchSize(len(self.snapshots), len(self.targets))

@@ -34,7 +34,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "reservoir_gib": "Reservoir (GiB)", "reservoir_uses": "Uses of a kept batch (0: all)",
         "stand_in_gib": "All vertices stand in within (GiB)", "adjuster": "Sizes chosen by",
         "snapshot_sizes": "Sizes in snapshots", "vertex_sizes": "Sizes in vertices", "decide_every": "Steps a choice",
-        "reward_loss": "Rewarded by the loss of", "agent_rate": "The DQN's learning rate",
+        "reward_loss": "Rewarded by the loss of", "reward": "Reward", "agent_rate": "The DQN's learning rate",
         "cache_policy": "Remote features", "cache_window": "Window (W, steps)",
         "cache_bias": "Most of the cache for part (-1: even)", "cache_rows": "Rows in the cache",
         "queue_depth": "Batches ahead (Q)", "fetch_timeout_s": "Give an owner up after (s)",

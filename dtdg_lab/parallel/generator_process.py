@@ -112,7 +112,7 @@ class GeneratorProcess:
         action, index = built.batch.action, built.batch.index
         self.busy_s[action] = head["busy_s"]
         self._ordered.remove(action)
-        self.made[action] += self._source.reservoir.put(action, index, built, built.nbytes)
+        self.made[action] += self._source.reservoir.put(action, index, built, built.nbytes, built.batch.content)
 
     def _ended(self, error: Exception) -> RunFailedError:
         """Why the process ended although nobody asked for it."""

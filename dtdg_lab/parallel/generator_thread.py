@@ -101,7 +101,8 @@ class GeneratorThread:
                 action, begin_s = min(wanted, key=self.busy_s.__getitem__), time.thread_time()
                 built = maker.make(part, action, self.made[action])
                 self.busy_s[action] += time.thread_time() - begin_s
-                self.made[action] += reservoir.put(action, self.made[action], built, built.nbytes)
+                content = built.batch.content
+                self.made[action] += reservoir.put(action, self.made[action], built, built.nbytes, content)
         except StopAskedError:
             return
         except Exception as error:  # told by Generators.check, on the thread that trains

@@ -218,6 +218,7 @@ class TargetBatchLayout:
         for place, part in enumerate(self.parts):
             assert part.reservoir is not None
             for action, level in enumerate(part.reservoir.levels()):
-                of = (level.held, level.capacity, level.nbytes, made[place][action], busy_s[place][action])
+                of = (level.held, level.capacity, level.nbytes, made[place][action], busy_s[place][action],
+                      level.distinct)  # fmt: skip
                 rows.append((now_ns, part.number, action, *of))
         return rows

@@ -76,12 +76,38 @@ class Hybrid:
         return self._generation % GENERATIONS * CHOICES + choice
 
     def follow(self, word: Word) -> None:
-        """Have the size of a word from the next step on, unless sizes have changed since it was said."""
+        """Use the size of a word from the next step on, unless sizes have changed since it was said.
+
+        A rank that has applied its own newer choice already ignores the word, which is the echo of an older one.
+        """
+        if self._applies_own:
+            return
         generation, choice = divmod(word.choice, CHOICES)
         if generation == self._generation % GENERATIONS and choice < len(self._layout.sizing):
             self._layout.choice = choice
 
     # decisions
+
+    @property
+    def _applies_own(self) -> bool:
+        """Whether this rank decides, and its choice takes effect at its own next step.
+
+        Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
+        at one step instead: the choice rides with the gradients of the next one.
+        """
+        return self.adjuster is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
+
+    def _decided(self, decision: Decision) -> Decision:
+        if self._applies_own:
+            self._layout.choice = decision.action
+        return decision
+
+    def repeat(self, action: int) -> None:
+        """Take a choice of the run that is repeated, at the step at which it was made."""
+        if self.adjuster is not None:
+            self.adjuster.follow(action)
+            if self._applies_own:
+                self._layout.choice = action
 
     def after_step(self, loss: float | None, seconds: float, choice: int) -> Decision | None:
         """Tell the adjuster of a step, and have it decide when it is due.
@@ -97,7 +123,7 @@ class Hybrid:
         self.adjuster.observe(loss if by_batches else None, seconds, choice)
         if not by_batches or not self.adjuster.is_due(self._config["decide_every"]):
             return None
-        return self.adjuster.decide()
+        return self._decided(self.adjuster.decide())
 
     def after_evaluation(self, validation_loss: float | None) -> Decision | None:
         """Have the adjuster decide by the validation part, where it is to."""
@@ -105,7 +131,7 @@ class Hybrid:
             return None
         if not self.adjuster.is_due(self._config["decide_every"]):
             return None
-        return self.adjuster.decide(validation_loss)
+        return self._decided(self.adjuster.decide(validation_loss))
 
     @property
     def choice(self) -> int:
@@ -149,6 +175,8 @@ class Hybrid:
             self.adjuster = self._made_adjuster()
         elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
             self.adjuster.follow(self._layout.choice)
+        if self.adjuster is not None:
+            self.adjuster.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
             self.measure()
 
@@ -203,7 +231,8 @@ class Hybrid:
         return make_adjuster(
             config["adjuster"], choices=len(self._layout.sizing), initial=self._layout.choice, seed=config.seed,
             discount=config["discount"], epsilon_decay=config["epsilon_decay"], epsilon_min=config["epsilon_min"],
-            rate=config["agent_rate"],
+            rate=config["agent_rate"], reward=config["reward"],
+            sizes=[(size.snapshots, size.vertices) for size in self._layout.sizing.sizes[0]],
         )  # fmt: skip
 
     # what is told

@@ -342,10 +342,10 @@ class Trainer(Steered):
         """Whether decisions are those of the run that is repeated; those of this step are made."""
         if self._replay is None or self._replay.decisions is None:
             return False
-        adjuster = None if self._built.hybrid is None else self._built.hybrid.adjuster
-        if adjuster is not None:
+        hybrid = self._built.hybrid
+        if hybrid is not None and hybrid.adjuster is not None:
             for row in self._replay.decided(self._position.step):
-                adjuster.follow(row[ACTION])
+                hybrid.repeat(row[ACTION])
                 self._journal.decision(self._position, row)
         return True
 

@@ -13,7 +13,7 @@ from dtdg_lab.views.hybrid_facts import HybridFacts, hybrid_facts, hybrid_left, 
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.rank_steps import RankSteps
-from dtdg_lab.views.reservoir_levels import ReservoirLog, reservoir_panels
+from dtdg_lab.views.reservoir_levels import ReservoirLog, few_words, reservoir_panels
 from dtdg_lab.views.staleness import RoundLog, staleness_panel
 from dtdg_lab.views.target_log import PartBatch, TargetLog
 from dtdg_lab.views.target_map import target_map_panel
@@ -132,7 +132,8 @@ class HybridView:
         facts, since = self.facts, self.since
         if facts is None:
             return ""
-        text, steps = hybrid_words(facts), self.targets.steps(since=since)
+        text = " ".join(filter(None, (hybrid_words(facts), few_words(facts))))
+        steps = self.targets.steps(since=since)
         if steps:
             waited = self.steps.batch_share(since=since)
             text += f" {target_sources_words(steps, waited, reservoir=facts.reservoir)}"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dtdg_lab.batching.reservoir import FEW
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.views.hybrid_facts import HybridFacts
-from dtdg_lab.views.layout import Figure, frame, percent, share, with_note
+from dtdg_lab.views.layout import Figure, frame, join_words, percent, share, with_note
 from dtdg_lab.views.size_style import size_key, size_style
 
 Panel = tuple[Figure, str]
@@ -30,6 +31,7 @@ class PartLevel:
         bytes: that they take.
         made: batches generated so far.
         busy_s: processor seconds of the generator so far.
+        distinct: batches of different content; those held where it was not recorded.
     """
 
     seconds: float
@@ -40,6 +42,7 @@ class PartLevel:
     bytes: float
     made: int
     busy_s: float
+    distinct: int
 
 
 class ReservoirLog:
@@ -54,7 +57,7 @@ class ReservoirLog:
         levels = self._levels.setdefault((int(row["part"]), int(row["action"])), {})
         levels[int(row["time_ns"])] = PartLevel(
             seconds, int(row["step"] or 0), attempt, int(row["held"]), int(row["capacity"]), float(row["bytes"] or 0),
-            int(row["made"] or 0), float(row["busy_s"] or 0.0),
+            int(row["made"] or 0), float(row["busy_s"] or 0.0), int(row.get("distinct", row["held"])),
         )  # fmt: skip
         while len(levels) > self._kept:
             del levels[min(levels)]
@@ -107,11 +110,26 @@ def reservoir_words(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) ->
     held, most = sum(level.held for level in size), sum(level.capacity for level in size)
     text = f"{look} Of {facts.label(facts.choice)}, in use, {held:,} of {most:,} are held"
     text += f" ({percent(held / most)})" if most else ""
+    text += f", {sum(level.distinct for level in size):,} of them distinct" if held else ""
     bytes_, made = sum(level.bytes for level in last.values()), sum(level.made for level in last.values())
     text += f"; all sizes take {format_bytes(bytes_)}. {made:,} were made"
     busy_s, recent = sum(level.busy_s for level in last.values()), _recent_share(levels)
     text += f" in {format_seconds(busy_s)} of processor time" if busy_s else ""
     return f"{text}." if recent is None else f"{text}, now {share(recent)} of a processor."
+
+
+def few_words(facts: HybridFacts) -> str:
+    """A warning where a part's reservoir holds fewer than ten distinct batches of a size; empty where it does not."""
+    least = {action: min(of_parts) for action, of_parts in enumerate(facts.capacities)} if facts.reservoir else {}
+    few = {facts.label(action): number for action, number in least.items() if number < FEW}
+    if not few:
+        return ""
+    told = join_words([f"{number} of {label}" for label, number in few.items()])
+    sizes = f", {len(facts.sizes)} sizes share it" if len(facts.sizes) > 1 else ""
+    return (
+        f"Warning: a part's reservoir holds at most {told} (fewer than {FEW} distinct batches{sizes}): training "
+        "repeats them. Give smaller or fewer sizes, or set reservoir_uses so that batches are replaced."
+    )
 
 
 def _recent_share(levels: Mapping[tuple[int, int], Sequence[PartLevel]]) -> float | None:

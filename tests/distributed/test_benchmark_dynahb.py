@@ -81,18 +81,47 @@ def test_times_to_a_common_loss_are_read_off_the_curves(hybrid: ModuleType) -> N
     assert first.holds == 2 and mean.where == (f"g tgcn: {8 / 1.5:.2f} to the common loss",) and naive.holds == 1
 
 
-def test_the_dqn_is_held_against_the_best_size(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adjusters_are_held_against_the_best_size_after_fifty_decisions(
+    hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def at(second: float) -> list[tuple[float, int, float]]:
         return [(0.0, 0, 1.0), (second, 5, 0.1)]
 
-    times = {"0.2 x 0.1": 2.0, "1 x 0.1": 9.0, "random": 4.0, "bandit": 1.0, "dqn": 3.0}
-    made = hybrid.hb_rows.judged([a_row(name, at(second)) for name, second in times.items()])
-    monkeypatch.setattr(hybrid.hb_rows, "training_rows", lambda *_, **__: made)
+    times = {"0.2 x 0.1": 2.0, "1 x 0.1": 9.0, "random": 4.0, "bandit": 1.0, "dqn": 3.0, "law": 1.5}
+    each_s = {"random": 0.08, "bandit": 0.03, "dqn": 0.06, "law": 0.02}  # between two decisions
+
+    def made() -> list[dict[str, Any]]:
+        rows = []
+        for name, second in times.items():
+            decided = [each_s[name] * n for n in range(1, 200)] if name in each_s else []
+            rows.append(a_row(name, at(second), at(second), decided_s=[decided, decided]))
+        return hybrid.hb_rows.judged(rows)
+
+    monkeypatch.setattr(hybrid.hb_rows, "training_rows", lambda *_, **__: made())
     rows = hybrid.hb_rows.adjuster_rows(plan, plan.chosen[0], CORES)
     assert {row["system"]: row["regret_s"] for row in rows} == {name: second - 2 for name, second in times.items()}
-    best, random, bandit = hybrid.claims.adjuster_verdicts(rows)
-    assert (best.holds, random.holds, bandit.holds) == (0, 1, 0)
+    assert {row["system"]: row["decisions"] for row in rows if "decisions" in row} == {
+        "random": [50, 50], "bandit": [33, 33], "dqn": [50, 50], "law": [75, 75]
+    }  # fmt: skip
+    enough, best, random, bandit, *law = hybrid.claims.adjuster_verdicts(rows)
+    assert enough.holds == 3 and enough.where == ("g tgcn, bandit: 33",)
+    assert (best.holds, random.holds) == (0, 1) and [each.holds for each in law] == [1, 1, 1]
+    assert (bandit.holds, bandit.where) == (0, ()), "one that hardly decided is not compared"
     assert best.where == ("g tgcn, 0.2 x 0.1: 3 s against 2 s",) and "DOES NOT HOLD HERE" in best.text
+
+
+def test_ratios_have_a_spread_and_count_who_never_arrives(hybrid: ModuleType) -> None:
+    def at(*seconds: float | None) -> list[list[tuple[float, int, float]]]:
+        return [[(0.0, 0, 1.0), (9.0, 9, 0.2) if each is None else (each, 5, 0.1)] for each in seconds]
+
+    slow = a_row("dbos", *at(4.0, 6.0, 5.0, None, None))
+    fast = a_row("dynahb", *at(1.0, 2.0, None, 1.0, None))
+    slow, fast = hybrid.hb_rows.judged([slow, fast])
+    assert fast["near_over_rivals"] == [4.0, 3.0, 0.0, float("inf"), None]
+    assert fast["near_over_rival"] == 6.0 / 2.0 and slow["near_over_rivals"][:3] == [1.0, 1.0, 1.0]
+    shown = {**fast, "stays": [True] * 5, "step_s": [0.1] * 5, "metrics": [], "converged_s": [1.0] * 5}
+    text = hybrid.words.training_text(shown)
+    assert "3.00 (0.00 to inf)" in text and "1.0 s, 2.0 s, never (3 of 5)" in text
 
 
 def test_systems_are_trained_by_one_rule(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +137,7 @@ def test_systems_are_trained_by_one_rule(hybrid: ModuleType, plan: Any, monkeypa
         assert [at for at, *_ in curve] == sorted(at for at, *_ in curve) and row["steps"][0] >= curve[-1][1]
         assert row["persistence"] > 0 and row["test"][0] > 0 and row["step_s"][0] > 0
         assert sum(seconds for what, seconds in phases.items() if what != "rsv") <= row["converged_s"][0]
+        assert bool(row["decided_s"][0]) is (name == "dynahb")
         assert ("rl" in phases) is (name == "dynahb")
         assert f"{row['validation'][0]:.5f}" in hybrid.words.training_text(row)
         assert all(
@@ -132,7 +162,7 @@ def test_variants_differ_in_what_they_are_named_by(hybrid: ModuleType, plan: Any
     dqn = made(sizes.variants_of_dqn())
     assert len({each.to_json() for each in dqn.values()}) == len(dqn) == 8
     adjusters = made(sizes.variants_of_adjusters(plan))
-    assert len({each.to_json() for each in adjusters.values()}) == len(adjusters) == 5
+    assert len({each.to_json() for each in adjusters.values()}) == len(adjusters) == 8
     assert adjusters["1 x 0.1"]["batch_snapshots"] == 1.0 and adjusters["dqn"]["snapshot_sizes"] == "0.2 1"
     assert made(sizes.variants_of_sizes())["20%"]["batch_vertices"] == 0.2
 
@@ -240,4 +270,6 @@ def test_plans_are_what_was_asked_for(hybrid: ModuleType) -> None:
     assert (plan.layers, plan.seeds, plan.limits.seconds, plan.adjusting.seconds) == ((3,), 2, 1, 1)
     with pytest.raises(SystemExit, match="no such graph"):
         hybrid.planned(hybrid.arguments(["--only", "grown 9"]))
+    assert hybrid.planned(hybrid.arguments(["--quick", "--systems", "dbos", "dynahb"])).systems == ("dbos", "dynahb")
+    assert hybrid.FULL_PLAN.seeds == 5
     assert set(hybrid.claims.JUDGES) <= set(hybrid.DO) and all(part in hybrid.__doc__ for part in hybrid.DO)

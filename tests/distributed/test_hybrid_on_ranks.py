@@ -154,13 +154,14 @@ def test_ranks_that_never_wait_hear_the_same_words(stories: list[dict[str, Any]]
     assert _same(one["parameters"], other["parameters"]), "all end with one model"
 
 
-def test_a_word_rules_from_the_step_after_its_round(stories: list[dict[str, Any]]) -> None:
-    for found in stories:
-        actions = _by_step(found["decided"], "action")
-        applied = [(0, 0), *((row["applied_step"], row["choice"]) for row in found["decided"]["rounds"])]
-        for step, action in actions.items():
-            assert action == [choice for at, choice in applied if at <= step][-1]
-        assert len({choice for _, choice in applied}) > 1
+def test_a_choice_rules_at_once_where_it_is_made_and_after_a_round_elsewhere(stories: list[dict[str, Any]]) -> None:
+    first, other = (found["decided"] for found in stories)
+    made = [(row["step"] + 1, row["action"]) for row in first["decisions"]]
+    heard = [(row["applied_step"], row["choice"]) for row in other["rounds"]]
+    assert len({action for _, action in made}) > 1 and len({choice for _, choice in heard}) > 1
+    for told, changes in ((first, made), (other, heard)):
+        for step, action in _by_step(told, "action").items():
+            assert action == [choice for at, choice in [(0, 0), *changes] if at <= step][-1]
 
 
 def test_changes_while_no_rank_waits(stories: list[dict[str, Any]]) -> None:

@@ -91,7 +91,7 @@ def level_lines(data: dict[str, Any], count: int, *, step: int = 0, attempt: int
                 held = min(at, capacities[part])
                 time_ns = START_NS + at * 500_000_000 + part
                 rows.append(
-                    [step + at, 0, time_ns, part, action, held, capacities[part], 1000 * held, held, 0.01 * at]
+                    [step + at, 0, time_ns, part, action, held, capacities[part], 1000 * held, held, 0.01 * at, held]
                 )  # fmt: skip
             yield line("reservoir", rows, rank=part, attempt=attempt)
 

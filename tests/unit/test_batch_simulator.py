@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from dtdg_lab.control.agent import Choice
 from dtdg_lab.control.batch_adjuster import BatchAdjuster, make_adjuster
-from dtdg_lab.control.batch_simulator import BatchSimulator
+from dtdg_lab.control.batch_simulator import CONTROLLERS, LANDSCAPES, BatchSimulator, compared
+from dtdg_lab.control.batch_simulator import TARGET as OF_LANDSCAPES
 from dtdg_lab.control.fixed import Fixed
 from dtdg_lab.core.errors import ConfigError
 
@@ -102,6 +104,26 @@ def test_where_the_best_size_changes_an_order_of_sizes_beats_every_fixed_one() -
     regret_s = simulator.regret_s(run, TARGET)
     assert regret_s is not None
     assert regret_s < 0
+
+
+@pytest.mark.parametrize("name", LANDSCAPES)
+def test_the_law_is_near_the_best_fixed_size_on_every_landscape(name: str) -> None:
+    """Medians of five seeds; the best size is known in hindsight only."""
+    simulator = LANDSCAPES[name]
+    runs = compared(simulator, OF_LANDSCAPES, controllers={"law": CONTROLLERS["law"]})["law"]
+    took = [math.inf if run.seconds is None else run.seconds for run in runs]
+    fixed = [simulator.fixed_s_to(action, OF_LANDSCAPES) for action in range(ACTIONS)]
+    assert min(len(run.decisions) for run in runs) >= 50
+    assert statistics.median(took) < 1.15 * min(fixed)
+    assert max(took) < min(0.9 * statistics.mean(fixed), 1.25 * min(fixed)), (
+        "with every seed before a size drawn blindly"
+    )
+
+
+def test_noise_scales_jump_and_short_rollouts_teach_less_by_formula() -> None:
+    simulator = BatchSimulator(sizes=((0.5, 0.2),), noise_share=0.1, progress=0.1, growth=3.0, turn=0.5)
+    assert simulator.gain(0, 0.49) == pytest.approx(0.05) and simulator.gain(0, 0.5) == pytest.approx(0.1 / 4)
+    assert replace(simulator, snapshot_scale=0.5).gain(0, 0.0) == pytest.approx(0.025)
 
 
 def test_a_target_that_is_not_reached_has_no_regret() -> None:

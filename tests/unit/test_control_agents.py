@@ -19,12 +19,14 @@ from dtdg_lab.control.bandit import Bandit
 from dtdg_lab.control.batch_adjuster import POLICIES, BatchAdjuster, Decision, make_adjuster
 from dtdg_lab.control.dqn import DQN
 from dtdg_lab.control.fixed import Fixed
+from dtdg_lab.control.progress_law import ProgressLaw
 from dtdg_lab.control.replay import Replay
-from dtdg_lab.control.rewards import loss_reward, reward, time_reward
+from dtdg_lab.control.rewards import loss_reward, progress_reward, reward, time_reward
 from dtdg_lab.control.uniform import Uniform
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 
 LEARNING = ("random", "bandit", "dqn")
+GRID = tuple((snapshots, vertices) for snapshots in (0.1, 0.3) for vertices in (0.01, 0.05, 0.1))
 finite = st.floats(allow_nan=False, allow_infinity=False)
 seconds = st.floats(0, allow_nan=False, allow_infinity=False)
 
@@ -74,6 +76,25 @@ def test_a_loss_that_falls_faster_is_never_punished(last: float, now: float) -> 
 )
 def test_rewards_by_hand(given_numbers: tuple[float, float, float | None, float | None], expected: float) -> None:
     assert reward(*given_numbers) == expected
+
+
+@given(finite, finite, seconds, seconds)
+def test_progress_is_within_its_bounds_whatever_was_measured(now: float, last: float, took: float, best: float) -> None:
+    earned, kept = progress_reward(now, last, took, best)
+    assert -1 <= earned <= 1 and math.isfinite(kept) and kept >= 0
+    if 0 < took < 1e9 and 1e-9 < abs(last) < 1e9 and abs(now - last) > 1e-6 * abs(last):
+        assert earned * (last - now) >= 0, "a loss that falls is never punished"
+
+
+def test_progress_pays_for_a_size_and_not_for_a_change() -> None:
+    best = 0.0
+    told = []
+    for last, now, took in ((8.0, 4.0, 1.0), (4.0, 2.0, 1.0), (2.0, 1.0, 2.0), (1.0, 2.0, 4.0)):
+        earned, best = progress_reward(now, last, took, best)
+        told.append(earned)
+    assert told == [1.0, 1.0, pytest.approx(0.25 / 0.485), pytest.approx(-0.25 / (0.485 * 0.97))]
+    assert reward(1.0, 1.0, 4.0, 2.0) == -1.0, "by equation 3 the second window, as good as the first, is punished"
+    assert progress_reward(1.0, 0.0, 1.0, 0.0) == progress_reward(1.0, 1.0, 0.0, 0.0) == (0.0, 0.0)
 
 
 # memory
@@ -182,6 +203,7 @@ MAKE: dict[str, Callable[[int], Agent]] = {
     "random": lambda seed: Uniform(3, seed=seed),
     "bandit": lambda seed: Bandit(3),
     "dqn": lambda seed: DQN(3, seed=seed),
+    "law": lambda seed: ProgressLaw(GRID[:3]),
 }
 
 
@@ -191,6 +213,8 @@ def live(agent: Agent, times: int, start: int = 0) -> list[Any]:
     for time in range(start, start + times):
         choice = agent.choose(math.sin(time))
         choices.append(choice)
+        if isinstance(agent, ProgressLaw):
+            agent.timed(choice.action, 1.0 + choice.action)
         agent.learn(math.sin(time), choice.action, math.cos(time) * choice.action, math.sin(time + 1))
     return choices
 
@@ -212,7 +236,7 @@ def test_an_agent_that_was_stored_goes_on_as_if_it_had_not_stopped(name: str, at
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
-    second = MAKE[name](99 if name == "bandit" else 1)
+    second = MAKE[name](99 if name in {"bandit", "law"} else 1)
     live(second, 5)  # what it has lived through is replaced
     second.load_state_dict(torch.load(file, weights_only=True))
     assert live(second, 60 - at, at) == whole[at:]
@@ -246,6 +270,43 @@ def test_the_bandit_s_means_fade() -> None:
 def test_one_action_is_nothing_to_choose_from(make: Callable[[int], Agent]) -> None:
     with pytest.raises(ConfigError, match=r"an adjuster with 1 action has nothing to choose from.*snapshot_sizes"):
         make(1)
+
+
+def law_world(agent: ProgressLaw, times: int, noise: float, *, spoilt: int = -1) -> list[int]:
+    """Choices in a world of the law's own form; a spoilt size makes none of the progress that the law expects."""
+    draw, taken, action = np.random.default_rng(3), [], 0
+    for _ in range(times):
+        snapshots, vertices = GRID[action]
+        batch = snapshots * vertices
+        step_s = 1e-4 + 0.01 * snapshots + 0.6 * batch
+        gain = (0.0 if action == spoilt else batch / (batch + 0.003)) + noise * draw.standard_normal()
+        agent.timed(action, step_s)
+        agent.learn(0.0, action, gain / step_s, 0.0)
+        action = agent.choose(0.0).action
+        taken.append(action)
+    return taken
+
+
+def test_the_law_finds_a_good_size_in_a_few_windows_and_leaves_one_it_is_wrong_about() -> None:
+    rates = [b / (b + 0.003) / (1e-4 + 0.01 * s + 0.6 * b) for s, v in GRID for b in (s * v,)]
+    good = {action for action, rate in enumerate(rates) if rate > 0.95 * max(rates)}
+    assert good == {0, 1}, "two of six"
+    quiet, loud = (law_world(ProgressLaw(GRID), 60, noise) for noise in (0.0, 0.1))
+    assert quiet[0] == 5 and set(quiet[5:]) <= good, "the largest, and soon a good one"
+    assert sum(action in good for action in loud[20:]) > 20
+    wrong = quiet[-1]
+    assert law_world(ProgressLaw(GRID), 60, 0.0, spoilt=wrong)[-30:].count(wrong) <= 3
+
+
+def test_a_law_needs_sizes() -> None:
+    with pytest.raises(ConfigError, match="give sizes"):
+        make_adjuster("law", choices=3, initial=0)
+    with pytest.raises(ConfigError, match="above 0"):
+        ProgressLaw(((0.1, 0.0), (0.1, 0.1)))
+    with pytest.raises(ConfigError, match="1 action has nothing"):
+        ProgressLaw(GRID[:1])
+    with pytest.raises(ConfigError, match="paper or progress are allowed"):
+        make_adjuster("dqn", choices=3, initial=0, reward="praise")
 
 
 def test_the_uniform_agent_takes_every_action_equally_often() -> None:
@@ -335,10 +396,11 @@ def test_a_size_that_somebody_else_chose_teaches_nothing() -> None:
         adjuster.follow(3)
 
 
+@pytest.mark.parametrize("paid", ["paper", "progress"])
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_adjuster_is_resumed_in_the_middle_of_a_window(name: str) -> None:
+def test_an_adjuster_is_resumed_in_the_middle_of_a_window(name: str, paid: str) -> None:
     def made() -> BatchAdjuster:
-        return make_adjuster(name, choices=5, initial=2, seed=4)
+        return make_adjuster(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])
 
     def lived(adjuster: BatchAdjuster, steps: range) -> list[Decision]:
         found = []

@@ -196,8 +196,20 @@ def test_levels_are_sums_over_the_parts() -> None:
     check(made)
     assert traces(made)["10 % x 1 %"]["y"] == [2 * at for at in range(8)]
     held = sum(min(7, capacity) for capacities in data["capacities"] for capacity in capacities)
-    assert f"7 of 7 are held (100 %); all sizes take {held * 1000 / 1024:.1f} KiB. {held} were made in 1.3 s" in words
+    said = f"7 of 7 are held (100 %), 7 of them distinct; all sizes take {held * 1000 / 1024:.1f} KiB."
+    assert f"{said} {held} were made in 1.3 s" in words
     assert words.endswith("now 36 % of a processor."), "18 generators, 0.01 s each in half a second"
+
+
+def test_a_reservoir_of_few_distinct_batches_warns() -> None:
+    data = dynahb_data()
+    words = told(window(data), data, levels=8).hybrid.sentence()
+    assert data["capacities"][8][1] == 3
+    assert "Warning: a part's reservoir holds at most" in words and "and 3 of 30 % x 10 %" in words
+    assert "9 sizes share it" in words and "reservoir_uses" in words
+    plenty = {**data, "capacities": [[10, 11]] * 9}
+    assert "Warning" not in told(window(plenty), plenty, levels=8).hybrid.sentence()
+    assert "Warning" not in window(dynahb_data(reservoir=False), steps=2).hybrid.sentence()
 
 
 def test_levels_begin_when_every_part_has_told_its_own() -> None:
@@ -205,7 +217,7 @@ def test_levels_begin_when_every_part_has_told_its_own() -> None:
     shown = window(data)
     for at, part, held in ((0, 0, 5), (1, 0, 6), (2, 1, 7), (3, 0, 8)):
         time_ns = START_NS + at * 500_000_000
-        shown.add(line("reservoir", [[at, 0, time_ns, part, 0, held, 10, 100, held, 0.0]], rank=part))
+        shown.add(line("reservoir", [[at, 0, time_ns, part, 0, held, 10, 100, held, 0.0, held]], rank=part))
     (trace,) = shown.hybrid.named_panels()["made"][0]["data"]
     assert trace["x"] == [1.0, 1.5] and trace["y"] == [6 + 7, 8 + 7]
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 from numpy.typing import ArrayLike
 
+from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.scheduling.bounds import problem_bound_s, relative_gap
 from dtdg_lab.scheduling.checks import Problem, checked
-from dtdg_lab.scheduling.dygnex_greedy import greedy
+from dtdg_lab.scheduling.dygnex_greedy import greedy, targets_of
 from dtdg_lab.scheduling.fold import folded
 from dtdg_lab.scheduling.longest_first import dealt_longest_first
 from dtdg_lab.scheduling.merge import merged
@@ -18,9 +19,8 @@ from dtdg_lab.scheduling.slots import Slots, finished, makespan_s
 from dtdg_lab.scheduling.swaps import swapped
 
 FOLDS = 12  # numbers of bundles tried
-EXACT_GROUPS = 200  # up to here Algorithm 2 tries all targets, in tens of milliseconds
-SAMPLED_GROUPS = 2000  # up to here it tries a sample; above, fold is so close to the bound that it brings nothing
-NEAR = 1e-3  # relative distance from the bound at which nothing more is tried
+NEAR = 1e-3  # relative distance from the bound at which only DyGNeX-G is still tried
+PAPERS = "DyGNeX-G"
 
 
 def schedule(
@@ -32,6 +32,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """The best of fold, with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
 
@@ -42,11 +43,13 @@ def schedule(
         allreduce_s: seconds of the exchange that ends an iteration: more of them must be worth it.
         gap: not used by this rule: it costs so little that it stops at 0.1 % only.
         time_limit_s: no further heuristic is tried after these seconds, and the notes say so.
-        seed: of the targets that DyGNeX-G samples.
+        seed: not used by this rule: nothing is drawn.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
 
     Returns:
-        Never worse than any of the heuristics that the notes do not call untried. The same input gives the same
-        schedule, unless time ran out.
+        Never worse than fold and DyGNeX-G, and worse than the others by 0.1 % at most, unless the notes call one
+        untried: time ran out, or it needs what is not installed. The same input gives the same schedule, unless time
+        ran out.
 
     Raises:
         PlanError: a time is negative or not finite, or there is none.
@@ -56,37 +59,52 @@ def schedule(
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     bound_s = problem_bound_s(problem)
-    slots, notes = best_slots(problem, bound_s, until=since + time_limit_s)
-    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s)
+    slots, notes, tried = best_slots(problem, bound_s, until=since + time_limit_s)
+    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s, targets=tried)
 
 
-def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str]:
-    """The best slots, and which heuristic they are from."""
-    best_s, best, winner, untried = float("inf"), None, "", []
+def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
+    """The best slots, which heuristic they are from, and how many targets DyGNeX-G tried; None where it was not."""
+    best_s, best, winner, untried, missing = float("inf"), None, "", [], ""
+    tried: int | None = None
     for name, make in _heuristics(problem):
+        gap = relative_gap(best_s, bound_s)
+        if gap <= (0 if name == PAPERS else NEAR):
+            continue
         if best is not None and time.perf_counter() > until:
             untried.append(name)
             continue
-        slots = merged(make(), problem)
+        try:
+            slots = merged(make(), problem)
+        except NotAvailableError as error:
+            missing = f" Untried: {error}"
+            continue
+        if name == PAPERS:
+            tried = targets_of(problem)
         made_s = makespan_s(slots, problem)
         if made_s < best_s:
             best_s, best, winner = made_s, slots, name
-        if relative_gap(best_s, bound_s) <= NEAR:
-            break
     assert best is not None
     if relative_gap(best_s, bound_s) > NEAR and not untried:
         improved = swapped(best, problem, until=until)
         if makespan_s(improved, problem) < best_s:
             best, winner = improved, f"{winner}, improved by swaps"
     late = f" Untried, as time_limit_s={problem.time_limit_s:g} was over: {', '.join(untried)}." if untried else ""
-    return best, f"Best: {winner}.{late}"
+    return best, f"Best: {winner}.{late}{missing}", tried
 
 
 def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
-    """Names and functions, the quickest first."""
+    """Names and functions, the quickest first; DyGNeX-G comes last."""
     ranks, fewest = problem.ranks, problem.fewest
     yield "fold", lambda: folded(problem, fewest * ranks)
     pairs = -(-problem.groups // problem.per_rank)
@@ -96,5 +114,5 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
     for more in range(1, min(FOLDS, problem.most - fewest) + 1):
         bundles = (fewest + more) * ranks
         yield f"fold into {fewest + more} iterations", lambda bundles=bundles: folded(problem, bundles)  # type: ignore[misc]
-    if problem.per_rank > 1 and problem.groups <= SAMPLED_GROUPS:
-        yield "DyGNeX-G", lambda: greedy(problem, exact=problem.groups <= EXACT_GROUPS)
+    if problem.per_rank > 1:
+        yield PAPERS, lambda: greedy(problem)

@@ -123,12 +123,14 @@ def replayed(told: dict[str, Any], epochs: Sequence[dict[str, Any]]) -> dict[str
         [statistics.median(epoch["groups"][group] for epoch in epochs) for group in range(len(told["times_s"]))]
     )
     plan = Schedule(tuple(tuple(tuple(part) for part in row) for row in told["assignment"]), len(times))
-    makespan, bound = plan.makespan_s(times), lower_bound_s(times, told["parts"], per_rank=PER_RANK)
+    exchange_s = told.get("allreduce_s", 0.0)  # counted in what was predicted
+    makespan = plan.makespan_s(times, allreduce_s=exchange_s)
+    bound = lower_bound_s(times, told["parts"], per_rank=PER_RANK, allreduce_s=exchange_s)
     return {
         "groups": len(times), "largest_over_least_group": float(times.max() / times.min()), "makespan_s": makespan,
         "over_bound": makespan / bound, "predicted_s": told["makespan_s"], "timed_by": told["timed_by"],
         "prediction_error": told["makespan_s"] / makespan - 1, "solve_s": told["solve_s"], "gap": told["gap"],
-        "notes": told["notes"],
+        "notes": told["notes"], "targets": told.get("targets"),
     }  # fmt: skip
 
 

@@ -193,16 +193,21 @@ class GroupScheduling:
         return made
 
     def told(self) -> dict[str, Any]:
-        """The schedule in force for an event: see :mod:`dtdg_lab.views.gantt`."""
+        """The schedule in force for an event: see :mod:`dtdg_lab.views.schedule_facts`.
+
+        Makespans, bound and gap all hold an exchange of ``allreduce_s`` for each iteration.
+        """
         config, times, per_rank = self._config, self._times_s, self._config["groups_per_rank"]
+        exchange_s = self._allreduce_s
         return {
             "scheduler": config["scheduler"], "ranks": self._group.size, "parts": config.parts, "per_rank": per_rank,
             "iterations": len(self.schedule.assignment), "source": self._source, "times_s": times.tolist(),
-            "assignment": self.schedule.assignment, "makespan_s": self.schedule.makespan_s(times),
-            "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank),
+            "assignment": self.schedule.assignment,
+            "makespan_s": self.schedule.makespan_s(times, allreduce_s=exchange_s),
+            "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank, allreduce_s=exchange_s),
             "gap": self.schedule.gap, "targets": self.schedule.targets, "notes": self.schedule.notes,
             "solve_s": self.schedule.seconds,
-            "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times),
+            "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times, allreduce_s=exchange_s),
             "timed_by": "processor" if self._by_processor else "wall", "allreduce_s": self._allreduce_s,
             "fit": self._fit,
         }  # fmt: skip

@@ -35,14 +35,15 @@ class ScheduleFacts:
         source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
         times_s: (K,) seconds of each group as the scheduler knew them.
         assignment: [iteration][part] -> groups.
-        makespan_s: of an epoch, predicted from ``times_s``.
-        bound_s: no schedule of these times is shorter.
+        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
+        bound_s: no schedule of these times and exchanges is shorter.
         gap: makespan over a bound, less 1; None where unknown.
         notes: what must be known of how it was made.
         targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
         solve_s: making it took.
         fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-        round_robin_s: makespan of PSG's round robin for the same times; None where it was not told.
+        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where it was not
+            told.
     """
 
     scheduler: str

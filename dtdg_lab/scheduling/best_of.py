@@ -20,7 +20,6 @@ from dtdg_lab.scheduling.swaps import swapped
 
 FOLDS = 12  # numbers of bundles tried
 NEAR = 1e-3  # relative distance from the bound at which only DyGNeX-G is still tried
-PAPERS = "DyGNeX-G"
 
 
 def schedule(
@@ -75,36 +74,47 @@ def schedule(
 
 def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
     """The best slots, which heuristic they are from, and how many targets DyGNeX-G tried; None where it was not."""
-    best_s, best, winner, untried, missing = float("inf"), None, "", [], ""
-    tried: int | None = None
+    best_s, best, winner, untried = float("inf"), None, "", []
     for name, make in _heuristics(problem):
-        gap = relative_gap(best_s, bound_s)
-        if gap <= (0 if name == PAPERS else NEAR):
-            continue
         if best is not None and time.perf_counter() > until:
             untried.append(name)
             continue
-        try:
-            slots = merged(make(), problem)
-        except NotAvailableError as error:
-            missing = f" Untried: {error}"
-            continue
-        if name == PAPERS:
-            tried = targets_of(problem)
+        slots = merged(make(), problem)
         made_s = makespan_s(slots, problem)
         if made_s < best_s:
             best_s, best, winner = made_s, slots, name
+        if relative_gap(best_s, bound_s) <= NEAR:
+            break
     assert best is not None
-    if relative_gap(best_s, bound_s) > NEAR and not untried:
-        improved = swapped(best, problem, until=until)
-        if makespan_s(improved, problem) < best_s:
-            best, winner = improved, f"{winner}, improved by swaps"
+    if not untried:
+        best, winner = _improved(best, winner, problem, bound_s, until)
+    tried, missing = None, ""
+    if problem.per_rank > 1 and relative_gap(makespan_s(best, problem), bound_s) > 0:
+        if time.perf_counter() > until:
+            untried.append("DyGNeX-G")
+        else:
+            try:
+                slots, tried = merged(greedy(problem), problem), targets_of(problem)
+            except NotAvailableError as error:
+                slots, missing = best, f" Untried: {error}"
+            if makespan_s(slots, problem) < makespan_s(best, problem):
+                best, winner = _improved(slots, "DyGNeX-G", problem, bound_s, until)
     late = f" Untried, as time_limit_s={problem.time_limit_s:g} was over: {', '.join(untried)}." if untried else ""
     return best, f"Best: {winner}.{late}{missing}", tried
 
 
+def _improved(slots: Slots, made_by: str, problem: Problem, bound_s: float, until: float) -> tuple[Slots, str]:
+    """Slots after swaps, and who made them; as they are where they are near the bound, or swaps bring nothing."""
+    if relative_gap(makespan_s(slots, problem), bound_s) <= NEAR:
+        return slots, made_by
+    better = swapped(slots, problem, until=until)
+    if makespan_s(better, problem) < makespan_s(slots, problem):
+        return better, f"{made_by}, improved by swaps"
+    return slots, made_by
+
+
 def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
-    """Names and functions, the quickest first; DyGNeX-G comes last."""
+    """Names and functions of what takes milliseconds, the quickest first."""
     ranks, fewest = problem.ranks, problem.fewest
     yield "fold", lambda: folded(problem, fewest * ranks)
     pairs = -(-problem.groups // problem.per_rank)
@@ -114,5 +124,3 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
     for more in range(1, min(FOLDS, problem.most - fewest) + 1):
         bundles = (fewest + more) * ranks
         yield f"fold into {fewest + more} iterations", lambda bundles=bundles: folded(problem, bundles)  # type: ignore[misc]
-    if problem.per_rank > 1:
-        yield PAPERS, lambda: greedy(problem)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import NotAvailableError
 
 INTERPRETED_GROUPS = 100  # up to here Python itself takes less time than importing numba does
-WORK = 50_000_000  # groups looked at for all targets of an epoch: what a second allows, about
+WORK = 50_000_000  # steps for all targets of an epoch: what a second allows, about
+PICK = 16  # steps that finding a pair takes, beside one for each group of a target
 LEAST_TARGETS = 8
 
 
@@ -27,10 +28,11 @@ def targets_within(groups: int, ranks: int) -> int:
     Returns:
         K, which means all, where that many are within ``WORK``; else as many as are, and at least 8.
     """
-    left = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)
-    if float((left**2).sum()) <= WORK:
+    left = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
+    steps = left + PICK * ranks
+    if float((left * steps).sum()) <= WORK:
         return groups
-    return min(groups, max(LEAST_TARGETS, int(WORK / left.sum())))
+    return min(groups, max(LEAST_TARGETS, int(WORK / steps.sum())))
 
 
 class Pairs:

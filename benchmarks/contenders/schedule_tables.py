@@ -30,7 +30,7 @@ def _solved(scheduler: str, times: Any, **knobs: Any) -> dict[str, Any]:
         made = solve(scheduler, times, RANKS, **knobs)
         seconds.append(made.seconds)
     spread = (min(seconds), statistics.median(seconds), max(seconds))
-    return {"scheduler": scheduler, "solve_s": spread, "gap": made.gap, "notes": made.notes}
+    return {"scheduler": scheduler, "solve_s": spread, "gap": made.gap, "notes": made.notes, "targets": made.targets}
 
 
 def greedy_rows(groups: Sequence[int], curve: str) -> Iterator[dict[str, Any]]:
@@ -65,6 +65,33 @@ def simulated_rows(*, snapshots: int, ranks: Sequence[int]) -> tuple[str, list[d
     return study.told, rows
 
 
+TRIED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 0)  # 0: as many as the scheduler takes by itself
+
+
+def target_rows(*, snapshots: int, ranks: Sequence[int], tried: Sequence[int] = TRIED) -> list[dict[str, Any]]:
+    """Throughput of DyGNeX-G by the number of targets that it tries; no clock is in it."""
+    rows = []
+    for targets in tried:
+        study = simulate_schedules(
+            curves=CURVES, snapshots=snapshots, ranks=ranks, schedulers=("dygnex_greedy",), targets=targets
+        )
+        rows += [{**row, "asked": targets} for row in study.rows]
+    return rows
+
+
+def target_text(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A Markdown table: a line for each number of targets, a column for each curve and number of ranks."""
+    columns = list(dict.fromkeys((row["curve"], row["ranks"]) for row in rows))
+    yield "| targets | " + " | ".join(f"{curve}, {ranks:,} ranks" for curve, ranks in columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for asked in dict.fromkeys(row["asked"] for row in rows):
+        of = {(row["curve"], row["ranks"]): row for row in rows if row["asked"] == asked}
+        cells = [f"{of[each]['throughput']:.1%}" for each in columns]
+        if not asked:
+            cells = [f"{cell} ({of[each]['targets']:,})" for cell, each in zip(cells, columns, strict=True)]
+        yield f"| {asked or 'default'} | " + " | ".join(cells) + " |"
+
+
 GREEDY_HEAD = f"{'curve':11} {'groups':>6} {'scheduler':13} {'solve s':>9} {'min':>9} {'max':>9}  {'gap':>7}  paper s"
 ILP_HEAD = (
     f"{'curve':11} {'groups':>6} {'gap':>4} {'solve s':>9} {'min':>9} {'max':>9} "
@@ -79,10 +106,10 @@ def _times(row: dict[str, Any]) -> str:
 
 def greedy_text(row: dict[str, Any]) -> str:
     reported = "" if row["paper_s"] is None else f"{row['paper_s']:7.4f}" if row["paper_s"] > 0.001 else "< 0.001"
-    sampled = "  (targets sampled)" if "sampled" in row["notes"] else ""
+    tried = "" if row["targets"] in (None, row["groups"]) else f"  ({row['targets']:,} targets)"
     return (
         f"{row['curve']:11} {row['groups']:6,} {row['scheduler']:13} {_times(row)}  {row['gap']:7.3%}  "
-        f"{reported}{sampled}"
+        f"{reported}{tried}"
     )
 
 

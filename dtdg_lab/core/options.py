@@ -229,6 +229,12 @@ GLOSSARY: tuple[Option, ...] = (
         live="epoch", meaning="Most time that a scheduler searches.",
     ),
     Option(
+        name="schedule_targets", owner="scheduling", kind=int, default=0, low=0, high=10_000_000, unit="targets",
+        live="epoch",
+        meaning="Most targets that DyGNeX-G tries in an iteration. 0: all where that takes about a second by the "
+        "numbers of groups and ranks, else as many as do.",
+    ),
+    Option(
         name="groups_per_rank", owner="scheduling", kind=int, default=1, low=1, high=64, unit="groups", live="epoch",
         meaning="Most groups a part computes between two gradient exchanges.",
     ),

@@ -64,6 +64,7 @@ class Schedule:
         notes: what a reader of the schedule must know of how it was made; empty where nothing.
         gap: how far its makespan is above a bound that no schedule beats, relative to that bound; None where unknown.
         seconds: it took to make.
+        targets: most targets that DyGNeX-G tried in an iteration, K where it tried all; None where it was not asked.
 
     Raises:
         PlanError: a group is lost, repeated or unknown, or an iteration is empty or has other parts than the rest.
@@ -74,6 +75,7 @@ class Schedule:
     notes: str = ""
     gap: float | None = None
     seconds: float = field(default=0.0, compare=False)
+    targets: int | None = None
 
     def __post_init__(self) -> None:
         if not self.assignment:

@@ -11,6 +11,7 @@ def _scheduler(name: str, summary: str, source: str) -> Entry:
         name=name, room="scheduling", target=f"dtdg_lab.scheduling.{name}:schedule", summary=summary, source=source,
         options=(
             "scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s",
+            "schedule_targets",
         ),
     )  # fmt: skip
 

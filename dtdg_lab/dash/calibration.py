@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # settings in which runs may differ whose epochs are compared: numbers of ranks, and what a schedule was made from
 _FREE = (
     "system", "ranks", "parts", "epochs", "scheduler", "groups_per_rank", "group_times", "profile_epochs",
-    "schedule_gap", "schedule_limit_s",
+    "schedule_gap", "schedule_limit_s", "schedule_targets",
 )  # fmt: skip
 
 

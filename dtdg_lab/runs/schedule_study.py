@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MEASURED = "given"
 SHOWN = ("curve", "ranks", "scheduler", "iterations", "makespan_s", "over_bound", "throughput", "imbalance",
-         "idle_share", "solve_s")  # fmt: skip
+         "idle_share", "targets", "solve_s")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -92,8 +92,9 @@ def simulate_schedules(
     schedulers: Sequence[str] = SCHEDULERS,
     per_rank: int = 2,
     allreduce_s: float = 0.0,
-    time_limit_s: float = 1.0,
+    time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
@@ -114,6 +115,9 @@ def simulate_schedules(
         allreduce_s: seconds of the exchange that ends an iteration, on more than one rank.
         time_limit_s: for schedulers that search.
         seed: of the noise and of schedulers that draw lots.
+        targets: that DyGNeX-G tries in an iteration, alone and in ``best_of``: more are no better from a few dozen on.
+            0 leaves it to the numbers of groups and ranks: all where that takes about a second, else as many as do.
+            Each row says how many were tried.
 
     Raises:
         ConfigError: there is nothing to simulate, or a number makes no sense.
@@ -124,7 +128,7 @@ def simulate_schedules(
     """
     run = partial(
         simulate, ranks=ranks, schedulers=schedulers, per_rank=per_rank, allreduce_s=allreduce_s,
-        time_limit_s=time_limit_s, seed=seed,
+        time_limit_s=time_limit_s, seed=seed, targets=targets,
     )  # fmt: skip
     exchange = f"an all-reduce of {allreduce_s:g} s" if allreduce_s else "all-reduces that take no time"
     if times_s is not None:

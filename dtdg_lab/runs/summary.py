@@ -86,10 +86,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "iterations": "updates of the model in an epoch of that schedule",
         "schedule_s": "seconds making that schedule took",
         "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, where it knew seconds",
-        "over_bound": "the predicted epoch over what no schedule of the same times can beat; 1 is the best possible",
+        "over_bound": "the predicted epoch over what no schedule of the same times and exchanges can beat; 1 is the "
+        "best possible",
         "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where vertices are "
         "divided: rounding, but for models that a layout approximates",
-        "predicted_step_bytes": "bytes of rows that ranks send each other in a step, predicted from the partition",
+        "predicted_step_bytes": "bytes of rows that ranks send each other in a step, recomputation of blocks included, "
+        "predicted from the partition",
         **energy_facts.MEANINGS,
         **fetch_facts.MEANINGS,
     }

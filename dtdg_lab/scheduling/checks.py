@@ -24,6 +24,7 @@ class Problem:
         gap: how far above a bound a search may stop, relative to that bound.
         time_limit_s: seconds a search may take.
         seed: of what is drawn.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
     """
 
     times_s: NDArray[np.float64]
@@ -33,6 +34,7 @@ class Problem:
     gap: float = 0.02
     time_limit_s: float = 10.0
     seed: int = 0
+    targets: int = 0
 
     @property
     def groups(self) -> int:
@@ -63,7 +65,15 @@ class Problem:
 
 
 def checked(
-    times_s: ArrayLike, ranks: int, *, per_rank: int, allreduce_s: float, gap: float, time_limit_s: float, seed: int
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int,
+    allreduce_s: float,
+    gap: float,
+    time_limit_s: float,
+    seed: int,
+    targets: int = 0,
 ) -> Problem:
     """What was given, as a :class:`Problem`; groups that take no time at all are allowed.
 
@@ -74,7 +84,7 @@ def checked(
     return Problem(
         checked_times(times_s), _whole("ranks", ranks), _whole("per_rank", per_rank),
         _seconds("allreduce_s", allreduce_s), _seconds("gap", gap), _time_limit(time_limit_s),
-        _whole("seed", seed, least=0),
+        _whole("seed", seed, least=0), _whole("targets", targets, least=0),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes tell which.
 
@@ -32,19 +33,27 @@ def schedule(
         allreduce_s: seconds of the exchange that ends an iteration; DyGNeX-L weighs it.
         gap: where DyGNeX-L stops.
         time_limit_s: seconds that DyGNeX-L may take.
-        seed: of either.
+        seed: of DyGNeX-L.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
 
     Raises:
         PlanError: a time is negative or not finite, or there is none.
         ConfigError: a knob has a value that is not allowed.
-        NotAvailableError: fewer than 100 groups, and OR-tools is not installed.
+        NotAvailableError: fewer than 100 groups, and OR-tools is not installed; or more, and numba is not.
 
     References: DyGNeX appendix G.
     """
     few = np.size(times_s) < ILP_BELOW
     chosen = dygnex_ilp.schedule if few else dygnex_greedy.schedule
     plan = chosen(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
     return dataclasses.replace(plan, notes=f"{why} {plan.notes}".strip())

@@ -9,13 +9,9 @@ from numpy.typing import ArrayLike
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.scheduling.checks import Problem, checked
-from dtdg_lab.scheduling.dygnex_pairs import ExactPairs
-from dtdg_lab.scheduling.dygnex_sampled import SampledPairs
+from dtdg_lab.scheduling.dygnex_pairs import Pairs, targets_within
 from dtdg_lab.scheduling.longest_first import dealt_longest_first
 from dtdg_lab.scheduling.slots import Slots, finished, from_rows
-
-EXACT_GROUPS = 500  # up to here all targets are tried: about a second at worst (heavy tails on 16 ranks)
-TARGETS = 8  # targets of an iteration above that, fewer on more ranks; more bring little where sums are dense
 
 
 def schedule(
@@ -27,6 +23,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
 
@@ -38,44 +35,57 @@ def schedule(
         allreduce_s: seconds of an exchange; the algorithm does not weigh it, only the gap reads it.
         gap: not used by this rule.
         time_limit_s: not used by this rule; its work is bounded by K and R.
-        seed: of the targets drawn where K > 500; the notes tell how many.
+        seed: not used by this rule: nothing is drawn.
+        targets: most targets that an iteration tries; K or more for all. 0 leaves it to K and R: all where that takes
+            about a second (K = 1,000 on 4 ranks), else as many as do. Fewer targets are at even distances.
 
     Returns:
         At most ceil(K / R) iterations; the last groups, at most R, take one rank each. Ties go to the lower group.
+        ``targets`` of the schedule says how many were tried. The same input always gives the same schedule.
 
     Raises:
         PlanError: a time is negative or not finite, or there is none.
         ConfigError: a knob has a value that is not allowed.
+        NotAvailableError: there are more than 100 groups, and numba is not installed.
 
     References: DyGNeX section 4.3, algorithm 2.
 
     Differs from the paper: its listing neither removes what it picks nor initialises the least waste of an iteration.
     Here the target's members and every picked group are excluded at once, the zero group may serve many ranks, the
     least waste starts at infinity in each iteration, ties go to the lower index, and the last R groups take one rank
-    each. Above 500 groups a few targets of each iteration are tried, not all.
+    each. Where all targets would take longer than about a second, some of them are tried, not all.
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     if per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group a rank nothing is left of it but longest first."
         return finished(dealt_longest_first(problem), problem, since=since, notes=notes)
-    exact = problem.groups <= EXACT_GROUPS
-    targets = max(2, min(TARGETS, 512 // problem.ranks))
-    told = [] if exact else [f"{targets} of up to {problem.groups:,} targets sampled in each iteration."]
+    tried = targets_of(problem)
+    told = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
     told += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups a rank are used."] if per_rank > 2 else []
-    slots = greedy(problem, exact=exact, targets=targets)
-    return finished(slots, problem, since=since, notes=" ".join(told))
+    return finished(greedy(problem), problem, since=since, notes=" ".join(told), targets=tried)
 
 
-def greedy(problem: Problem, *, exact: bool, targets: int = TARGETS) -> Slots:
-    """The slots of :func:`schedule`, by all targets or by a sample of them."""
+def targets_of(problem: Problem) -> int:
+    """Most targets that an iteration tries; K where it tries all."""
+    return min(problem.targets, problem.groups) or targets_within(problem.groups, problem.ranks)
+
+
+def greedy(problem: Problem) -> Slots:
+    """The slots of :func:`schedule`, where L >= 2."""
     order = np.argsort(problem.times_s, kind="stable")
-    sorted_s, ranks = problem.times_s[order], problem.ranks
-    pairs = ExactPairs(sorted_s, ranks) if exact else SampledPairs(sorted_s, ranks, targets, problem.seed)
+    pairs = Pairs(problem.times_s[order], problem.ranks, targets_of(problem))
     rows: list[list[tuple[int, ...]]] = []
-    while pairs.left > ranks:
+    while pairs.left > problem.ranks:
         rows.append([tuple(int(order[group - 1]) for group in pair if group) for pair in pairs.choose()])
     rows.append([(int(order[group - 1]),) for group in pairs.groups_left()])
     return from_rows([row for row in rows if row], problem)

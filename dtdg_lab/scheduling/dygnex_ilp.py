@@ -24,6 +24,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """Minimise the epoch over all assignments; stop at a proven gap, or when time is over with the best found.
 
@@ -36,8 +37,11 @@ def schedule(
         per_rank: L, most groups of a rank in an iteration.
         allreduce_s: seconds of the exchange that ends an iteration: alpha.
         gap: relative distance from the better of both bounds at which the search stops; 0 asks for the optimum.
-        time_limit_s: seconds for all; the search then returns its best, and the notes tell the gap that is left.
+        time_limit_s: seconds for all: heuristics, building the programme, and the search, which then returns its best;
+            the notes say so, with the gap that is left. Building that takes more than half of what the heuristics left
+            is given up, and the best heuristic stands.
         seed: of the search.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
 
     Returns:
         A schedule with its gap. It is the same for the same input and seed where the search ends by its gap or by a
@@ -57,7 +61,14 @@ def schedule(
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     if importlib.util.find_spec("ortools") is None:
         raise NotAvailableError(
@@ -66,21 +77,29 @@ def schedule(
         )
     until = since + time_limit_s
     bound_s = problem_bound_s(problem)
-    slots, notes = best_slots(problem, bound_s, until=until)
+    slots, notes, tried = best_slots(problem, bound_s, until=until)
     start_gap = relative_gap(makespan_s(slots, problem), bound_s)
     if start_gap <= gap:
-        return finished(slots, problem, since=since, notes=f"{notes} Certified by the bound: no search.")
-    if time.perf_counter() >= until:
-        return finished(slots, problem, since=since, notes=f"{notes} {_late(problem, start_gap)}")
-    slots, bound_s, notes = _improved(problem, slots, bound_s, notes, until)
-    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s)
+        notes = f"{notes} Certified by the bound: no search."
+    elif time.perf_counter() >= until:
+        notes = f"{notes} {_late(problem, start_gap)}"
+    else:
+        slots, bound_s, notes = _improved(problem, slots, bound_s, notes, until)
+    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s, targets=tried)
 
 
 def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until: float) -> tuple[Slots, float, str]:
     """Slots, bound and notes after the search, which starts from these."""
     from dtdg_lab.scheduling.dygnex_model import searched
 
-    found = searched(problem, slots, seconds=until - time.perf_counter())
+    found = searched(problem, slots, until=until)
+    if found is None:
+        late = _late(problem, relative_gap(makespan_s(slots, problem), bound_s))
+        return (
+            slots,
+            bound_s,
+            f"{notes} CP-SAT was not started: its programme was too large to be built in time. {late}",
+        )
     if found.slots is not None and makespan_s(found.slots, problem) < makespan_s(slots, problem):
         slots, notes = found.slots, "Best: CP-SAT."
     bound_s = max(bound_s, found.bound_s)

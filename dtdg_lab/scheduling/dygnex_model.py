@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,24 +32,36 @@ class Found:
     by_time: bool
 
 
-def searched(problem: Problem, start: Slots, *, seconds: float) -> Found:
+def searched(problem: Problem, start: Slots, *, until: float) -> Found | None:
     """Search from these slots until the problem's gap is proven or time is over.
 
     Times are rounded down to whole units, so that the bound of the rounded problem is one of the real one.
+
+    Args:
+        problem: groups and ranks.
+        start: slots to start from.
+        until: time of ``time.perf_counter()`` at which all must be over. Building may take half of what is left, since
+            CP-SAT takes nearly as long again to read what was built, and does not look at its limit meanwhile.
+
+    Returns:
+        None where building took longer than that, and was given up.
     """
     from ortools.sat.python import cp_model
 
     unit_s = max(float(problem.times_s.sum()) / problem.ranks, problem.allreduce_s * problem.fewest) / FINENESS
     units = np.floor(problem.times_s / unit_s).astype(np.int64)
     alpha = math.floor(problem.allreduce_s / unit_s)
-    model, takes = _model(cp_model, problem, units, alpha)
-    _hint(model, takes, problem, start, units)
+    now = time.perf_counter()
+    built = _built(cp_model, problem, start, units, alpha, until=now + (until - now) / 2)
+    if built is None:
+        return None
+    model, takes = built
     solver = cp_model.CpSolver()
     # four strategies in turns on one thread: repeatable, unlike four threads, and better than one strategy
     solver.parameters.num_workers = 4
     solver.parameters.interleave_search = True
     solver.parameters.random_seed = problem.seed % (2**31)
-    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.max_time_in_seconds = max(until - time.perf_counter(), 0.01)
     # the solver's gap is relative to what it has found, ours to the bound; a little less, for the rounded times
     gap = max(0.0, problem.gap - 2 * problem.groups / FINENESS)
     solver.parameters.relative_gap_limit = gap / (1 + gap)
@@ -71,19 +84,31 @@ def _stop_at(cp_model: Any, gap: float) -> Any:
     return Stop()
 
 
-def _model(cp_model: Any, problem: Problem, units: NDArray[np.int64], alpha: int) -> tuple[Any, NDArray[Any]]:
-    """The programme, and its variables (K, iterations, R): whether a group is computed there."""
+def _built(
+    cp_model: Any, problem: Problem, start: Slots, units: NDArray[np.int64], alpha: int, *, until: float
+) -> tuple[Any, NDArray[Any]] | None:
+    """The programme with its start, and its variables (K, iterations, R): whether a group is computed there.
+
+    None where that takes longer than ``until``.
+    """
     model = cp_model.CpModel()
     groups, iterations, ranks = range(problem.groups), range(problem.most), range(problem.ranks)
-    takes = np.array(
-        [[[model.new_bool_var("") for _ in ranks] for _ in iterations] for _ in groups], object
-    )  # fmt: skip
+    takes = np.empty((problem.groups, problem.most, problem.ranks), object)
+    wanted = _wanted(takes.shape, problem, start, units)
+    for group in groups:
+        if time.perf_counter() > until:
+            return None
+        own = [model.new_bool_var("") for _ in range(takes[group].size)]
+        takes[group] = np.array(own, object).reshape(takes[group].shape)
+        model.add_exactly_one(own)
+        for variable, value in zip(own, wanted[group].ravel().tolist(), strict=True):
+            model.add_hint(variable, value)
     total = int(units.sum())
     loads = [[model.new_int_var(0, total, "") for _ in ranks] for _ in iterations]
     used = [model.new_bool_var("") for _ in iterations]
-    for group in groups:
-        model.add_exactly_one(takes[group].ravel().tolist())
     for i in iterations:
+        if time.perf_counter() > until:
+            return None
         for j in ranks:
             column = takes[:, i, j].tolist()
             model.add(cp_model.LinearExpr.weighted_sum(column, units.tolist()) == loads[i][j])
@@ -100,19 +125,18 @@ def _model(cp_model: Any, problem: Problem, units: NDArray[np.int64], alpha: int
     return model, takes
 
 
-def _hint(model: Any, takes: NDArray[Any], problem: Problem, start: Slots, units: NDArray[np.int64]) -> None:
-    """Start from these slots, put in the order that breaks the symmetry."""
+def _wanted(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where these slots have each group, in the order that breaks the symmetry."""
     rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
     loads = loads_s(start, rounded)
     held = (start < problem.groups).any(axis=(1, 2))
-    wanted = np.zeros(takes.shape, bool)
+    wanted = np.zeros(shape, bool)
     for i, row in enumerate(np.lexsort((~held, -loads.max(axis=1)))[: int(held.sum())].tolist()):
         for j, rank in enumerate(np.argsort(-loads[row], kind="stable").tolist()):
             for group in start[row, rank]:
                 if group < problem.groups:
                     wanted[group, i, j] = True
-    for variable, value in zip(takes.ravel().tolist(), wanted.ravel().tolist(), strict=True):
-        model.add_hint(variable, value)
+    return wanted
 
 
 def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:

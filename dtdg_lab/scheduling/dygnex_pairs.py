@@ -1,173 +1,242 @@
-"""Algorithm 2's choice of an iteration, exactly: all pairs sorted by sum, walked outwards from each target."""
+"""Algorithm 2's choice of an iteration, exactly: every pick is a closest pair of the groups left, found with a heap."""
 
 from __future__ import annotations
 
+import functools
 import heapq
-import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+import importlib.util
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Pair = tuple[int, int]  # two numbers of sorted groups, the shorter first; 0 is the zero group
+from dtdg_lab.core.errors import NotAvailableError
 
-FEW_STEPS = 400  # pairs looked at for a pick before two pointers over the groups left are quicker
+INTERPRETED_GROUPS = 100  # up to here Python itself takes less time than importing numba does
+WORK = 50_000_000  # steps for all targets of an epoch: what a second allows, about
+PICK = 16  # steps that finding a pair takes, beside one for each group of a target
+LEAST_TARGETS = 8
 
 
-class ExactPairs:
+def targets_within(groups: int, ranks: int) -> int:
+    """How many targets each iteration may try so that the epoch takes about a second: by counts, never by a clock.
+
+    Args:
+        groups: K.
+        ranks: R.
+
+    Returns:
+        K, which means all, where that many are within ``WORK``; else as many as are, and at least 8.
+    """
+    left = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
+    steps = left + PICK * ranks
+    if float((left * steps).sum()) <= WORK:
+        return groups
+    return min(groups, max(LEAST_TARGETS, int(WORK / steps.sum())))
+
+
+class Pairs:
     """Chooses iterations of R pairs from sorted groups, and forgets the groups it has chosen.
-
-    The two pointers of GetGroupPair meet a closest pair, and among equally close ones the one with the lowest head,
-    then the highest tail (sums grow in both, so a pointer that would pass by it had met an equally close pair before).
-    So walking all pairs sorted by sum outwards from the target, ties in that order, gives the same picks.
 
     Args:
         times_s: (n,) seconds, ascending; group k of them is called k + 1 here, 0 is the zero group.
         ranks: R.
+        targets: most targets that an iteration tries, at least 1: all of them, or as many at even distances,
+            from the longest group alone to the two longest.
+
+    Raises:
+        NotAvailableError: there are more than 100 groups, and numba is not installed.
     """
 
-    def __init__(self, times_s: NDArray[np.float64], ranks: int) -> None:
-        self._ranks = ranks
-        self._span = len(times_s) + 1
-        self._times = [0.0, *times_s.tolist()]
-        self._taken = bytearray(self._span)  # a group chosen in an earlier iteration, or picked for this target
-        self._left = self._span - 1
-        heads, tails = np.triu_indices(self._span, 1)
-        sums = np.append(0.0, times_s)[heads] + np.append(0.0, times_s)[tails]
-        codes = heads * self._span + (self._span - 1 - tails)  # ascending: lowest head, then highest tail
-        order = np.lexsort((codes, sums))
-        self._all = sums[order], codes[order]
-        self._packed = self._left
-        self._sums, self._codes = self._all[0].tolist(), self._all[1].tolist()
-        self._kept = list(range(self._span))  # the zero group and those left, ascending
+    def __init__(self, times_s: NDArray[np.float64], ranks: int, targets: int) -> None:
+        self._ranks, self._targets = ranks, targets
+        self._times = np.append(0.0, times_s)
+        self._kept = np.arange(len(times_s) + 1)
+        self._compiled = len(times_s) > INTERPRETED_GROUPS
+        self._choose = compiled() if self._compiled else choose
 
     @property
     def left(self) -> int:
         """Groups that are not chosen yet."""
-        return self._left
+        return len(self._kept) - 1
 
     def groups_left(self) -> list[int]:
         """The groups that are not chosen yet, ascending."""
-        return self._kept[1:]
+        return [int(group) for group in self._kept[1:]]
 
-    def choose(self) -> list[Pair]:
+    def choose(self) -> list[tuple[int, int]]:
         """The target and its R - 1 pairs, or fewer where groups run out, with the least waste; now taken."""
-        alive = self.groups_left()
-        most_s = sum(self._times[group] for group in alive[-2 * self._ranks :])  # what R ranks compute at most
-        longest = alive.pop()
-        least, chosen = math.inf, []
-        for partner in [0, *alive]:  # targets ascend, and every rank waits for the target
-            members = (partner, longest)
-            if least == 0 or self._sum(members) * self._ranks - most_s > least + self._slack(self._sum(members)):
-                break
-            picks = self._picks(members, least)
-            if picks is not None and (waste := self._waste([members, *picks])) < least:
-                least, chosen = waste, [members, *picks]
-        for pair in chosen:
-            self._mark(pair, 1)
-        self._kept = [group for group in self._kept if not self._taken[group]]
-        self._left = len(self._kept) - 1
-        self._pack()
-        return chosen
+        times_s = self._times[self._kept]
+        ends = np.searchsorted(times_s, times_s, side="right") - 1
+        room = [np.empty(len(times_s), np.int64) for _ in range(4)]
+        rows = [np.empty((self._ranks, 2), np.int64) for _ in range(2)]
+        given: list[Any] = [times_s, ends, *room, np.empty(len(times_s)), *rows]
+        if not self._compiled:
+            given = [each.tolist() for each in given]
+        most_s = float(times_s[-2 * self._ranks :].sum())  # what R ranks compute at most
+        found = self._choose(self._ranks, self._targets, most_s, *given)
+        chosen = np.asarray(given[-1])[:found]
+        pairs = self._kept[chosen].tolist()
+        self._kept = np.delete(self._kept, chosen[chosen > 0])
+        return [(int(head), int(tail)) for head, tail in pairs]
 
-    def _sum(self, pair: Pair) -> float:
-        return self._times[pair[0]] + self._times[pair[1]]
 
-    def _waste(self, pairs: list[Pair]) -> float:
-        """Seconds that R ranks wait in all: idle ones wait for the longest sum, the others for what they lack of it."""
-        sums = [self._sum(pair) for pair in pairs] + [0.0] * (self._ranks - len(pairs))
-        return math.fsum(max(sums) - sum_s for sum_s in sums)
+def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional arguments is what numba compiles
+    ranks: int,
+    targets: int,
+    most_s: float,
+    times: Any,
+    ends: Any,
+    down: Any,
+    up: Any,
+    high: Any,
+    tails: Any,
+    gaps: Any,
+    trial: Any,
+    best: Any,
+) -> int:
+    """Algorithm 2's loop over targets for one iteration; how many pairs it leaves in ``best``.
 
-    def _slack(self, target_s: float) -> float:
-        """More than the rounding of a sum of R numbers of the target's size."""
-        return 1e-9 * self._ranks * target_s
+    The two pointers of GetGroupPair find, of all pairs of free groups, the one whose sum is closest to the target; of
+    equally close ones that with the lowest head, then the highest tail. Here every head has its best tail, found with
+    one sweep, and a heap orders heads by distance. Groups only become fewer, so a head's distance only grows: one whose
+    tail is taken gets its next best when it comes to the top. A pick takes O(log n), a target O(n + R log n), unless
+    many heads share a best tail.
 
-    def _mark(self, pair: Pair, value: int) -> None:
-        for group in pair:
-            if group:  # the zero group serves any number of ranks
-                self._taken[group] = value
+    It runs compiled or as it is, with the same result: lists serve as well as arrays.
 
-    def _picks(self, members: Pair, least: float) -> list[Pair] | None:
-        """R - 1 pairs one after another, each the closest to the target of those left; None once too wasteful."""
-        target_s = self._sum(members)
-        # waste only grows with every pair; the slack keeps what rounding alone makes worse
-        longest_s, sum_s, enough = target_s, target_s, least + self._slack(target_s)
-        picked: list[Pair] = []
-        self._mark(members, 1)
-        try:
-            walk, steps = self._walk(target_s), 0
-            while len(picked) < self._ranks - 1:
-                pair = None
-                for head, tail in walk:
-                    steps += 1
-                    if not self._taken[head] and not self._taken[tail]:
-                        pair = (head, tail)
-                        break
-                    if steps > FEW_STEPS * (len(picked) + 1):
-                        pair = self._two_pointers(target_s)
-                        break
-                if pair is None:
-                    break
-                self._mark(pair, 1)
-                picked.append(pair)
-                longest_s, sum_s = max(longest_s, self._sum(pair)), sum_s + self._sum(pair)
-                if longest_s * (len(picked) + 1) - sum_s > enough:
-                    return None
-            if longest_s * self._ranks - sum_s > enough:
-                return None
-            return picked
-        finally:
-            for pair in picked:
-                self._mark(pair, 0)
-            self._mark(members, 0)
-
-    def _walk(self, target_s: float) -> Iterator[Pair]:
-        """All pairs, those closest to the target first; equally close ones by head, then by tail from the highest."""
-        sums, codes, span = self._sums, self._codes, self._span
-        above = bisect_left(sums, target_s)
-        below = above - 1
-        while below >= 0 or above < len(sums):
-            down = target_s - sums[below] if below >= 0 else math.inf
-            up = sums[above] - target_s if above < len(sums) else math.inf
-            distance, runs = min(down, up), []
-            while below >= 0 and target_s - sums[below] == distance:  # runs of one sum are in the right order
-                first = bisect_left(sums, sums[below])
-                runs.append(range(first, below + 1))
-                below = first - 1
-            while above < len(sums) and sums[above] - target_s == distance:
-                after = bisect_right(sums, sums[above])
-                runs.append(range(above, after))
-                above = after
-            entries = runs[0] if len(runs) == 1 else heapq.merge(*runs, key=codes.__getitem__)
-            for entry in entries:
-                head, back = divmod(codes[entry], span)
-                yield head, span - 1 - back
-
-    def _two_pointers(self, target_s: float) -> Pair | None:
-        """GetGroupPair over the groups left, as printed; None where no group is left."""
-        times, taken = self._times, self._taken
-        groups = [group for group in self._kept if not taken[group]]
-        head, tail = 0, len(groups) - 1
-        closest, best = math.inf, None
-        while head < tail:
-            sum_s = times[groups[head]] + times[groups[tail]]
-            if abs(sum_s - target_s) < closest:
-                closest, best = abs(sum_s - target_s), (groups[head], groups[tail])
-            if sum_s < target_s:
-                head += 1
+    Args:
+        ranks: R.
+        targets: how many to try.
+        most_s: what the longest 2 R groups take.
+        times: (n + 1,) seconds, ascending, the zero group first.
+        ends: (n + 1,) the last group that takes as long.
+        down: (n + 1,) room: the nearest free group at or below, by way of others.
+        up: (n + 1,) room: the same above; the longest group, which is never free, ends it.
+        high: (n + 1,) room: of each head the last group with which it does not exceed the target.
+        tails: (n + 1,) room: of each head its best tail.
+        gaps: (n + 1,) room: of each head that is far from the target, how far.
+        trial: (R, 2) room.
+        best: (R, 2) filled with the chosen pairs, the target's members first.
+    """
+    longest = len(times) - 1
+    tried = min(targets, longest)
+    least, found = np.inf, 0
+    for number in range(tried):
+        partner = number * (longest - 1) // max(1, tried - 1)
+        target = times[partner] + times[longest]
+        slack = 1e-9 * ranks * target  # more than the rounding of a sum of R numbers of the target's size
+        if least == 0 or target * ranks - most_s > least + slack:
+            break  # targets ascend, and every rank waits for the target
+        for group in range(longest + 1):
+            down[group] = group
+            up[group] = group
+        down[longest] = longest - 1
+        if partner > 0:
+            down[partner] = partner - 1
+            up[partner] = partner + 1
+        trial[0][0] = partner
+        trial[0][1] = longest
+        count, slowest, total = 1, target, target
+        place, below = 0, longest - 1
+        near, farther = 2 * ranks * (times[longest] - times[1]) / longest**2, 0  # in dense sums more than R are as near
+        heap = [(0.0, 0)]
+        heap.pop()
+        while count < ranks:
+            sweeping = place < longest
+            if sweeping:  # every head once, then those of the heap
+                head = place
+                place += 1
+                gaps[head] = -1.0
+                if up[head] != head:
+                    continue
+                while below > 0 and times[head] + times[below] > target:
+                    below -= 1
+                high[head] = below
             else:
-                tail -= 1
-        return best
+                while farther > 0 and (len(heap) == 0 or heap[0][0] > near):
+                    before, near = near, max(8 * near, 1e-9 * target)
+                    for head in range(longest):
+                        if before < gaps[head] <= near:
+                            heapq.heappush(heap, (gaps[head], head))
+                            farther -= 1
+                if len(heap) == 0:
+                    break
+                head = heapq.heappop(heap)[1]
+                tail = tails[head]
+                if head > 0 and up[head] != head:
+                    continue
+                if up[tail] == tail:
+                    trial[count][0] = head
+                    trial[count][1] = tail
+                    count += 1
+                    down[tail] = tail - 1
+                    up[tail] = tail + 1
+                    seconds = times[head] + times[tail]
+                    slowest = max(slowest, seconds)
+                    total += seconds
+                    if slowest * count - total > least + slack:
+                        break  # waste only grows with every pair
+                    if head > 0:
+                        down[head] = head - 1
+                        up[head] = head + 1
+                        continue
+            tail, distance = -1, np.inf
+            lower = high[head]
+            while down[lower] != lower:
+                down[lower] = down[down[lower]]
+                lower = down[lower]
+            if lower > head:
+                tail = lower
+                distance = target - (times[head] + times[lower])
+            upper = max(high[head], head) + 1
+            while up[upper] != upper:
+                up[upper] = up[up[upper]]
+                upper = up[upper]
+            if upper < longest and times[head] + times[upper] - target <= distance:
+                seconds = times[head] + times[upper]
+                distance = seconds - target
+                while upper < longest and times[head] + times[upper] == seconds:
+                    tail = ends[upper]
+                    while down[tail] != tail:
+                        down[tail] = down[down[tail]]
+                        tail = down[tail]
+                    upper = tail + 1
+                    while up[upper] != upper:
+                        up[upper] = up[up[upper]]
+                        upper = up[upper]
+            if tail > head:
+                tails[head] = tail
+                if sweeping and distance > near:
+                    gaps[head] = distance
+                    farther += 1
+                else:
+                    heapq.heappush(heap, (distance, head))
+        if slowest * count - total > least + slack or slowest * ranks - total > least + slack:
+            continue
+        waste, lost = (ranks - count) * slowest, 0.0  # Neumaier's sum, so that equal wastes are equal
+        for row in range(count):
+            seconds = slowest - (times[trial[row][0]] + times[trial[row][1]])
+            both = waste + seconds
+            lost += (waste - both) + seconds if waste >= seconds else (seconds - both) + waste
+            waste = both
+        waste += lost
+        if waste < least:
+            least, found = waste, count
+            for row in range(count):
+                best[row][0] = trial[row][0]
+                best[row][1] = trial[row][1]
+    return found
 
-    def _pack(self) -> None:
-        """Drop the pairs of chosen groups from the lists once they are about half."""
-        if self._left > 0.7 * self._packed:
-            return
-        sums, codes = self._all
-        taken = np.frombuffer(bytes(self._taken), np.uint8)
-        heads, back = np.divmod(codes, self._span)
-        keep = (taken[heads] == 0) & (taken[self._span - 1 - back] == 0)
-        self._all = sums[keep], codes[keep]
-        self._packed = self._left
-        self._sums, self._codes = self._all[0].tolist(), self._all[1].tolist()
+
+@functools.cache
+def compiled() -> Any:
+    """:func:`choose`, compiled by numba, which keeps it in a folder for later processes where it finds one."""
+    if importlib.util.find_spec("numba") is None:
+        raise NotAvailableError(
+            f"DyGNeX-G of more than {INTERPRETED_GROUPS} groups needs numba, which is not installed. Install it (pip "
+            "install 'numba>=0.63'), or choose scheduler 'fold' or 'longest_first'."
+        )
+    import numba
+
+    return numba.njit(cache=True)(choose)

@@ -21,6 +21,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """Sort groups, pair the largest with the smallest, sort the pairs by their sums, and deal these in runs of R.
 
@@ -36,6 +37,7 @@ def schedule(
         gap: not used by this rule.
         time_limit_s: not used by this rule.
         seed: not used by this rule: nothing is drawn.
+        targets: not used by this rule.
 
     Returns:
         ceil(K / (R L)) iterations. Where K does not fill them, the largest groups stay alone. Ties go to the lower
@@ -49,7 +51,14 @@ def schedule(
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     return finished(folded(problem, problem.fewest * problem.ranks), problem, since=since)
 

@@ -22,6 +22,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
 
@@ -34,6 +35,7 @@ def schedule(
         gap: not used by this rule.
         time_limit_s: not used by this rule.
         seed: not used by this rule: nothing is drawn.
+        targets: not used by this rule.
 
     Returns:
         ceil(K / (R L)) iterations. Ties go to the lower group and the lower rank.
@@ -46,7 +48,14 @@ def schedule(
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     return finished(dealt_longest_first(problem), problem, since=since)
 

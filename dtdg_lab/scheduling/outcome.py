@@ -28,6 +28,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType({
     "iteration_imbalance": "busy time of an iteration's most loaded rank over the mean, weighed by time (ours)",
     "worst_iteration_imbalance": "the largest of an iteration; often the last, which is not full",
     "idle_share": "share of the ranks' time between all-reduces spent waiting for the most loaded one",
+    "targets": "targets that DyGNeX-G tried in each iteration, at most; as many as groups are all. Missing where "
+    "Algorithm 2 was not asked",
     "solve_s": "seconds the scheduler took",
     "notes": "what the scheduler says of how it was made",
 })  # fmt: skip
@@ -54,6 +56,7 @@ class Outcome:
     iteration_imbalance: float
     worst_iteration_imbalance: float
     idle_share: float
+    targets: int | None
     solve_s: float
     notes: str = ""
 
@@ -110,6 +113,7 @@ def outcome(
         iteration_imbalance=busy / float(mean.sum()),
         worst_iteration_imbalance=float(uneven.max()),
         idle_share=max(0.0, 1 - alone / (ranks * busy)),
+        targets=schedule.targets,
         solve_s=schedule.seconds if solve_s is None else solve_s,
         notes=schedule.notes,
     )

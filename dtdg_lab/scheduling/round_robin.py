@@ -21,6 +21,7 @@ def schedule(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """Deal groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds an iteration.
 
@@ -32,6 +33,7 @@ def schedule(
         gap: not used by this rule.
         time_limit_s: not used by this rule.
         seed: not used by this rule: nothing is drawn.
+        targets: not used by this rule.
 
     Returns:
         ceil(K / (R L)) iterations; in the last one some ranks may be idle.
@@ -44,7 +46,14 @@ def schedule(
     """
     since = time.perf_counter()
     problem = checked(
-        times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
     )
     in_turn = np.minimum(np.arange(problem.fewest * problem.share), problem.groups)
     slots = in_turn.reshape(problem.fewest, problem.per_rank, problem.ranks).transpose(0, 2, 1)

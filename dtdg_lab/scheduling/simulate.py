@@ -30,8 +30,9 @@ def simulate(
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     seen_s: ArrayLike | None = None,
-    time_limit_s: float = 1.0,
+    time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> tuple[Outcome, ...]:
     """One outcome for each number of ranks and scheduler, in this order.
 
@@ -44,6 +45,7 @@ def simulate(
         seen_s: (K,) seconds the schedulers take the groups to need; ``times_s`` where not given, as in the paper.
         time_limit_s: for schedulers that search.
         seed: of schedulers that draw lots.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
 
     Raises:
         PlanError: times are negative or not finite, or all are 0, or the two vectors do not fit.
@@ -67,7 +69,14 @@ def simulate(
         bound = lower_bound_s(times, count, per_rank=per_rank, allreduce_s=exchange)
         for name in schedulers:
             plan = solve(
-                name, seen, count, per_rank=per_rank, allreduce_s=exchange, time_limit_s=time_limit_s, seed=seed
+                name,
+                seen,
+                count,
+                per_rank=per_rank,
+                allreduce_s=exchange,
+                time_limit_s=time_limit_s,
+                seed=seed,
+                targets=targets,
             )
             outcomes.append(
                 outcome(

@@ -41,7 +41,13 @@ def from_schedule(schedule: Schedule, problem: Problem) -> Slots:
 
 
 def finished(
-    slots: Slots, problem: Problem, *, since: float, notes: str = "", bound_s: float | None = None
+    slots: Slots,
+    problem: Problem,
+    *,
+    since: float,
+    notes: str = "",
+    bound_s: float | None = None,
+    targets: int | None = None,
 ) -> Schedule:
     """The schedule of these slots, without empty iterations, certified by a bound.
 
@@ -51,6 +57,7 @@ def finished(
         since: ``time.perf_counter()`` when making began.
         notes: what a reader must know.
         bound_s: a bound at least as high as that of ``bounds``, where a search has found one.
+        targets: that DyGNeX-G tried in an iteration; None where it was not asked.
     """
     groups = problem.groups
     rows = tuple(
@@ -59,4 +66,4 @@ def finished(
     )
     bound_s = problem_bound_s(problem) if bound_s is None else bound_s
     gap = relative_gap(makespan_s(slots, problem), bound_s)
-    return Schedule(rows, groups, notes, gap, time.perf_counter() - since)
+    return Schedule(rows, groups, notes, gap, time.perf_counter() - since, targets)

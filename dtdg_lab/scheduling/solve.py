@@ -31,6 +31,7 @@ def solve(
     gap: float = 0.02,
     time_limit_s: float = 10.0,
     seed: int = 0,
+    targets: int = 0,
 ) -> Schedule:
     """The schedule a scheduler makes, with the seconds it took.
 
@@ -43,16 +44,19 @@ def solve(
         gap: distance from a bound at which schedulers that search may stop.
         time_limit_s: after which they must.
         seed: of schedulers that draw lots.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second. Given to schedulers whose
+            catalogue entry names the option ``schedule_targets``.
 
     Raises:
         UnknownNameError: there is no such scheduler.
         NotAvailableError: it needs what is not installed.
     """
     name, most = named(scheduler, per_rank)
-    run = catalogue.entry("scheduling", name).load()
+    entry = catalogue.entry("scheduling", name)
+    run, more = entry.load(), {"targets": targets} if "schedule_targets" in entry.options else {}
     begun = time.perf_counter()
     made: Schedule = run(
-        times_s, ranks, per_rank=most, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed
+        times_s, ranks, per_rank=most, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed, **more
     )
     return replace(made, seconds=time.perf_counter() - begun)
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from dtdg_lab.comm.group import Group, hash_of_host
 from dtdg_lab.comm.texts import gather_texts
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
@@ -23,6 +22,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.scheduling.bounds import lower_bound_s
 from dtdg_lab.scheduling.linear_times import fit
 from dtdg_lab.scheduling.round_robin import schedule as round_robin
+from dtdg_lab.scheduling.solve import solve
 
 LINEAR_EPOCHS = 2  # the first is dropped, as in a profile
 FITTED_GROUPS, LEAST_FITTED = 8, 4
@@ -162,7 +162,13 @@ class GroupScheduling:
                 made = self._solve()
                 if made.parts != self._config.parts:
                     raise PlanError(f"its schedule is for {made.parts} parts; the run has {self._config.parts}.")
-                told = {"assignment": made.assignment, "notes": made.notes, "gap": made.gap, "seconds": made.seconds}
+                told = {
+                    "assignment": made.assignment,
+                    "notes": made.notes,
+                    "gap": made.gap,
+                    "seconds": made.seconds,
+                    "targets": made.targets,
+                }
             except Exception as error:  # whatever it is, the other ranks wait for an answer
                 reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
                 told = {"reason": f"scheduler {self._config['scheduler']!r}: {reason}"}
@@ -173,23 +179,35 @@ class GroupScheduling:
 
     def _solve(self) -> Schedule:
         config = self._config
-        solve = catalogue.entry("scheduling", config["scheduler"]).load()
         made: Schedule = solve(
-            self._times_s, config.parts, per_rank=config["groups_per_rank"], allreduce_s=self._allreduce_s,
-            gap=config["schedule_gap"], time_limit_s=config["schedule_limit_s"], seed=config.seed,
-        )  # fmt: skip
+            config["scheduler"],
+            self._times_s,
+            config.parts,
+            per_rank=config["groups_per_rank"],
+            allreduce_s=self._allreduce_s,
+            gap=config["schedule_gap"],
+            time_limit_s=config["schedule_limit_s"],
+            seed=config.seed,
+            targets=config["schedule_targets"],
+        )
         return made
 
     def told(self) -> dict[str, Any]:
-        """The schedule in force for an event: see :mod:`dtdg_lab.views.gantt`."""
+        """The schedule in force for an event: see :mod:`dtdg_lab.views.schedule_facts`.
+
+        Makespans, bound and gap all hold an exchange of ``allreduce_s`` for each iteration.
+        """
         config, times, per_rank = self._config, self._times_s, self._config["groups_per_rank"]
+        exchange_s = self._allreduce_s
         return {
             "scheduler": config["scheduler"], "ranks": self._group.size, "parts": config.parts, "per_rank": per_rank,
             "iterations": len(self.schedule.assignment), "source": self._source, "times_s": times.tolist(),
-            "assignment": self.schedule.assignment, "makespan_s": self.schedule.makespan_s(times),
-            "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank),
-            "gap": self.schedule.gap, "notes": self.schedule.notes, "solve_s": self.schedule.seconds,
-            "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times),
+            "assignment": self.schedule.assignment,
+            "makespan_s": self.schedule.makespan_s(times, allreduce_s=exchange_s),
+            "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank, allreduce_s=exchange_s),
+            "gap": self.schedule.gap, "targets": self.schedule.targets, "notes": self.schedule.notes,
+            "solve_s": self.schedule.seconds,
+            "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times, allreduce_s=exchange_s),
             "timed_by": "processor" if self._by_processor else "wall", "allreduce_s": self._allreduce_s,
             "fit": self._fit,
         }  # fmt: skip
@@ -202,12 +220,21 @@ class GroupScheduling:
             "groups": [self.groups.start.tolist(), self.groups.stop.tolist()], "made_for": self._made_for,
             "epochs": [epoch.tolist() for epoch in self._epochs], "assignment": self.schedule.assignment,
             "notes": self.schedule.notes, "gap": self.schedule.gap, "seconds": self.schedule.seconds,
+            "targets": self.schedule.targets,
             "allreduce_s": self._allreduce_s,
         }  # fmt: skip
 
     @property
     def _made_for(self) -> list[Any]:
-        names = ("scheduler", "groups_per_rank", "schedule_gap", "schedule_limit_s", "group_times", "profile_epochs")
+        names = (
+            "scheduler",
+            "groups_per_rank",
+            "schedule_gap",
+            "schedule_limit_s",
+            "schedule_targets",
+            "group_times",
+            "profile_epochs",
+        )
         return [self._config.parts, *(self._config[name] for name in names)]
 
     def _adopt(self, state: Mapping[str, Any]) -> bool:
@@ -243,7 +270,7 @@ def shares_cores(group: Group, device: str) -> bool:
 
 def _schedule_of(told: Mapping[str, Any], groups: int) -> Schedule:
     rows = tuple(tuple(tuple(part) for part in row) for row in told["assignment"])
-    return Schedule(rows, groups, told["notes"], told["gap"], told["seconds"])
+    return Schedule(rows, groups, told["notes"], told["gap"], told["seconds"], told.get("targets"))
 
 
 def _told_fit(

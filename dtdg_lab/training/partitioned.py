@@ -13,11 +13,12 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, PartitionError
 from dtdg_lab.core.model_pulls import hops, pulls
-from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.make import make_partition
 from dtdg_lab.partition.measured import measures_for
 from dtdg_lab.partition.predict import predicted_bytes
+from dtdg_lab.training.told_blocks import halo_volume
 
 KNOBS = ("dealing", "imbalance", "partition_file")
 
@@ -56,7 +57,13 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
 
 
 def told_partition(
-    config: RunConfig, graph: DynamicGraph, partition: Partition, *, train: range, ranks: int
+    config: RunConfig,
+    graph: DynamicGraph,
+    partition: Partition,
+    *,
+    train: range,
+    ranks: int,
+    blocks: SnapshotBlocks | None = None,
 ) -> dict[str, Any]:
     """What an event says of a run's partition: who owns what, and the bytes that a step will send.
 
@@ -66,6 +73,7 @@ def told_partition(
         partition: into P parts.
         train: the snapshots of the training part.
         ranks: R, which send; the parts of a rank send as one.
+        blocks: of time that the run trains in, where it does: rows are sent again where a block is recomputed.
 
     Returns:
         See :mod:`dtdg_lab.views.partition_facts`.
@@ -82,6 +90,9 @@ def told_partition(
     if layout == "halo_window":  # a snapshot is full in K of an epoch's steps: the mean step
         share = Trapezoid.of(config).full / max(len(train), 1)
         predicted = {way: np.rint(moved * share).astype(moved.dtype) for way, moved in predicted.items()}
+    elif layout == "halo_vertex" and blocks is not None and blocks.blocks > 1:
+        moved_again = halo_volume(config, graph, blocks, partition).bytes(itemsize)
+        predicted = {way: moved for way, moved in moved_again.items() if way != "rerun" or moved.any()}
     elif layout != "halo_vertex":
         predicted = {way: np.zeros_like(moved) for way, moved in predicted.items()}
     return {

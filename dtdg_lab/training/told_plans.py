@@ -35,7 +35,14 @@ def told_plans(
     if group.rank != 0:
         return told
     if built.partition is not None and not isinstance(built.layout, SampledWindowLayout):  # it deals parts anew
-        facts = told_partition(built.config, graph, built.partition, train=built.split.train, ranks=group.size)
+        facts = told_partition(
+            built.config,
+            graph,
+            built.partition,
+            train=built.split.train,
+            ranks=group.size,
+            blocks=built.snapshot_blocks,
+        )
         told.append(("partition", facts))
     elif left is not None and left.partition is not None:
         told.append(("partition", {"layout": None}))

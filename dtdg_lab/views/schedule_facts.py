@@ -35,13 +35,15 @@ class ScheduleFacts:
         source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
         times_s: (K,) seconds of each group as the scheduler knew them.
         assignment: [iteration][part] -> groups.
-        makespan_s: of an epoch, predicted from ``times_s``.
-        bound_s: no schedule of these times is shorter.
+        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
+        bound_s: no schedule of these times and exchanges is shorter.
         gap: makespan over a bound, less 1; None where unknown.
         notes: what must be known of how it was made.
+        targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
         solve_s: making it took.
         fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-        round_robin_s: makespan of PSG's round robin for the same times; None where it was not told.
+        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where it was not
+            told.
     """
 
     scheduler: str
@@ -58,6 +60,7 @@ class ScheduleFacts:
     solve_s: float
     fit: Mapping[str, float] | None
     round_robin_s: float | None
+    targets: int | None = None
 
     @property
     def in_seconds(self) -> bool:
@@ -106,6 +109,7 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
     """
     try:
         fit, gap, round_robin = data.get("fit"), data.get("gap"), data.get("psg_makespan_s")
+        targets = data.get("targets")
         return ScheduleFacts(
             scheduler=str(data["scheduler"]),
             ranks=int(data["ranks"]),
@@ -121,6 +125,7 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
             solve_s=float(data["solve_s"]),
             fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
             round_robin_s=None if round_robin is None else float(round_robin),
+            targets=None if targets is None else int(targets),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -147,6 +152,9 @@ def schedule_words(facts: ScheduleFacts) -> str:
         saved = 1 - facts.makespan_s / facts.round_robin_s
         less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
         text += f", {less} round robin"
+    if facts.targets is not None:
+        tried = "all" if facts.targets >= facts.groups else f"{facts.targets:,} of up to {facts.groups:,}"
+        text += f"; DyGNeX-G tried {tried} targets in each iteration"
     return f"{text}. {facts.notes}".strip().rstrip(".") + "."
 
 

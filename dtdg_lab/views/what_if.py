@@ -17,7 +17,14 @@ _USED, _OTHER = "#F2B089", "#8CC7E8"
 
 def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:
     """What is known without solving anything: the schedule in use, and round robin's makespan (PSG)."""
-    rows = [{"scheduler": name_of(facts), "makespan_s": facts.makespan_s, "solve_s": facts.solve_s}]
+    rows = [
+        {
+            "scheduler": name_of(facts),
+            "makespan_s": facts.makespan_s,
+            "solve_s": facts.solve_s,
+            "targets": facts.targets,
+        }
+    ]
     if facts.round_robin_s is not None and name_of(facts) != PSG:
         rows.insert(0, {"scheduler": PSG, "makespan_s": facts.round_robin_s})
     return rows
@@ -94,6 +101,7 @@ def _name(row: Row, used: str) -> str:
 
 def _said(row: Row, bound_s: float) -> str:
     text = f"{share(max(0.0, row['makespan_s'] / bound_s - 1))} above the bound" if bound_s > 0 else ""
+    text += f" · {row['targets']:,} targets" if row.get("targets") is not None else ""
     return text + (f" · solved in {format_seconds(row['solve_s'])}" if row.get("solve_s") is not None else "")
 
 

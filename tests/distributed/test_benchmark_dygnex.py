@@ -132,6 +132,14 @@ def test_simulation_stands_beside_the_paper(dygnex: ModuleType) -> None:
     assert sum("95%" in line for line in lines) == 2  # one for each growth curve
 
 
+def test_throughput_stands_beside_the_number_of_targets(dygnex: ModuleType) -> None:
+    rows = dygnex.tables.target_rows(snapshots=300, ranks=(4, 8), tried=(1, 20, 0))
+    assert [row["targets"] for row in rows if row["curve"] == "linear"] == [1, 1, 20, 20, 297, 297]
+    lines = list(dygnex.tables.target_text(rows))
+    assert lines[0] == "| targets | linear, 4 ranks | linear, 8 ranks | exponential, 4 ranks | exponential, 8 ranks |"
+    assert lines[-1].startswith("| default | ") and lines[-1].count("(297)") == 4
+
+
 def test_table_4_gives_the_abstracts_figure(dygnex: ModuleType) -> None:
     """The 24 % that the abstract names are a mean over BLAD, so that ours stand beside them."""
     assert dygnex.paper.saved("dygnex-g", "blad") == pytest.approx(0.24, abs=0.005)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.entry import Entry
 from dtdg_lab.core.scheduler_entries import SCHEDULERS
-from dtdg_lab.scheduling import longest_first, round_robin
+from dtdg_lab.scheduling import best_of, dygnex_greedy, dygnex_ilp, longest_first, round_robin
 from dtdg_lab.testing.contracts_schedulers import check_plan
 
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
@@ -33,6 +33,16 @@ def test_contract(entry: Entry, times_s: Any, parts: int, per_rank: int) -> None
         assert len(plan.assignment) == fewest
     else:
         assert fewest <= len(plan.assignment) <= max(fewest, -(-len(times_s) // parts))
+
+
+@given(times | counts, parts, st.integers(1, 3), st.integers(0, 9), st.floats(0, 10))
+def test_what_chooses_among_schedules_is_never_worse_than_dygnex_greedy(
+    times_s: Any, parts: int, per_rank: int, targets: int, allreduce_s: float
+) -> None:
+    knobs: dict[str, Any] = {"per_rank": per_rank, "targets": targets, "allreduce_s": allreduce_s}
+    papers = dygnex_greedy.schedule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s)
+    for rule in (best_of.schedule, functools.partial(dygnex_ilp.schedule, gap=2.0, time_limit_s=60.0)):
+        assert rule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s) <= papers * (1 + 1e-9)
 
 
 @given(times | counts, parts, st.integers(1, 4))

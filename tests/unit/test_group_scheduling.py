@@ -23,7 +23,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.group_clock import GroupClock
 from dtdg_lab.parallel.layout import Unmarked, Work
 from dtdg_lab.parallel.snapshot_group import snapshot_groups
-from dtdg_lab.scheduling import dygnex_greedy, longest_first
+from dtdg_lab.scheduling import dygnex_greedy, longest_first, round_robin
 from dtdg_lab.scheduling.bounds import lower_bound_s
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.training import group_scheduling
@@ -275,6 +275,14 @@ def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
     assert scheduling.state_dict()["allreduce_s"] == told["allreduce_s"]
     if not shared:
         assert told["iterations"] == -(-groups // 4)
+    # one definition of predicted: an exchange an iteration, in the epoch, in its bound and in PSG's, as in the gap
+    exchange_s, times_s = told["allreduce_s"], np.array(told["times_s"])
+    assert told["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
+    assert told["makespan_s"] >= told["iterations"] * exchange_s
+    assert told["gap"] == pytest.approx(told["makespan_s"] / told["bound_s"] - 1, abs=1e-9)
+    psg = round_robin.schedule(times_s, 2, per_rank=1)
+    assert told["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
+    assert told["psg_makespan_s"] >= -(-groups // 2) * exchange_s
 
 
 def test_times_of_other_groups_are_not_taken_over() -> None:

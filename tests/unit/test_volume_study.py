@@ -76,6 +76,14 @@ def test_both_counts_by_hand(graph, model, window, rerun):
         assert row.partition_s == 0.25
 
 
+def test_one_block_is_not_computed_again_in_either_count(graph):
+    """The paper's six legs a layer hold two of the rerun, which one block does without: four are left."""
+    for name, widths in (("tmgcn", 24), ("cdgcn", 32)):
+        one, four = (compare_volumes(graph, name, (3,), blocks=nb, smoothing=4, seed=5).outcomes[0] for nb in (1, 4))
+        assert four.snapshot_as_paper / widths / 3 == one.snapshot_as_paper / widths / 2
+        assert one.hypergraph < four.hypergraph
+
+
 def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
     study = compare_volumes(graph, ranks=(2, 4), seed=5)
     assert [(row.model, row.ranks) for row in study.outcomes] == [

@@ -1,7 +1,8 @@
 """Windows of four parts on one, two and four processes: losses, gradients and rows, against dense matrices.
 
 The reference keeps every vertex under its own number, cuts a decayed snapshot out of a dense matrix each time, and runs
-the model on it: no order of survival, no prefix, no exchange.
+the model on it: no order of survival, no prefix, no exchange. From one step to the next it keeps the states of all
+vertices after all snapshots of the window.
 """
 
 from __future__ import annotations
@@ -39,8 +40,13 @@ SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110,
 TEXT = {"decay": "text", "alpha": 0.3}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
+_AT_ALL = {model: {"loss_at": "all"} for model in ("evolvegcn-o", "graphsage")}  # else decayed snapshots have no reader
 CASES: list[dict[str, Any]] = [
-    *({"model": model, "layers": 2, **TEXT} for model in catalogue.names("models")),
+    *({"model": model, "layers": 2, **TEXT, **_AT_ALL.get(model, {})} for model in catalogue.names("models")),
+    *({"model": model, **TEXT, "late_state": "zero"} for model in ("tgcn", "mpnn-lstm", "dcrnn")),
+    *({"model": model, **TEXT, "loss_at": "all"} for model in ("tgcn", "evolvegcn-h", "dcrnn", "mpnn-lstm")),
+    {"model": "gatlstm", "layers": 2, **TEXT, "loss_at": "all", "late_state": "zero"},
+    {"window": 8, "full_snapshots": 1, "chunks": 8, "loss_at": "all", "alpha": 0.9},
     *({"model": model, **TEXT} for model in ("tgcn", "evolvegcn-h", "dcrnn", "mpnn-lstm")),
     {"alpha": 0.4},
     {"alpha": 1.0, "decay": "text", "layers": 2},
@@ -51,8 +57,9 @@ CASES: list[dict[str, Any]] = [
     {"model": "mpnn-lstm", "layers": 2, "overlap": False, **TEXT},
     {"layers": 2, "norm": "in_out", "self_loops": False, **TEXT},
     {**LINK, "layers": 2, **TEXT},
-    {**LINK, "model": "evolvegcn-o", **TEXT},
+    {**LINK, "model": "evolvegcn-o", "full_snapshots": 5, "loss_at": "all"},
     {**CLASSES, **TEXT},
+    {**CLASSES, **TEXT, "loss_at": "all"},
 ]
 ON_FOUR = range(1, len(CASES), 3)  # four processes take long to be served by two cores
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
@@ -108,8 +115,8 @@ class _Naive:
         assert built.partition is not None and built.chunking is not None
         self.built, self.owner, self.chunking = built, built.partition.owner, built.chunking
         self.shape = Trapezoid.of(built.config, chunks=built.chunking.chunks)
-        self.left: dict[int, tuple[np.ndarray, State]] = {}
-        self.rows = 0
+        self.left: dict[int, tuple[np.ndarray, State]] = {}  # snapshot -> its vertices and their states, a step before
+        self.rows, self.target = 0, -1
 
     def loss(self, work: WindowWork) -> Tensor:
         built, shape = self.built, self.shape
@@ -117,23 +124,36 @@ class _Naive:
             work.segment, work.target, window=shape.window, full_snapshots=shape.full,
             counts_newest_first=shape.counts, after=work.after,
         )  # fmt: skip
-        first = batch.snapshots.start
-        before = self.left.get(first - 1) if batch.carries else None
-        state = None if before is None else (before[0], before[1])
-        self.rows, kept = 0, None
+        if work.target - 1 != self.target or work.target == work.segment.start:
+            self.left = {}
+        self.target, inherits = work.target, built.config["late_state"] == "inherit"
+        everywhere = built.config["loss_at"] == "all"
+        state, after = None, {}
+        losses, self.rows = [], 0
         for t in batch.snapshots:
             here = self._vertices(work.epoch, batch, t)
             self.rows += len(here)
-            entering = self._entering(state, here)
+            before = self.left.get(t - 1) if inherits or t == batch.snapshots.start else None
+            entering = self._entering(state, self._entering(before, None, here), here)
             space = DenseSpace(self._dense(t, here, whole=t not in batch.decayed))
             inputs = torch.tensor(np.array(built.sequence.graph.features[t][here])).double()
-            h, after = run_straight(built.model.snapshot(space, inputs, entering))
-            state = (here, after)
-            kept = (here, after.detach()) if t == first else kept
-        assert kept is not None
-        self.left = {first: kept}
-        z = built.model.readout(h).unsqueeze(0)
-        return built.task.loss(z, range(work.target, work.target + 1), slice(0, NODES)).sum()
+            h, now = run_straight(built.model.snapshot(space, inputs, entering))
+            state = (here, now)
+            after[t] = (here, now.detach())
+            if t == work.target or everywhere:
+                losses.append(self._loss(built.model.readout(h), here, t))
+        self.left = after
+        return torch.stack(losses).mean()
+
+    def _loss(self, z: Tensor, here: np.ndarray, t: int) -> Tensor:
+        """The mean over the vertices of a snapshot."""
+        graph, task = self.built.sequence.graph, self.built.task
+        if task.name == "regression":
+            return (z[:, 0] - torch.tensor(np.array(graph.targets[t][here])).double()).square().mean()
+        if task.name == "classification":
+            return torch.nn.functional.cross_entropy(z, torch.tensor(np.array(graph.classes[t][here])).long())
+        assert len(here) == NODES, "pairs are of all vertices"
+        return task.loss(z.unsqueeze(0), range(t, t + 1), slice(0, NODES)).sum()
 
     def _vertices(self, epoch: int, batch: HybridBatch, t: int) -> np.ndarray:
         if t not in batch.decayed:
@@ -150,8 +170,11 @@ class _Naive:
             dense *= self.owner[:, None] == self.owner[None, :]
         return torch.tensor(dense[np.ix_(here, here)])
 
-    def _entering(self, state: tuple[np.ndarray, State] | None, here: np.ndarray) -> State:
-        begin = self.built.model.initial_state(len(here))
+    def _entering(
+        self, state: tuple[np.ndarray, State] | None, begin: State | None, here: np.ndarray
+    ) -> State:
+        """The rows of a state where it has them, else those of another one, or of the start."""
+        begin = self.built.model.initial_state(len(here)) if begin is None else begin
         if state is None:
             return begin
         had, old = state

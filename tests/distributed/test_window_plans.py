@@ -8,6 +8,7 @@ vertices after all snapshots of the window.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from dtdg_lab.parallel.halo_window import HaloWindowLayout
 from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.parallel.window_work import WindowWork
 from dtdg_lab.testing.dense_space import DenseSpace
+from dtdg_lab.testing.in_memory import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import Built, build
 
@@ -158,7 +160,8 @@ class _Naive:
     def _vertices(self, epoch: int, batch: HybridBatch, t: int) -> np.ndarray:
         if t not in batch.decayed:
             return np.arange(len(self.owner))
-        order = survival_order(self.owner, self.chunking, range(self.chunking.parts), seed=self.built.config.seed, epoch=epoch)
+        parts, seed = range(self.chunking.parts), self.built.config.seed
+        order = survival_order(self.owner, self.chunking, parts, seed=seed, epoch=epoch)
         return np.sort(order.vertices[: order.rows[batch.counts[t - batch.snapshots.start]]])
 
     def _dense(self, t: int, here: np.ndarray, *, whole: bool) -> Tensor:
@@ -170,9 +173,7 @@ class _Naive:
             dense *= self.owner[:, None] == self.owner[None, :]
         return torch.tensor(dense[np.ix_(here, here)])
 
-    def _entering(
-        self, state: tuple[np.ndarray, State] | None, begin: State | None, here: np.ndarray
-    ) -> State:
+    def _entering(self, state: tuple[np.ndarray, State] | None, begin: State | None, here: np.ndarray) -> State:
         """The rows of a state where it has them, else those of another one, or of the start."""
         begin = self.built.model.initial_state(len(here)) if begin is None else begin
         if state is None:
@@ -232,6 +233,24 @@ def test_losses_and_gradients_do_not_depend_on_processes(
         _alike({**found, "rows": one["rows"]}, one)
     assert np.array_equal(np.sum([found["rows"] for found in several], axis=0), one["rows"])
     assert sum(found["links"] for found in several) > 0 or CASES[case].get("task") == "link", "halos were exchanged"
+
+
+def _stopped_and_resumed(rank: int, ranks: int, address: str, folder: Path) -> dict[str, list[float]]:
+    group = join_group(rank, ranks, address)
+    config = _config({"model": "mpnn-lstm", **TEXT}, ranks)
+    graph, found = _graph("growing"), {}
+    found["whole"] = train_in_memory(config, graph, folder / "whole.pt", group=group).losses
+    first = train_in_memory(config, graph, folder / "last.pt", group=group, script={8: {"stop": True}})
+    rest = train_in_memory(config, graph, folder / "last.pt", group=group, resume=True, first_step=9)
+    found["in two"] = [*first.losses, *rest.losses]
+    assert len(first.losses) == 9 and rest.losses
+    group.close()
+    return found
+
+
+def test_two_processes_go_on_within_an_epoch_with_the_states_that_they_left(tmp_path: Path) -> None:
+    for found in run_ranks(_stopped_and_resumed, 2, tmp_path, timeout_s=120):
+        assert found["in two"] == found["whole"]
 
 
 def _alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:

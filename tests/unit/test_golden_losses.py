@@ -37,8 +37,9 @@ DATA = {"regression": "growing", "zero": "growing", "link": "growing", "classifi
 @pytest.mark.parametrize(("system", "model", "task"), CASES)
 def test_losses_are_those_kept(system: str, model: str, task: str, tmp_path: Path) -> None:
     config = RunConfig(
-        system=system, model=model, dataset=DATA[task], epochs=4, hidden=8, learning_rate=0.01,
-        task="regression" if task == "zero" else task, dtype="float64", kernel="torch", generated_nodes=60, generated_edges=240, generated_snapshots=24, seed=7,
+        system=system, model=model, dataset=DATA[task], task="regression" if task == "zero" else task, epochs=4,
+        hidden=8, learning_rate=0.01, dtype="float64", kernel="torch", generated_nodes=60, generated_edges=240,
+        generated_snapshots=24, seed=7,
         **({"communities": 2} if task == "classification" else {}),
         **({"parts": 3, "partitioner": "round_robin"} if system == "pygt-dist" else {}),
         **({"parts": 3, "partitioner": "round_robin", "window": 4} if system in ("flaredtdg", "dynagraph") else {}),

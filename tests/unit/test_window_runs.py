@@ -256,3 +256,20 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
         kept = order.vertices[: order.rows[chunks]]
         means.append((np.array(_graph().targets[work.target - distance])[kept] ** 2).mean())
     assert found == pytest.approx(np.mean(means), rel=1e-6)
+
+
+@pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
+def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
+    """A row of each vertex comes from the step before and another is left: what is measured holds both."""
+    size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}
+    peaks = {}
+    for late_state in ("zero", "inherit"):
+        config = _config(late_state=late_state, **size)
+        built = build(config, load_for(config), SoloGroup())
+        memory = windowed.measure(built, SoloGroup(), device="cpu")
+        assert isinstance(built.layout, HaloWindowLayout) and memory is not None
+        peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
+    late = 2000 * (1 - 10 / 32)  # vertices that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
+    states = 0.9 * 2 * late * tensors * 16 * 8
+    for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):
+        assert inherit - zero > states

@@ -59,7 +59,7 @@ def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, loss_at
 
 
 def test_a_ladder_is_not_full_history_whatever_alpha_is(tmp_path: Path) -> None:
-    """It keeps one chunk of the oldest snapshot: here 60 % of the rows."""
+    """It keeps one chunk of the oldest snapshot: here 70 % of the rows."""
     done = _train(_config(alpha=1.0, decay="ladder", epochs=1), tmp_path)
     whole = _train(_config("full-history", window=5, epochs=1), tmp_path).losses
     batches = [row for row in done.recorder.tables["batches"] if len(row["chunks"]) == 5]

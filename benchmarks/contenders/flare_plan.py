@@ -146,8 +146,14 @@ def built(name: str) -> bool:
 
 
 def config(workload: Workload, name: str, model: str, *, ranks: int, **settings: Any) -> RunConfig:
-    """A run of a row: one layer, as the papers' T-GCN and MPNN-LSTM have, the system's own settings, one thread."""
-    chosen = {**workload.options, **SYSTEMS[name], **settings}
+    """A run of a row: one layer, as the papers' T-GCN and MPNN-LSTM have, the system's own settings, one thread.
+
+    Windows of models without vertex state take their loss at all snapshots: no other loss would reach the older ones.
+    """
+    windows = catalogue.system(SYSTEMS[name]["system"]).parts["parallel"] == "halo_window"
+    without_state = catalogue.entry("models", model).memory in ("weights", "none")
+    at_all = {"loss_at": "all"} if windows and without_state else {}
+    chosen = {**workload.options, **SYSTEMS[name], **at_all, **settings}
     return RunConfig(
         dataset=workload.dataset, model=model, hidden=HIDDEN, layers=1, ranks=ranks, device="cpu", threads=1, **chosen
     )

@@ -10,7 +10,6 @@ from contenders import flare_paper as paper
 from contenders.esdg_plan import Workload
 from contenders.flare_plan import HYBRID, RIVALS, SYSTEMS, Plan, built, config, missing
 from contenders.flare_steps import Contender, cell, in_turn, joined, peaks, trained
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.testing.processes import RanksError, run_ranks
@@ -103,10 +102,8 @@ def judged_memory(rows: list[Row]) -> list[Row]:
             continue
         share, any_share = (row[what] / full[what] for what in ("whole_bytes", "peak_bytes"))
         kept = row["rows"] / full["rows"] if row["rows"] and full["rows"] else None
-        # of models that remember weights only the newest snapshot is computed, whatever the batch
-        per_vertex = catalogue.entry("models", row["model"]).memory == "per_vertex"
-        judged = row["system"] in HYBRID and per_vertex
-        within = share <= kept + paper.TARGET_MARGIN if judged and kept is not None else None
+        judged = row["system"] in HYBRID and kept is not None
+        within = share <= kept + paper.TARGET_MARGIN if judged else None
         told.append({**row, "share": share, "any_share": any_share, "kept": kept, "within": within})
     return told
 

@@ -15,8 +15,8 @@ def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tup
     """Chunks of each decayed snapshot, newest first; at least one, and never more than in a newer one.
 
     ``text``: each has floor(beta times those of the one after it), from C on; beta is the m-th root of alpha, so that
-    the oldest has about alpha C. ``ladder``: geometric from ceil(alpha C) for the newest down to 1 for the oldest,
-    rounded; where one is decayed, it has ceil(alpha C).
+    the oldest has about alpha C. ``ladder``: geometric from ceil(alpha C) for the newest down to 1 for the oldest, each
+    rung rounded up; where one is decayed, it has ceil(alpha C).
 
     Args:
         rule: ``text`` or ``ladder``.
@@ -27,7 +27,10 @@ def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tup
     Raises:
         ConfigError: a value is not allowed.
 
-    References: FlareDTDG section 3.2 (``text``). ``ladder`` is what fits the savings of memory the paper reports.
+    References: FlareDTDG section 3.2 (``text``), and its released code (``ladder``, where it is ``auto:alpha``), which
+        also fits the savings of memory that the paper reports.
+    Differs from the released code: a rung that floats put less than 1e-9 above a whole number is that number. The
+        oldest snapshot of a ladder keeps one chunk whatever alpha is, so ``ladder`` with alpha = 1 is not full history.
     """
     if rule not in RULES:
         raise ConfigError(f"decay={shortened(rule)}: {' and '.join(RULES)} are allowed.")
@@ -68,4 +71,4 @@ def _text(chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
 def _ladder(chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
     top = max(1, math.ceil(alpha * chunks - _ROUNDING))
     steps = max(1, decayed - 1)
-    return tuple(math.floor(top ** (1 - place / steps) + 0.5) for place in range(decayed))
+    return tuple(math.ceil(top ** (1 - place / steps) - _ROUNDING) for place in range(decayed))

@@ -10,8 +10,9 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.options import OPTIONS
 
 ALPHA_STEP = 0.1
+LEAST_ALPHA = 0.1  # that tuning goes down to: the paper's tuning begins there, and a step below it would leave none
 LEAST_GAIN = 1e-4  # relative: below it a neighbour is no better, only differently rounded
-_LEAST_ALPHA, _MOST_ALPHA = OPTIONS["alpha"].low or 0.0, OPTIONS["alpha"].high or 1.0
+_MOST_ALPHA = OPTIONS["alpha"].high or 1.0
 _DIGITS = 6  # steps of 0.1 that are added up would leave 0.30000000000000004
 
 
@@ -41,8 +42,9 @@ class Setting:
 def neighbours(at: Setting, *, window: int) -> tuple[Setting, ...]:
     """The settings one step away, smaller ones first: K-1, alpha-0.1, alpha+0.1, K+1, as far as they are allowed.
 
-    K stays within 1 .. window, alpha within its bounds: from 0.1 a step down leads to the least alpha, and from there
-    a step up back to 0.1. Where all snapshots are full (K = window), alpha says nothing, and only K-1 is a neighbour.
+    K stays within 1 .. window, alpha within ``LEAST_ALPHA`` .. 1: a step that would lead beyond ends at the bound, and
+    from an alpha at or below the least one there is no step down. Where all snapshots are full (K = window), alpha says
+    nothing, and only K-1 is a neighbour.
 
     Args:
         at: the present setting; a K above ``window`` counts as ``window``.
@@ -52,8 +54,8 @@ def neighbours(at: Setting, *, window: int) -> tuple[Setting, ...]:
     fewer = [Setting(full - 1, alpha)] if full > 1 else []
     if full == window:
         return tuple(fewer)
-    down = max(round(alpha - ALPHA_STEP, _DIGITS), _LEAST_ALPHA)
-    up = min(round((alpha if alpha > _LEAST_ALPHA else 0.0) + ALPHA_STEP, _DIGITS), _MOST_ALPHA)
+    down = min(alpha, max(round(alpha - ALPHA_STEP, _DIGITS), LEAST_ALPHA))
+    up = min(round(alpha + ALPHA_STEP, _DIGITS), _MOST_ALPHA)
     beside = [Setting(full, value) for value in (down, up) if value != alpha]
     return (*fewer, *beside, Setting(full + 1, alpha))
 

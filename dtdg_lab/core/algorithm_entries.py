@@ -113,7 +113,7 @@ LAYOUTS: tuple[Entry, ...] = (
         name="halo_window", room="parallel", target="dtdg_lab.parallel.halo_window:HaloWindowLayout",
         summary="Each part owns vertices; a step is a window of snapshots. Full ones exchange rows of remote "
         "neighbours, decayed ones need none.",
-        source="FlareDTDG sections 3.2 to 3.4", options=("overlap", "halo_reuse"),
+        source="FlareDTDG sections 3.2 to 3.4", options=("overlap", "halo_reuse", "loss_at"),
     ),
     Entry(
         name="sampled_window", room="parallel", target="dtdg_lab.parallel.sampled_window:SampledWindowLayout",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dtdg_lab.core.entry import Entry
 
 _TRAPEZOID = (
-    "window", "full_snapshots", "alpha", "decay", "chunks", "chunker", "tune", "tune_every", "tune_memory_gib",
+    "window", "full_snapshots", "alpha", "decay", "late_state", "chunks", "chunker", "tune", "tune_every",
+    "tune_memory_gib",
 )  # fmt: skip
 
 BATCHINGS: tuple[Entry, ...] = (

@@ -20,7 +20,13 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
     Option(
         name="decay", owner="batching", kind=str, default="ladder", choices=("ladder", "text"), live="step",
         meaning="How chunks fall from one decayed snapshot to the one before: in a geometric ladder from alpha of them "
-        "to a single one, as FlareDTDG's code has it, or by the factor alpha^(1/m), as its text.",
+        "to a single one, each rung rounded up, as FlareDTDG's released code has it, or by the factor alpha^(1/m), "
+        "rounded down, as its text.",
+    ),
+    Option(
+        name="late_state", owner="batching", kind=str, default="inherit", choices=("inherit", "zero"), live="epoch",
+        meaning="What vertices start from that older snapshots of a window lack: the state that they had after the "
+        "same earlier snapshot in the step before (FlareDTDG), or zero.",
     ),
     Option(
         name="chunks", owner="batching", kind=int, default=0, low=0, high=1_000_000, live="epoch",
@@ -33,11 +39,13 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="tune", owner="batching", kind=bool, default=False, live="epoch",
-        meaning="Whether full_snapshots and alpha follow the validation loss of their neighbours, greedily.",
+        meaning="Whether full_snapshots and alpha follow the validation loss after a trial epoch with each of their "
+        "neighbours, greedily: K by 1, alpha by 0.1 and not below 0.1.",
     ),
     Option(
-        name="tune_every", owner="batching", kind=int, default=2, low=1, high=10_000, unit="epochs", live="epoch",
-        meaning="Epochs between two looks at the neighbours of full_snapshots and alpha.",
+        name="tune_every", owner="batching", kind=int, default=5, low=1, high=10_000, unit="epochs", live="epoch",
+        meaning="Epochs between two looks at the neighbours of full_snapshots and alpha; a look takes up to five trial "
+        "epochs, of which nothing is kept.",
     ),
     Option(
         name="tune_memory_gib", owner="batching", kind=float, default=4.0, low=1e-6, high=1e6, unit="GiB",

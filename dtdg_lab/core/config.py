@@ -238,6 +238,7 @@ def _check_together(common: dict[str, Any]) -> None:
             f"full_snapshots={batching['full_snapshots']} of window={batching['window']}: from 1 to the whole window "
             "are allowed. Set fewer full snapshots, or a longer window."
         )
+    _check_decay(common, batching)
     bias = common["options"].get("features", {}).get("cache_bias", -1)
     if bias >= common["parts"]:
         raise ConfigError(
@@ -257,6 +258,27 @@ def _check_together(common: dict[str, Any]) -> None:
         raise UnsupportedError(
             f"system={common['system']!r} with parts={common['parts']}: nobody else has features to be fetched. Set "
             "parts to 2 or more (one process may have them all), or choose system='single'."
+        )
+
+
+def _check_decay(common: dict[str, Any], batching: dict[str, Any]) -> None:
+    """Refuse windows whose decayed snapshots cannot reach the loss, or whose loss cannot be taken in them."""
+    if "alpha" not in batching or batching["full_snapshots"] == batching["window"]:
+        return
+    system, model, loss_at = common["system"], common["model"], common["options"]["parallel"]["loss_at"]
+    memory = catalogue.entry("models", model).memory
+    if loss_at == "last" and memory in ("weights", "none"):
+        remembers = "nothing" if memory == "none" else "weights alone, which evolve without looking at a snapshot"
+        raise UnsupportedError(
+            f"system={system!r} with model={model!r} and loss_at='last': the model remembers {remembers}, so decayed "
+            "snapshots cannot reach a loss at the last snapshot, and alpha and full_snapshots would change nothing. "
+            "Set loss_at='all', which takes the loss at all snapshots of the window, or choose another model."
+        )
+    if loss_at == "all" and common["options"]["tasks"]["task"] == "link":
+        raise UnsupportedError(
+            f"system={system!r} with task='link' and loss_at='all': pairs are of all vertices, and decayed snapshots "
+            "lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
+            "system='full-history'."
         )
 
 

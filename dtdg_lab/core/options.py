@@ -143,7 +143,7 @@ GLOSSARY: tuple[Option, ...] = (
     ),
     Option(
         name="loss_at", owner="parallel", kind=str, default="last", choices=("last", "all"), live="epoch",
-        meaning="Where a group's loss is taken: at its last snapshot or at all of them.",
+        meaning="Where the loss of a snapshot group, or of a window, is taken: at its last snapshot or at all of them.",
     ),
     Option(
         name="pipelined", owner="parallel", kind=bool, default=False, live="epoch",

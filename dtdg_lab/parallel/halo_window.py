@@ -17,16 +17,16 @@ from dtdg_lab.batching.segments import hybrid_batch, segments
 from dtdg_lab.batching.survival import survival_order
 from dtdg_lab.batching.trapezoid import Trapezoid
 from dtdg_lab.comm.group import Group
-from dtdg_lab.core.batch_plans import Chunking, HybridBatch
+from dtdg_lab.core.batch_plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.models.state import State
 from dtdg_lab.parallel import trapezoid_blocks, trapezoid_plain
-from dtdg_lab.parallel.carried import Carried
+from dtdg_lab.parallel.carried import Carried, Entering
 from dtdg_lab.parallel.device_sequence import DeviceSequence
 from dtdg_lab.parallel.exchange import Exchanger
 from dtdg_lab.parallel.halo_sequence import HaloSequence
 from dtdg_lab.parallel.layer import STEP_NUMBERS
-from dtdg_lab.parallel.layout import Computed, Marks, Unmarked, Work
+from dtdg_lab.parallel.layout import Computed, Marks, Work
 from dtdg_lab.parallel.overlapped_layer import OverlappedLayer
 from dtdg_lab.parallel.pace import Pace, TaskSize
 from dtdg_lab.parallel.run import Run
@@ -63,10 +63,12 @@ class Cuts:
 
 
 class HaloWindowLayout:
-    """One step for each labelled snapshot of the training part: loss at it, forward through the window it ends.
+    """One step for each labelled snapshot of the training part: forward through the window that it ends.
 
-    Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State goes on from step
-    to step without its gradient, of the vertices that the oldest snapshot of the window keeps.
+    Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
+    to step without its gradient. A vertex that the oldest snapshots of a window lack enters it late: it starts from the
+    state that it had after the same earlier snapshot in the step before, or from zero, and at the start of a segment
+    from zero in any case.
 
     Args:
         model: any model.
@@ -78,10 +80,13 @@ class HaloWindowLayout:
         shape: of the windows; may be set anew between two steps.
         cuts: what they are cut by.
         pace: orders exchanges where there are several ranks.
-        validation: snapshots that :meth:`validation_loss` asks about.
+        loss_at: ``last`` or ``all`` snapshots of a window. At ``all`` the loss is the mean over them, and that of a
+            decayed snapshot is the mean over the labelled items that it keeps, on all ranks together.
+        inherits: whether vertices that enter late inherit their state; else they start from zero.
 
-    References: FlareDTDG sections 3.2 to 3.4, algorithm 1. What the paper leaves open: the loss is taken at the newest
-        snapshot alone.
+    References: FlareDTDG sections 3.1 to 3.4, algorithm 1 (line 7: states are inherited). Algorithm 1 takes the loss
+        "based on h^t", which reads as the newest snapshot's; the released code averages it over all snapshots of the
+        window. Both are here. ``last`` is the default, so that full and decayed windows learn from the same labels.
     Differs from the paper: full snapshots keep the order of the graph, so that their operators are made once in a run;
         rows are put into the order of survival on their way through time.
     """
@@ -89,17 +94,18 @@ class HaloWindowLayout:
     def __init__(
         self, model: DynamicModel, sequence: DeviceSequence | HaloSequence, task: Task, train: range,
         exchanger: Exchanger, *, group: Group, shape: Trapezoid, cuts: Cuts, pace: Pace,
-        validation: range = range(0),
+        loss_at: str = "last", inherits: bool = True,
     ) -> None:  # fmt: skip
         self.shape = shape
         self._model, self._sequence, self._task, self._train = model, sequence, task, train
         self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
-        self._validation = validation
+        self._loss_at, self._inherits = loss_at, inherits
         self._shrunken = ShrunkenSpaces(sequence.graph, sequence.settings, exchanger, group, cuts.ways)
         self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
         self._epoch = -1
         self._rows: SurvivalRows
-        self._everywhere: NDArray[np.int64] | None = None
+        self._everyone: SurvivalOrder | None = None
+        self._shares: dict[tuple[int, int], float] = {}
         self._batches: list[BatchRow] = []
         self.carried = Carried(model)
         for t in train:  # operators and the indices of exchanges are part of what making the layout costs
@@ -139,53 +145,38 @@ class HaloWindowLayout:
         batch = self._batch(work)
         spaces = self._spaces(batch)
         marks("batch")
-        self._task.prepare(range(batch.target, batch.target + 1))
+        run = self._run(batch)
+        self._task.prepare(run.at)
         marks("transfer")
-        loss, after = self._add_gradients(batch, spaces)
-        self.carried.keep(None if work.ends_segment else batch.snapshots.start, after)
+        entering = self._entering(batch, spaces)
+        loss, left = self._add_gradients(run, batch, spaces, self.carried.before(entering))
+        self.carried.keep(entering, None if work.ends_segment else left)
         return Computed(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
 
-    def validation_loss(self, full_snapshots: int, alpha: float, *, epoch: int = 0) -> float:
-        """The mean loss at the validation part's snapshots, forward through windows of another shape; collective.
-
-        The part is one segment, begun a window before it from the state at the start; the test part is not looked at.
-        Chunks survive as in ``epoch``.
-        """
-        shape = self.shaped(full_snapshots, alpha)
-        before, self._exchanger.marks = max(0, self._validation.start - shape.window + 1), Unmarked()
-        segment, total, counted = range(before, self._validation.stop), 0.0, 0
-        self._take_epoch(epoch)
-        carried = Carried(self._model)
-        with torch.no_grad():
-            for target in self._validation:
-                if not self._task.labelled(target):
-                    continue
-                batch = self._hybrid(segment, target, target - 1, shape)
-                spaces = self._spaces(batch)
-                begin = carried.before(batch, spaces[0].num_rows)
-                loss, after = trapezoid_plain.window_loss(
-                    self._run(batch, survival=False), spaces, batch.full, self._rows, begin
-                )
-                carried.keep(batch.snapshots.start, after)
-                total, counted = total + float(loss), counted + 1
-        self.rows()
-        sums = torch.tensor([total], dtype=torch.float64, device=self._sequence.device)
-        self._group.all_reduce(sums)
-        return float(sums[0]) / max(counted, 1)
+    def tried(self, work: WindowWork, marks: Marks) -> Computed:
+        """A step that does not count, to see what it takes: as if a step before had left states for every vertex."""
+        self._take_epoch(work.epoch)
+        batch = self._batch(work)
+        heights = [*(self._rows.kept(count) for count in batch.counts), *[self._sequence.own] * batch.full]
+        entering = self._first_in(heights, batch.snapshots)
+        before = [(rows, snapshot - 1) for rows, snapshot in entering]
+        left = self._model.initial_state(entering[-1][0])
+        layers = tuple(tuple(x.detach().clone() for x in layer) for layer in left.layers)
+        self.carried.keep(before, State(layers, left.per_vertex))
+        return self.compute(work, marks)
 
     def shaped(self, full_snapshots: int, alpha: float) -> Trapezoid:
         """The shape with another K and alpha."""
         return replace(self.shape, full=full_snapshots, alpha=alpha)
 
-    def carried_state(self) -> tuple[int, Tensor, State] | None:
-        """What the next step goes on with: after which snapshot, of which vertices, and their state."""
-        held = self.carried.taken_out(self._rows) if self._epoch >= 0 else None
-        return None if held is None or self.carried.after is None else (self.carried.after, *held)
+    def carried_state(self) -> tuple[Tensor, Tensor, State] | None:
+        """What the next step inherits: of which vertices, after which snapshot of each, and their state."""
+        return self.carried.taken_out(self._rows) if self._epoch >= 0 else None
 
     def forget(self) -> None:
         """Be as before the first step."""
         self._epoch = -1
-        self.carried.keep(None, None)
+        self.carried.drop()
         self.pace.forget()
         self.rows()
 
@@ -203,22 +194,28 @@ class HaloWindowLayout:
         if epoch == self._epoch:
             return
         order = self._survival(self._cuts.parts, epoch)
-        self._rows, self._epoch, self._everywhere = SurvivalRows.of(order, self._sequence.device), epoch, None
+        self._rows, self._epoch = SurvivalRows.of(order, self._sequence.device), epoch
+        self._everyone, self._shares = None, {}
         self._shrunken.renumber(self._rows)
         self.carried.take(self._rows)
 
-    def _survival(self, parts: range, epoch: int) -> Any:
+    def _survival(self, parts: range, epoch: int) -> SurvivalOrder:
         of = self._cuts
         return survival_order(of.owner, of.chunking, parts, seed=of.seed, epoch=epoch)
 
     def _batch(self, work: WindowWork) -> HybridBatch:
-        return self._hybrid(work.segment, work.target, work.after, self.shape)
-
-    def _hybrid(self, segment: range, target: int, after: int, shape: Trapezoid) -> HybridBatch:
+        shape = self.shape
         return hybrid_batch(
-            segment, target, window=shape.window, full_snapshots=shape.full, counts_newest_first=shape.counts,
-            after=after,
+            work.segment, work.target, window=shape.window, full_snapshots=shape.full, counts_newest_first=shape.counts,
+            after=work.after,
         )  # fmt: skip
+
+    def _entering(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> Entering:
+        """At which snapshot vertices enter the window that may have a state to start from."""
+        return self._first_in([space.num_rows for space in spaces], batch.snapshots)
+
+    def _first_in(self, heights: list[int], snapshots: range) -> Entering:
+        return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
     def _spaces(self, batch: HybridBatch) -> list[SnapshotSpace]:
         """The snapshots of a window, oldest first."""
@@ -241,19 +238,35 @@ class HaloWindowLayout:
         """Rows on all ranks; only models that look for the best of all vertices ask."""
         if self._model.memory != "weights_from_data":
             return self._sequence.graph.num_nodes
-        if self._everywhere is None:
-            self._everywhere = self._survival(range(self._cuts.chunking.parts), self._epoch).rows
-        return int(self._everywhere[count])
+        return int(self._of_all_parts().rows[count])
 
-    def _run(self, batch: HybridBatch, *, survival: bool) -> Run:
-        vertices = self._rows.vertices if survival else self._sequence.vertices
-        return Run(self._model, WindowVertices(self._sequence, vertices), self._task, batch.snapshots, "last")
+    def _of_all_parts(self) -> SurvivalOrder:
+        if self._everyone is None:
+            self._everyone = self._survival(range(self._cuts.chunking.parts), self._epoch)
+        return self._everyone
 
-    def _add_gradients(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> tuple[Tensor, State | None]:
-        begin = self.carried.before(batch, spaces[0].num_rows)
+    def _kept(self, t: int, count: int) -> float:
+        """The share of a decayed snapshot's labelled items that its vertices hold, on all ranks together."""
+        if (t, count) not in self._shares:
+            order = self._of_all_parts()
+            vertices = torch.from_numpy(order.vertices[: order.rows[count]].copy()).to(self._sequence.device)
+            self._shares[t, count] = float(self._task.share(range(t, t + 1), vertices)[0])
+        return self._shares[t, count]
+
+    def _run(self, batch: HybridBatch) -> Run:
+        in_order = self._model.memory == "per_vertex"  # of survival
+        vertices = self._rows.vertices if in_order else self._sequence.vertices
+        kept = {}
+        if self._loss_at == "all":
+            kept = {t: self._kept(t, count) for t, count in zip(batch.decayed, batch.counts, strict=True)}
+        sequence = WindowVertices(self._sequence, vertices)
+        return Run(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
+
+    def _add_gradients(
+        self, run: Run, batch: HybridBatch, spaces: list[SnapshotSpace], begin: State
+    ) -> tuple[Tensor, State | None]:
         if self._model.memory != "per_vertex":
-            run = self._run(batch, survival=False)
-            return trapezoid_plain.add_gradients(run, spaces, batch.full, self._rows, begin)
+            return trapezoid_plain.add_gradients(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         seam = TrapezoidSeam(
             [space.num_rows for space in spaces], batch.full, self._rows, device=device
@@ -262,9 +275,9 @@ class HaloWindowLayout:
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
             make = partial(OverlappedLayer, pace=self.pace)
-        run = self._run(batch, survival=True)
+        leaves = self._inherits or len(spaces) == self.shape.window
         return trapezoid_blocks.add_gradients(
-            run, spaces, seam, begin, widths=self._widths, make=make, leaves=len(spaces) == self.shape.window
+            run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
         )
 
     def _sizes(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> list[TaskSize]:

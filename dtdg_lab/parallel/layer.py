@@ -119,16 +119,6 @@ class Layer:
         self._crossing.end = end
         return found
 
-    @torch.no_grad()
-    def after_first(self) -> Tensors:
-        """The state after the block's first snapshot, of the vertices that it has; without history."""
-        first = self._parts[0]
-        found: list[Tensors] = []
-        for rows in self._block.seam.pieces(len(first), self._piece_rows()):
-            _, after = self._through_time(first[rows].unsqueeze(0), self._crossing.slice(rows), rows)
-            found.append(after.layers[self._number])
-        return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
-
     def run_through(self) -> None:
         """The end of the crossing alone."""
         end = self._room()
@@ -143,11 +133,11 @@ class Layer:
 
     def losses(self) -> Tensor:
         """The block's share of a loss by vertex, piece by piece, each with its backward. For the last layer."""
-        run, at = self._run, self._at(self._block.snapshots)
+        at = self._at(self._block.snapshots)
 
         def work(rows: slice) -> tuple[Tensor | None, tuple[Tensor, Gradients]]:
             piece = self._started(rows)
-            loss = run.loss(run.model.readout(self._where(piece.h, at)), at, rows) if at else piece.h.new_zeros(())
+            loss = self._loss(piece.h, at, rows) if at else piece.h.new_zeros(())
             of_rows, gradients = self._back(piece, [loss], [None], rows)
             return of_rows, (loss.detach(), gradients)
 
@@ -156,6 +146,10 @@ class Layer:
             total += loss
             self._learned.add(gradients)
         return total
+
+    def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
+        """What a piece, (S, piece, H), adds to the loss at some snapshots."""
+        return self._run.loss(self._run.model.readout(self._where(h, at)), at, rows)
 
     def joint_loss(self) -> Tensor:
         """The block's share of a loss of all vertices together, with its backward; pieces are computed twice."""

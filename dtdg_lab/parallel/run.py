@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.models.state import State
 from dtdg_lab.parallel.sequence import Sequence
-from dtdg_lab.tasks.task import Task
+from dtdg_lab.tasks.task import Rows, Task
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Run:
         task: what is predicted.
         snapshots: S consecutive ones.
         loss_at: ``last`` or ``all`` of them.
+        kept: of snapshots that have some vertices alone, the share of their labelled items that these hold, on all
+            ranks together; their loss is the mean over what is kept.
     """
 
     model: DynamicModel
@@ -34,6 +37,7 @@ class Run:
     task: Task
     snapshots: range
     loss_at: str
+    kept: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def at(self) -> range:
@@ -43,7 +47,7 @@ class Run:
     @cached_property
     def num_labelled(self) -> int:
         """How many of the snapshots where loss is taken have labelled items."""
-        return sum(self.task.labelled(t) for t in self.at)
+        return sum(self.task.labelled(t) and self.kept.get(t, 1.0) > 0 for t in self.at)
 
     @property
     def own(self) -> int:
@@ -54,7 +58,7 @@ class Run:
         """The state before the run, for every row that its spaces hold."""
         return self.model.initial_state(self.sequence.space(self.snapshots[0]).num_rows)
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some vertices at some snapshots add to the loss of the run, a scalar.
 
         A task that needs all vertices at once gets them, joined from all ranks, for the snapshots that are this rank's
@@ -70,6 +74,9 @@ class Run:
             losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
         else:
             losses = self._joint_losses(z, snapshots)
+        if self.kept:
+            shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # where nothing is held, the loss is 0
+            losses = losses / losses.new_tensor(shares)
         return losses.sum() / max(self.num_labelled, 1)
 
     def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:

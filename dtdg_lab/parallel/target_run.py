@@ -15,6 +15,7 @@ from dtdg_lab.parallel.grouped import HOW
 from dtdg_lab.parallel.layer import PIECE_NUMBERS, STEP_NUMBERS
 from dtdg_lab.parallel.run import Run
 from dtdg_lab.parallel.sequence import StackedSpace
+from dtdg_lab.tasks.task import Rows
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class TargetRun(Run):
         """How many of the snapshots where loss is taken have a labelled target."""
         return int((self._over_share > 0).sum())
 
-    def loss(self, z: Tensor, snapshots: range, rows: slice) -> Tensor:
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some targets at some snapshots add to the loss of the run, a scalar.
 
         Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -17,43 +18,43 @@ from dtdg_lab.parallel.survival_rows import SurvivalRows
 
 
 def add_gradients(
-    run: Run, spaces: Sequence[SnapshotSpace], full: int, rows: SurvivalRows, begin: State
+    run: Run, spaces: Sequence[SnapshotSpace], full: int, rows: SurvivalRows, begin: State, *, late: bool
 ) -> tuple[Tensor, State]:
-    """Add the gradients of a window's loss to the parameters'; returns the loss and the state after its first snapshot.
+    """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
 
     Args:
         run: the window, of own vertices by number.
         spaces: (S,) the snapshots, oldest first; decayed ones in the order of survival.
         full: how many of the newest ones are full.
         rows: that order.
-        begin: the state before the window, of the oldest snapshot's rows in the order of survival.
+        begin: the states that vertices start from, of the first rows in the order of survival; zero beyond.
+        late: whether vertices that the oldest snapshot lacks leave a state as well.
+
+    Returns:
+        The loss, a scalar, and the state of each vertex after the first snapshot that it is in, in the order of
+        survival; both without history.
     """
-    loss, after = window_loss(run, spaces, full, rows, begin)
-    loss.backward()  # on every rank, with labels or without: backward exchanges rows
-    return loss.detach(), after
-
-
-def window_loss(
-    run: Run, spaces: Sequence[SnapshotSpace], full: int, rows: SurvivalRows, begin: State
-) -> tuple[Tensor, State]:
-    """The loss of a window, a scalar with its history, and the state after its first snapshot, without."""
-    model, state, after = run.model, begin, None
-    decayed = len(spaces) - full
+    model, state, left = run.model, begin, list[State]()
+    decayed, held, losses = len(spaces) - full, 0, list[Tensor]()
     for place, space in enumerate(spaces):
-        is_whole = place >= decayed
+        is_whole, height = place >= decayed, space.num_rows
+        if held < height:
+            state = _grown(state, held, height, begin)
         if place == decayed:
-            state = _as_numbered(state, rows)
-        elif not is_whole:
-            state = _grown(state, space.num_rows)
-        if place == len(spaces) - 1:
+            state = _each(state, lambda x: x.index_select(0, rows.place))
+        t = run.snapshots[place]
+        if t in run.at:
             h, state = run_awaiting(model.snapshot(space, space.inputs, state))
+            of = rows.own[:height] if not is_whole else slice(0, run.own)
+            losses.append(run.loss(model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), of))
         else:
             state = _passed(model, space, state)
-        if place == 0:
-            after = _as_surviving(state, rows).detach() if is_whole else state.detach()
-    assert after is not None
-    z = model.readout(h[: run.own]).unsqueeze(0)
-    return run.loss(z, run.at, slice(0, run.own)), after
+        if held < height and (late or place == 0):
+            left.append(_each(state, itemgetter(rows.own[held:height] if is_whole else slice(held, height))).detach())
+        held = height
+    loss = torch.stack(losses).sum()
+    loss.backward()  # on every rank, with labels or without: backward exchanges rows
+    return loss.detach(), _joined(left)
 
 
 def _passed(model: DynamicModel, space: SnapshotSpace, state: State) -> State:
@@ -67,43 +68,36 @@ def _passed(model: DynamicModel, space: SnapshotSpace, state: State) -> State:
     return state
 
 
-def fitted(state: State, model: DynamicModel, height: int) -> State:
-    """A state of some first rows as one of ``height``: the rest is left out, or begins as at the start."""
+def _grown(state: State, held: int, height: int, begin: State) -> State:
+    """The first ``held`` rows, and those that enter now: as the window begins with them, or zero."""
     if not state.per_vertex:
         return state
-    held = next((tensor.shape[0] for layer in state.layers for tensor in layer), height)
-    if height <= held:
-        return state.slice(slice(0, height))
-    more = model.initial_state(height - held)
     return State(
         tuple(
-            tuple(torch.cat(pair) for pair in zip(of, new, strict=True))
-            for of, new in zip(state.layers, more.layers, strict=True)
+            tuple(with_late(x[:held], of[held:height], height) for x, of in zip(now, then, strict=True))
+            for now, then in zip(state.layers, begin.layers, strict=True)
         )
     )
 
 
-def _grown(state: State, height: int) -> State:
-    """Rows of vertices that enter a decayed snapshot are zero before it."""
-    return _each(state, lambda x: torch.cat([x, x.new_zeros(height - x.shape[0], *x.shape[1:])]))
+def with_late(x: Tensor, late: Tensor, height: int) -> Tensor:
+    """Rows, below them those that enter late, and zeros up to ``height``."""
+    parts = [part for part in (x, late) if len(part)]
+    lacking = height - len(x) - len(late)
+    if lacking:
+        parts.append(x.new_zeros(lacking, *x.shape[1:]))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _as_numbered(state: State, rows: SurvivalRows) -> State:
-    """Rows of the first survivors, put where a full snapshot has them; zero for all others."""
-
-    def put(x: Tensor) -> Tensor:
-        where = rows.own[: x.shape[0]]
-        return x.new_zeros(len(rows.own), *x.shape[1:]).index_copy(0, where, x)
-
-    return _each(state, put)
+def _joined(states: Sequence[State]) -> State:
+    """Rows of several states, one after another."""
+    if not states[0].per_vertex or len(states) == 1:
+        return states[0]
+    layers = zip(*(state.layers for state in states), strict=True)
+    return State(tuple(tuple(torch.cat(parts) for parts in zip(*each, strict=True)) for each in layers))
 
 
-def _as_surviving(state: State, rows: SurvivalRows) -> State:
-    """Rows of a full snapshot in the order of survival."""
-    return _each(state, lambda x: x.index_select(0, rows.own))
-
-
-def _each(state: State, change) -> State:  # type: ignore[no-untyped-def]
+def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
     if not state.per_vertex:
         return state
     return State(tuple(tuple(change(x) for x in layer) for layer in state.layers))

@@ -162,7 +162,11 @@ def what_if(
     most = QUICK_PARTS if quick else MOST_PARTS
     left: list[str] = []
     for name in PREDICTED:
-        mine = config.replace(system=name, **_of(name, model, options))
+        try:
+            mine = config.replace(system=name, **_of(name, model, options))
+        except LabError as error:
+            left.append(f"{name}: {error}")
+            continue
         upto = [count for count in counts if count <= most or name == "esdg"]
         rows += _predicted([mine.replace(ranks=count, parts=count) for count in upto], graph, rates, network, left)
     divided, growth = partition_rows(facts, counts, most)

@@ -153,14 +153,8 @@ def _halo_window(of: Ingredients) -> Layout:
         )
     if config["tune"] and not of.validation:
         raise DataError(
-            f"tune=True asks the validation part, and protocol={config.protocol!r} leaves none. Choose another "
+            f"tune=True is judged by the validation part, and protocol={config.protocol!r} leaves none. Choose another "
             "protocol (such as warm), cut the data finer (cut=...), or leave tune out."
-        )
-    if config["tune"] and of.sequence.graph.vertex_split is not None:
-        raise DataError(
-            f"tune=True asks the validation part for its snapshots, and {of.sequence.graph.name!r} has its vertices "
-            "divided into parts: what could be asked are labels that were trained on. Leave tune out, and choose K and "
-            "alpha by lab.study_decay(...), which reads validation vertices."
         )
     exchanger, asked = Exchanger(of.group), ways(config.model)
     pace = Pace(
@@ -169,7 +163,7 @@ def _halo_window(of: Ingredients) -> Layout:
     cuts = Cuts(of.partition.owner, of.chunking, of.parts, config.seed, asked)
     return HaloWindowLayout(
         of.model, _own_vertices(of, exchanger, awaited=True), of.task, of.train, exchanger, group=of.group,
-        shape=shape, cuts=cuts, pace=pace, validation=of.validation,
+        shape=shape, cuts=cuts, pace=pace, loss_at=config["loss_at"], inherits=config["late_state"] == "inherit",
     )  # fmt: skip
 
 

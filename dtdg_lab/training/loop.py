@@ -235,9 +235,11 @@ class Trainer(Steered):
             self._event("refused", {"changes": changes, "reason": reason})
 
     def _tune(self, epoch: int) -> None:
+        started_ns = time.time_ns()
         decision = windowed.tuned(self._built, self.knobs.config, epoch, self._row_memory)
         if decision is None:
             return
+        self._journal.between(self._position.step, epoch, "evaluate", started_ns)  # what its trials took
         self._journal.decision(Position(epoch, 0, self._position.step), decision.row)
         if changed := self.knobs.apply({"set": decision.changes}):
             self._take_settings()

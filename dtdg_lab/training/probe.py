@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.layout import Marks, Work
+from dtdg_lab.parallel.layout import Marks
 from dtdg_lab.parallel.part_batches import NEW, SNAPSHOT
 from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
@@ -29,13 +30,10 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
         built.gradients.zero()
         return traced
     if isinstance(layout, HaloWindowLayout):  # no epoch need have a whole window
-        largest: Work = layout.most()
+        step: Callable[[Marks], object] = partial(layout.tried, layout.most())
     else:
         largest = max(layout.epoch(0), key=lambda work: (len(work.groups), work.snapshots))
-
-    def step(marks: Marks) -> None:
-        layout.compute(largest, marks)
-
+        step = partial(layout.compute, largest)
     traced = trace_memory(step, device=device)
     built.gradients.zero()
     layout.rows()

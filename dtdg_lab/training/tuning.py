@@ -1,4 +1,4 @@
-"""Auto-tuning of K and alpha at epoch boundaries: losses of the validation part in, a knob change out."""
+"""Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a knob change out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Decision:
         policy: what decided.
         state: the present ``full_snapshots`` and ``alpha``, their predicted ``bytes``, and the budget ``most_bytes``.
         values: the present setting, then its neighbours: ``full_snapshots``, ``alpha``, predicted ``bytes`` and
-            validation ``loss``, None where it was not asked for because it needs more than the budget.
+            validation ``loss`` after a trial epoch, None where none was made because it needs more than the budget.
         action: ``full_snapshots`` and ``alpha`` from here on.
         reward: the present setting's loss less the chosen one's; 0 where it stays, negative only where the budget
             forced it.
@@ -46,10 +46,16 @@ class Decision:
 class Tuner:
     """Tunes K and alpha by the validation part, a step at a time; it remembers nothing, so resuming changes nothing.
 
+    Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
+    moments, and the run's own evaluation of the validation part gives its loss. The trial is then taken back.
+
     Args:
         config: the settings as they are at the end of the epoch, with changes made by hand since.
 
-    References: FlareDTDG section 3.5.
+    References: FlareDTDG section 3.5: it "periodically evaluates neighbouring settings on the validation set during
+        training".
+    Differs from the paper: it does not say how a setting is evaluated. Trials of an epoch, all from one start, are
+        ours, and so is the least alpha that is tried, 0.1, with which the paper's tuning begins.
     """
 
     config: RunConfig
@@ -65,7 +71,7 @@ class Tuner:
 
         Args:
             epoch: the one that just ended, from 0.
-            ask: K, alpha -> mean loss of the validation part under windows of that shape; the same on every rank.
+            ask: K, alpha -> validation loss after a trial epoch with that shape; the same on every rank.
             predicted: K, alpha -> peak bytes of a step on the largest rank; the same on every rank.
 
         Returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -77,7 +78,7 @@ def _peak(layout: HaloWindowLayout, work: WindowWork, device: str) -> int:
     """The peak bytes of a step on this rank."""
 
     def step() -> None:
-        layout.compute(work, Unmarked())
+        layout.tried(work, Unmarked())
 
     layout.forget()
     return peak_bytes(step, device=device)
@@ -92,24 +93,49 @@ def tuned(built: Built, config: RunConfig, epoch: int, memory: RowMemory | None)
     def predicted(full_snapshots: int, alpha: float) -> float:
         return memory.peak_bytes(layout.shaped(full_snapshots, alpha))
 
-    return Tuner(config).end_epoch(epoch, partial(layout.validation_loss, epoch=epoch), predicted)
+    return Tuner(config).end_epoch(epoch, partial(_trial_loss, built, layout, epoch + 1), predicted)
+
+
+def _trial_loss(built: Built, layout: HaloWindowLayout, epoch: int, full_snapshots: int, alpha: float) -> float:
+    """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
+
+    The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
+    """
+    shape, model, optimizer = layout.shape, built.model, built.optimizer
+    parameters, moments = deepcopy(model.state_dict()), deepcopy(optimizer.state_dict())
+    layout.shape = layout.shaped(full_snapshots, alpha)
+    try:
+        for work in layout.epoch(epoch):
+            built.gradients.zero()
+            computed = layout.compute(work, Unmarked())
+            built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=len(work.groups))
+            optimizer.step()
+        (scores,) = built.evaluator.evaluate(model, ("validation",))
+    finally:
+        layout.shape = shape
+        layout.rows()
+        model.load_state_dict(parameters)
+        optimizer.load_state_dict(moments)
+    return float("nan") if scores.loss is None else scores.loss
 
 
 def gathered_state(built: Built, group: Group) -> dict[str, Any]:
     """What is carried from the last step to the next one, of all ranks, for a checkpoint; collective."""
     layout = built.layout
-    held = layout.carried_state() if isinstance(layout, HaloWindowLayout) else None
-    if held is None:
+    found = layout.carried_state() if isinstance(layout, HaloWindowLayout) else None
+    if found is None:
         return {}
-    after, vertices, state = held
+    vertices, after, state = found
     layers = state.layers
     if state.per_vertex:
         own = vertices.new_tensor([[len(vertices)]])
         counts = [int(number) for number in group.gather_rows(own, [1] * group.size)[:, 0]]
-        vertices = group.gather_rows(vertices.unsqueeze(1), counts)[:, 0]
+        both = group.gather_rows(torch.stack([vertices, after.to(vertices)], dim=1), counts)
+        vertices, after = both[:, 0], both[:, 1]
         layers = tuple(tuple(group.gather_rows(x, counts) for x in layer) for layer in layers)
     tensors = [[x.cpu() for x in layer] for layer in layers]
-    return {CARRIED: {"after": after, "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}}
+    held = {"after": after.cpu(), "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}
+    return {CARRIED: held}
 
 
 def put_back(built: Built, plan: Mapping[str, Any], *, device: str) -> None:
@@ -119,4 +145,4 @@ def put_back(built: Built, plan: Mapping[str, Any], *, device: str) -> None:
     held = plan[CARRIED]
     layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])
     state = State(layers, held["per_vertex"])
-    built.layout.carried.put_back(held["after"], held["vertices"].to(device), state)
+    built.layout.carried.put_back(held["vertices"].to(device), held["after"].cpu(), state)

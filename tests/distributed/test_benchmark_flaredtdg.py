@@ -100,7 +100,7 @@ def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> 
     assert (full["within"], rival["within"], rival["kept"]) == (None, None, None)
     assert (ours["share"], ours["kept"], ours["within"]) == (0.375, 0.28, False)
     assert ours["any_share"] == pytest.approx(2 / 3)
-    assert judge(rows("evolvegcn-o"))[1]["within"] is None  # its decayed snapshots are not computed
+    assert judge(rows("evolvegcn-o"))[1]["within"] is False  # its loss is at all snapshots, so all are computed
     least, less, within = flare.claims.memory_verdicts([full, ours, rival])
     assert least.holds == 1 and "62.5% less in whole windows, 33.3% over all steps" in less.text
     assert within.where == ("g tgcn, flaredtdg: 37.5% of bytes for 28.0%",)

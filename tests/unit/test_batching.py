@@ -40,6 +40,15 @@ def test_one_decayed_snapshot_keeps_alpha_of_its_chunks() -> None:
     assert decayed_counts("ladder", chunks=131, alpha=0.1, decayed=1) == (14,)
 
 
+@pytest.mark.parametrize(
+    ("chunks", "decayed", "counts"),
+    [(10, 4, (10, 5, 3, 1)), (32, 6, (32, 16, 8, 4, 2, 1)), (243, 6, (243, 81, 27, 9, 3, 1))],
+)
+def test_rungs_of_a_ladder_are_rounded_up_as_released(chunks: int, decayed: int, counts: tuple[int, ...]) -> None:
+    """Whole numbers stay what they are, although floats put 243^(1/5) above 3."""
+    assert decayed_counts("ladder", chunks=chunks, alpha=1.0, decayed=decayed) == counts
+
+
 @pytest.mark.parametrize("rule", ["text", "ladder"])
 @pytest.mark.parametrize("alpha", [1e-4, 0.03, 0.5, 1.0])
 @pytest.mark.parametrize(("chunks", "decayed"), [(1, 3), (3, 9), (128, 2), (1000, 14)])

@@ -150,7 +150,7 @@ def test_a_shape_is_drawn_and_told_before_it_is_set(dashboard):
     assert page.button.disabled and page.back.disabled and outlines(dashboard) == []
     slide(dashboard, 4)
     assert outlines(dashboard) == ["proposed: K 4, alpha 0.1, ladder"]
-    chunks = 4 * CHUNKS + 1 + 2 + 6 + 13
+    chunks = 4 * CHUNKS + 1 + 3 + 6 + 13
     assert f"Proposed K 4, alpha 0.1, ladder: about {5 * chunks:,} rows" in page.needs.value
     assert f"; {chunks / 288:.2f} times the rows and " in page.needs.value
     assert run.requests == [], "nothing was asked of the run"

@@ -28,9 +28,10 @@ def pairs(settings: tuple[Setting, ...]) -> list[tuple[int, float]]:
     [
         ((2, 0.3), [(1, 0.3), (2, 0.2), (2, 0.4), (3, 0.3)]),
         ((1, 0.3), [(1, 0.2), (1, 0.4), (2, 0.3)]),
-        ((2, 0.1), [(1, 0.1), (2, 1e-4), (2, 0.2), (3, 0.1)]),
-        ((2, 1e-4), [(1, 1e-4), (2, 0.1), (3, 1e-4)]),
-        ((2, 0.05), [(1, 0.05), (2, 1e-4), (2, 0.15), (3, 0.05)]),
+        ((2, 0.1), [(1, 0.1), (2, 0.2), (3, 0.1)]),
+        ((2, 0.15), [(1, 0.15), (2, 0.1), (2, 0.25), (3, 0.15)]),
+        ((2, 1e-4), [(1, 1e-4), (2, 0.1001), (3, 1e-4)]),
+        ((2, 0.05), [(1, 0.05), (2, 0.15), (3, 0.05)]),
         ((2, 0.95), [(1, 0.95), (2, 0.85), (2, 1.0), (3, 0.95)]),
         ((2, 1.0), [(1, 1.0), (2, 0.9), (3, 1.0)]),
         ((7, 0.5), [(6, 0.5), (7, 0.4), (7, 0.6), (8, 0.5)]),
@@ -51,7 +52,7 @@ def test_a_window_of_one_snapshot_leaves_nothing_to_choose() -> None:
 def test_steps_do_not_add_up_to_other_numbers() -> None:
     at = Setting(2, 0.1)
     for _ in range(9):
-        at = neighbours(at, window=WINDOW)[2]
+        at = neighbours(at, window=WINDOW)[-2]
     assert at == Setting(2, 1.0)
     for _ in range(9):
         at = neighbours(at, window=WINDOW)[1]
@@ -183,11 +184,11 @@ def decide(ask: Asked, gib: float = 0.1, **changes: Any) -> Decision:
 def test_a_decision_tells_what_it_was_made_of() -> None:
     ask = Asked()
     decision = decide(ask, full_snapshots=2, alpha=0.1, tune_memory_gib=0.25)
-    assert ask.asked == [(2, 0.1), (1, 0.1), (2, 1e-4), (2, 0.2)], "K=3 would need 0.3 GiB and is not asked for"
+    assert ask.asked == [(2, 0.1), (1, 0.1), (2, 0.2)], "K=3 would need 0.3 GiB and is not asked for"
     assert decision.state == {"full_snapshots": 2, "alpha": 0.1, "bytes": 0.2 * GIB, "most_bytes": 0.25 * GIB}
     told = [(value["full_snapshots"], value["alpha"]) for value in decision.values]
     assert told == [*ask.asked, (3, 0.1)]
-    assert [value["loss"] is None for value in decision.values] == [False] * 4 + [True]
+    assert [value["loss"] is None for value in decision.values] == [False] * 3 + [True]
     assert decision.values[-1]["bytes"] == pytest.approx(0.3 * GIB)
     assert decision.action == {"full_snapshots": 2, "alpha": 0.2}
     assert decision.changes == {"alpha": 0.2}

@@ -35,7 +35,7 @@ def config_of(**changes: Any) -> RunConfig:
     settings = {
         "system": "flaredtdg", "dataset": "growing", "hidden": 4, "learning_rate": 0.05, "device": "cpu",
         "dtype": "float64", "epochs": EPOCHS, "window": 5, "full_snapshots": 2, "alpha": 0.3, "chunks": 4,
-        "chunker": "hash", "partitioner": "round_robin", "tune": True, "tune_every": EVERY,
+        "chunker": "hash", "partitioner": "round_robin", "tune": True, "tune_every": EVERY, "evaluate_every": 1,
     }  # fmt: skip
     return RunConfig(**{**settings, **changes})
 
@@ -83,6 +83,30 @@ def test_decisions_rule_from_the_next_epoch_on(tuned: Trained) -> None:
         asked = full[max(epoch for epoch in full if epoch <= batch["epoch"])]
         assert batch["full"] == min(asked, batch["target"] - batch["first"] + 1)
     assert {name: tuned.config[name] for name in ("full_snapshots", "alpha")} == rows[-1]["action"]
+
+
+def test_a_setting_is_judged_as_the_run_is(tuned: Trained) -> None:
+    """What a look expected of the setting it chose is what the run scores after its next epoch, to the bit."""
+    evaluated = {row["epoch"]: row["loss"] for row in tuned.recorder.tables["evaluations"]
+                 if row["split"] == "validation"}  # fmt: skip
+    compared = 0
+    for row in tuned.recorder.tables["decisions"]:
+        chosen = next(
+            value["loss"] for value in row["values"] if {name: value[name] for name in row["action"]} == row["action"]
+        )
+        if row["epoch"] + 1 < EPOCHS:
+            assert chosen == evaluated[row["epoch"] + 2], "after the epoch that follows"
+            compared += 1
+    assert compared == len(DECIDED) - 1
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_a_look_moves_by_one_step_and_not_below_the_least_alpha(alpha: float, tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(alpha=alpha, tune_every=1, epochs=4))
+    for row in done.recorder.tables["decisions"]:
+        before, after = ((of["full_snapshots"], of["alpha"]) for of in (row["state"], row["action"]))
+        assert abs(before[0] - after[0]) + abs(before[1] - after[1]) / 0.1 <= 1 + 1e-9
+        assert after[1] >= 0.1
 
 
 def test_every_move_is_told_as_a_knob(tuned: Trained) -> None:

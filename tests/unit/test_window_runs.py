@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from dtdg_lab.batching.survival import survival_order
 from dtdg_lab.batching.trapezoid import Trapezoid
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.parallel.layout import Unmarked
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.training import windowed
 from dtdg_lab.training.build import build
+from dtdg_lab.training.knobs import check_changes
 from dtdg_lab.training.probe import probe_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
@@ -43,10 +47,25 @@ def _train(config: RunConfig, folder: Path, **more: Any) -> Trained:
     return train_in_memory(config, _graph(), folder / "last.pt", **more)
 
 
-@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm", "dcrnn", "evolvegcn-h"])
-def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, tmp_path: Path) -> None:
-    ours = _train(_config(model=model, alpha=1.0), tmp_path).losses
-    np.testing.assert_allclose(ours, _train(_config("full-history", model=model, window=5), tmp_path).losses, rtol=1e-9)
+@pytest.mark.parametrize(
+    ("model", "loss_at"),
+    [("tgcn", "last"), ("tgcn", "all"), ("mpnn-lstm", "last"), ("dcrnn", "all"), ("evolvegcn-h", "last")],
+)
+def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, loss_at: str, tmp_path: Path) -> None:
+    settings = {"model": model, "loss_at": loss_at, "epochs": 1}
+    ours = _train(_config(alpha=1.0, **settings), tmp_path).losses
+    whole = _train(_config("full-history", window=5, **settings), tmp_path).losses
+    np.testing.assert_allclose(ours, whole, rtol=1e-10)
+
+
+def test_a_ladder_is_not_full_history_whatever_alpha_is(tmp_path: Path) -> None:
+    """It keeps one chunk of the oldest snapshot: here 70 % of the rows."""
+    done = _train(_config(alpha=1.0, decay="ladder", epochs=1), tmp_path)
+    whole = _train(_config("full-history", window=5, epochs=1), tmp_path).losses
+    batches = [row for row in done.recorder.tables["batches"] if len(row["chunks"]) == 5]
+    assert {tuple(row["chunks"]) for row in batches} == {(1, 3, 8, None, None)}
+    apart = np.abs(np.array(done.losses) / whole - 1).max()
+    assert 1e-3 < apart < 0.1, f"losses are up to {apart:.2%} apart"
 
 
 def test_a_window_of_full_snapshots_alone_is_recent_only(tmp_path: Path) -> None:
@@ -82,15 +101,20 @@ def test_a_window_changes_at_the_next_epoch(tmp_path: Path) -> None:
     assert longest == {0: 5, 1: 3}
 
 
-@pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn", "graphsage"])
-def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(model: str, tmp_path: Path) -> None:
-    whole = _train(_config(model=model), tmp_path)
-    for step in range(2, len(whole.losses), 5):
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [("tgcn", {}), ("tgcn", {"late_state": "zero"}), ("mpnn-lstm", {"layers": 2, "loss_at": "all"}), ("dcrnn", {}),
+     ("evolvegcn-o", {"loss_at": "all"}), ("evolvegcn-h", {}), ("graphsage", {"loss_at": "all"})],
+)  # fmt: skip
+def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(model: str, more: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"model": model, **more}
+    whole = _train(_config(**settings), tmp_path)
+    for step in range(2, len(whole.losses), 9):
         folder = tmp_path / str(step)
         folder.mkdir()
-        first = _train(_config(model=model), folder, script={step - 1: {"stop": True}})
+        first = _train(_config(**settings), folder, script={step - 1: {"stop": True}})
         assert len(first.losses) == step
-        rest = _train(_config(model=model), folder, resume=True, first_step=step)
+        rest = _train(_config(**settings), folder, resume=True, first_step=step)
         assert [*first.losses, *rest.losses] == whole.losses
         for name, parameter in rest.parameters.items():
             assert torch.equal(parameter, whole.parameters[name])
@@ -170,10 +194,82 @@ def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_pat
     assert max(row["full"] for row in batches if row["epoch"] == 1) == 7
 
 
-def test_tuning_is_refused_where_vertices_are_divided(tmp_path: Path) -> None:
+def test_tuning_reads_validation_vertices_where_vertices_are_divided(tmp_path: Path) -> None:
+    """It is judged as the run is, and so never by labels that were trained on."""
     owner = np.zeros(60, np.int8)
     owner[40:] = 1
-    config = _config(dataset="sbm", task="classification", communities=2, tune=True)
+    config = _config(dataset="sbm", task="classification", communities=2, tune=True, tune_every=1, epochs=1)
     graph = replace(load_for(config), vertex_split=owner)
-    with pytest.raises(DataError, match="labels that were trained on"):
-        train_in_memory(config, graph, tmp_path / "last.pt")
+    done = train_in_memory(config, graph, tmp_path / "last.pt")
+    assert len(done.recorder.tables["decisions"]) == 1
+
+
+# what decayed snapshots are for
+
+
+def _gradient(config: RunConfig) -> Tensor:
+    """Of the first whole window."""
+    built = build(config, _graph(), SoloGroup())
+    assert isinstance(built.layout, HaloWindowLayout)
+    built.layout.compute(built.layout.most(), Unmarked())
+    return built.gradients.gradients
+
+
+@pytest.mark.parametrize("model", ["evolvegcn-o", "graphsage"])
+def test_decayed_snapshots_reach_the_loss_of_models_without_vertex_state(model: str) -> None:
+    """Gradients of windows of other shapes; with the loss at the last snapshot they would be the same."""
+    gradients = [_gradient(_config(model=model, loss_at="all", **shape)) for shape in ({"alpha": 0.2}, {"alpha": 0.9})]
+    gradients.append(_gradient(_config(model=model, loss_at="all", full_snapshots=3)))
+    for other in gradients[1:]:
+        assert (other - gradients[0]).norm() > 1e-3 * gradients[0].norm()
+
+
+@pytest.mark.parametrize("model", ["evolvegcn-o", "graphsage"])
+def test_decayed_snapshots_that_could_not_reach_the_loss_are_refused(model: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"alpha and full_snapshots would change nothing.*loss_at='all'"):
+        _config(model=model, loss_at="last")
+    whole = _config(model=model, loss_at="last", full_snapshots=5)
+    assert whole["loss_at"] == "last", "none is decayed"
+    with pytest.raises(UnsupportedError, match="loss_at='all'"):
+        check_changes(whole, {"full_snapshots": 2})
+
+
+def test_pairs_of_decayed_snapshots_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="decayed snapshots lack some"):
+        _config(task="link", loss_at="all")
+
+
+def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
+    """Of a model that predicts nothing the loss is the mean over snapshots, of the mean over the vertices kept."""
+    built = build(_config(loss_at="all"), _graph(), SoloGroup())
+    layout = built.layout
+    assert isinstance(layout, HaloWindowLayout)
+    for parameter in built.model.parameters():
+        parameter.data.zero_()
+    work = layout.most()
+    built.gradients.zero()
+    found = layout.compute(work, Unmarked()).loss_sum
+    assert built.chunking is not None and built.partition is not None
+    order = survival_order(built.partition.owner, built.chunking, range(1), seed=0, epoch=0)
+    means = []
+    for distance, chunks in enumerate((8, 8, 5, 3, 2)):
+        kept = order.vertices[: order.rows[chunks]]
+        means.append((np.array(_graph().targets[work.target - distance])[kept] ** 2).mean())
+    assert found == pytest.approx(np.mean(means), rel=1e-6)
+
+
+@pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
+def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
+    """A row of each vertex comes from the step before and another is left: what is measured holds both."""
+    size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}
+    peaks = {}
+    for late_state in ("zero", "inherit"):
+        config = _config(late_state=late_state, **size)
+        built = build(config, load_for(config), SoloGroup())
+        memory = windowed.measure(built, SoloGroup(), device="cpu")
+        assert isinstance(built.layout, HaloWindowLayout) and memory is not None
+        peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
+    late = 2000 * (1 - 10 / 32)  # vertices that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
+    states = 0.9 * 2 * late * tensors * 16 * 8
+    for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):
+        assert inherit - zero > states

@@ -13,7 +13,8 @@ _BATCH = Formula(
 )
 _DECAY = Formula(
     r"N_{t-1} = \lfloor \beta N_t \rfloor, \quad \beta = \alpha^{1/m}",
-    "chunks that each older snapshot keeps (rule text); rule ladder falls geometrically from alpha of them to one",
+    "chunks that each older snapshot keeps (rule text); rule ladder falls geometrically from alpha of them to one, "
+    "each rung rounded up",
 )
 
 CARDS = (
@@ -24,7 +25,8 @@ CARDS = (
             "So a step takes the newest K snapshots whole and keeps ever fewer chunks of those before them, which "
             "gives the "
             "window the shape of a trapezoid.",
-            "What an old snapshot keeps, all newer ones keep too, so that a vertex has an unbroken chain of states.",
+            "What an old snapshot keeps, all newer ones keep too, so that a vertex has an unbroken chain of states; one "
+            "that enters late inherits the state that it had after the same earlier snapshot in the step before.",
             "Vertices are numbered once an epoch by how long they survive, and each smaller snapshot is then a "
             "prefix, cut "
             "out without numbering anything anew.",
@@ -33,7 +35,7 @@ CARDS = (
         formulas=(
             _BATCH, _DECAY,
             Formula(r"h_t = \text{RNN}(\bar{h}_{t-1}, \text{GNN}(B_t))",
-                    "the state that the step before left is taken over, without its gradient"),
+                    "states that the step before left are inherited, without their gradient"),
         ),
         reported=(
             Reported("speed over the best baseline", "1.4 to 2.5 times", "abstract, Table 4"),
@@ -61,6 +63,12 @@ CARDS = (
             "%, "
             "and only the latter fits the memory that the paper reports.",
             "Norms of decayed snapshots are made anew from what is kept.",
+            "Of the states that a step leaves, one row of each vertex is kept: the one that the next window of the same "
+            "shape asks for. The authors' code keeps all rows of all snapshots.",
+            "The loss is at the last snapshot, as the text reads; the authors' code averages it over the window, which "
+            "is loss_at='all'.",
+            "A tuner's candidate is tried for an epoch and judged by the run's validation loss; the paper does not say "
+            "how it evaluates one.",
         ),
         settings={"parts": 2},
     ),

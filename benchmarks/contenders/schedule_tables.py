@@ -65,7 +65,8 @@ def simulated_rows(*, snapshots: int, ranks: Sequence[int]) -> tuple[str, list[d
     return study.told, rows
 
 
-TRIED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 0)  # 0: as many as the scheduler takes by itself
+ALL = 1_000_000
+TRIED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, ALL, 0)  # 0: as many as the scheduler takes by itself
 
 
 def target_rows(*, snapshots: int, ranks: Sequence[int], tried: Sequence[int] = TRIED) -> list[dict[str, Any]]:
@@ -89,7 +90,7 @@ def target_text(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         cells = [f"{of[each]['throughput']:.1%}" for each in columns]
         if not asked:
             cells = [f"{cell} ({of[each]['targets']:,})" for cell, each in zip(cells, columns, strict=True)]
-        yield f"| {asked or 'default'} | " + " | ".join(cells) + " |"
+        yield f"| {'all' if asked == ALL else asked or 'default'} | " + " | ".join(cells) + " |"
 
 
 GREEDY_HEAD = f"{'curve':11} {'groups':>6} {'scheduler':13} {'solve s':>9} {'min':>9} {'max':>9}  {'gap':>7}  paper s"

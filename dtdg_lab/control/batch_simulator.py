@@ -239,3 +239,22 @@ def compared(
             )
             found[name].append(run)
     return found
+
+
+def over_best_fixed(simulator: BatchSimulator, *, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Seconds of some ``CONTROLLERS`` over those of the best fixed size, which only hindsight knows.
+
+    Args:
+        simulator: of the training, to ``TARGET``.
+        names: of controllers.
+        seeds: of controllers and of what they hear.
+
+    Returns:
+        By name, a ratio for each seed, ascending; infinite where the target was never reached.
+    """
+    best_s = simulator.best_fixed(TARGET)[1]
+    runs = compared(simulator, TARGET, seeds=seeds, controllers={name: CONTROLLERS[name] for name in names})
+    return {
+        name: sorted(math.inf if run.seconds is None else run.seconds / best_s for run in found)
+        for name, found in runs.items()
+    }

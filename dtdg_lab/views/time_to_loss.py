@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from statistics import median_high
 from typing import TYPE_CHECKING
 
 from dtdg_lab.core.units import format_seconds
@@ -48,3 +50,26 @@ def time_to_loss_words(seconds: Mapping[str, float], loss: float, missed: Sequen
         text += f"; {label} {format_seconds(seconds[label])}{times}"
     did_not = f" {join_words(list(missed))} did not get there." if missed else ""
     return f"{text}.{did_not}"
+
+
+def near_by_seed_words(windows: Mapping[str, Sequence[RunWindow]]) -> str:
+    """Seconds to a loss 5 % above the least of all, over runs that differ in their seeds alone.
+
+    Args:
+        windows: by label, a run for each seed.
+
+    Returns:
+        A line for each label with the least, the median and the most, and how many runs never got there: these count
+        as longest. Empty where a run was never evaluated.
+    """
+    loss = near_best([window for several in windows.values() for window in several])
+    if loss is None:
+        return ""
+    lines = [f"seconds to loss {loss:.4g}, {NEAR:.0%} above the least of all: least, median, most over the seeds"]
+    for label, several in windows.items():
+        found = [seconds_to(window, loss) for window in several]
+        took = sorted(math.inf if seconds is None else seconds for seconds in found)
+        three = (took[0], median_high(took), took[-1])
+        told = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        lines.append(f"  {label}: {told}  ({found.count(None)} of {len(found)} never)")
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.control.agent import Choice
 from dtdg_lab.control.batch_adjuster import BatchAdjuster, make_adjuster
-from dtdg_lab.control.batch_simulator import CONTROLLERS, LANDSCAPES, BatchSimulator, compared
+from dtdg_lab.control.batch_simulator import CONTROLLERS, LANDSCAPES, BatchSimulator, compared, over_best_fixed
 from dtdg_lab.control.batch_simulator import TARGET as OF_LANDSCAPES
 from dtdg_lab.control.fixed import Fixed
 from dtdg_lab.core.errors import ConfigError
@@ -118,6 +118,12 @@ def test_the_law_is_near_the_best_fixed_size_on_every_landscape(name: str) -> No
     assert max(took) < min(0.9 * statistics.mean(fixed), 1.25 * min(fixed)), (
         "with every seed before a size drawn blindly"
     )
+
+
+def test_ratios_to_the_best_fixed_size_are_in_order() -> None:
+    found = over_best_fixed(LANDSCAPES["the noise scale jumps"], names=("law", "random"), seeds=(0, 1))
+    assert list(found) == ["law", "random"] and all(each == sorted(each) and len(each) == 2 for each in found.values())
+    assert found["law"][-1] < 1.2 < found["random"][0]
 
 
 def test_noise_scales_jump_and_short_rollouts_teach_less_by_formula() -> None:

@@ -31,7 +31,7 @@ from dtdg_lab.views.adjuster_verdict import verdict_words
 from dtdg_lab.views.hybrid_facts import hybrid_facts
 from dtdg_lab.views.rank_steps import RankSteps
 from dtdg_lab.views.staleness import RoundLog, staleness_words
-from dtdg_lab.views.time_to_loss import near_best, seconds_to
+from dtdg_lab.views.time_to_loss import near_best, near_by_seed_words, seconds_to
 
 # the adjuster
 
@@ -217,6 +217,15 @@ def test_an_adjuster_is_judged_by_runs_with_fixed_sizes(dqn: list[float], said: 
     other = RunWindow(RunConfig(system="dynahb", dataset="growing", ranks=2, epochs=20, model="gatlstm"))
     other.add(event(hybrid_data()))
     assert "fixed" not in wall_time_words([runs[0], ("other", evaluated(other, [1.0, 0.4]))]), "of another model"
+
+
+def test_times_to_a_loss_have_a_spread_over_seeds() -> None:
+    quick = [evaluated(window(dynahb_data()), losses) for losses in ([1.0, 0.5], [1.0, 0.8, 0.5], [1.0, 0.9, 0.8])]
+    slow = [evaluated(window(hybrid_data()), [1.0, 0.9])]
+    first, quickly, never = near_by_seed_words({"dqn": quick, "fixed": slow}).splitlines()
+    assert first.startswith("seconds to loss 0.525, 5% above the least of all")
+    assert quickly.endswith("never  (1 of 3 never)") and never == "  fixed: never  never  never  (1 of 1 never)"
+    assert near_by_seed_words({"dqn": [window(dynahb_data())]}) == ""
 
 
 def test_several_adjusters_are_told_in_one_verdict() -> None:

@@ -208,7 +208,7 @@ class Trainer(Steered):
         except PlanError as error:
             reason = str(error)
         if reason := reason or self._refused_before(changes):
-            self._event("refused", {"changes": changes, "reason": reason})
+            self._refused(changes, reason)
 
     def _tune(self, epoch: int) -> None:
         decision = windowed.tuned(self._built, self.knobs.config, epoch, self._row_memory)
@@ -245,7 +245,7 @@ class Trainer(Steered):
 
     @property
     def _waits(self) -> bool:
-        return bool(self.knobs.waiting) and not self._position.iteration
+        return bool(self.knobs.requests) and not self._position.iteration
 
     def _is_over(self) -> bool:
         """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""

@@ -128,6 +128,32 @@ def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: 
     run.wait(20)
 
 
+def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config: RunConfig) -> None:
+    windows = config.replace(system="flaredtdg", epochs=100_000, window=5, chunks=8, partitioner="round_robin")
+    run = session.train(windows)
+    until_step(run, 5)
+    run.pause()
+    run.set(window=8)
+    run.set(chunks=100_000)  # within bounds: only the ranks can know
+    run.set(full_snapshots=7)  # not with the window in force, but with the one that waits
+    with pytest.raises(ConfigError, match="full_snapshots=9 of window=8"):
+        run.set(full_snapshots=9)
+    run.unpause()
+    until(lambda: run.config["window"] == 8 and bool(run.reason), what="the change and the refusal")
+    assert run.reason.startswith("chunks=100000 was refused") and "window" not in run.reason
+    assert (run.config["full_snapshots"], run.config["chunks"]) == (7, 8)
+    run.set(chunks=100_001)
+    until(lambda: "chunks=100001 was refused" in run.reason, what="the newer refusal")
+    assert "100000" not in run.reason
+    run.set(learning_rate=0.02)
+    until(lambda: run.config.learning_rate == 0.02 and not run.reason, what="the refusal is forgotten")
+    run.stop()
+    run.wait(20)
+    events = open_run(run.path).table("events")
+    made = events[[(data or {}).get("changes") == {"window": 8, "full_snapshots": 7} for data in events.data]]
+    assert sorted(made["rank"]) == [0, 1] and made.step.nunique() == 1, made
+
+
 def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config: RunConfig) -> None:
     run = session.train(config)
     until_step(run, 3)

@@ -19,9 +19,11 @@ from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionErro
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
+from dtdg_lab.runs.kept import read_kept
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.training import windowed
 from dtdg_lab.training.build import build
+from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.probe import probe_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
@@ -161,6 +163,60 @@ def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -
     assert "beyond the training part" in next(
         row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
     )
+
+
+def _refused(done: Trained) -> list[dict[str, Any]]:
+    return [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "refused"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "refused"),
+    [
+        ([{"window": 6}, {"chunks": 100_000}], {"window": 6}, [{"chunks": 100_000}]),
+        ([{"chunks": 100_000}, {"window": 6}], {"window": 6}, [{"chunks": 100_000}]),
+        ([{"window": 6}, {"window": 400}], {"window": 6}, [{"window": 400}]),
+        ([{"window": 400}, {"chunks": 4}, {"chunks": 61}], {"chunks": 4}, [{"window": 400}, {"chunks": 61}]),
+        ([{"window": 400}, {"window": 6}], {"window": 6}, []),
+        # only what waits makes room for the last one
+        ([{"window": 8}, {"chunks": 61}, {"full_snapshots": 7}], {"window": 8, "full_snapshots": 7}, [{"chunks": 61}]),
+        # 40 chunks are too many for either of two parts, and fit the one that was asked for later
+        ([{"chunks": 40}, {"parts": 1}, {"window": 400}], {"chunks": 40, "parts": 1}, [{"window": 400}]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_changes_that_wait_together_are_refused_one_by_one(
+    asked: list[dict[str, Any]], made: dict[str, Any], refused: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    script = {place: {"set": changes} for place, changes in enumerate(asked, 2)}
+    done = _train(_config(parts=2), tmp_path, script=script)
+    assert _refused(done) == refused
+    assert [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "knob"] == [made]
+    assert all(done.config[name] == value for name, value in made.items())
+    alone = _train(_config(parts=2), tmp_path, script={len(asked) + 1: {"set": made}})
+    assert done.losses == alone.losses
+
+
+def test_changes_of_the_next_step_are_refused_one_by_one(tmp_path: Path) -> None:
+    script = {2: {"set": {"alpha": 0.8}}, 3: {"set": {"full_snapshots": 400}}, 4: {"set": {"learning_rate": 0.01}}}
+    done = _train(_config(), tmp_path, script=script)
+    assert _refused(done) == [{"full_snapshots": 400}]
+    assert (done.config["alpha"], done.config["full_snapshots"], done.config.learning_rate) == (0.8, 2, 0.01)
+
+
+def test_what_waits_is_refused_one_by_one_after_a_stop_as_well(tmp_path: Path) -> None:
+    script = {2: {"set": {"window": 6}}, 3: {"set": {"chunks": 100_000}}, 4: {"stop": True}}
+    first = _train(_config(), tmp_path, script=script)
+    rest = _train(_config(), tmp_path, resume=True, first_step=len(first.losses))
+    assert _refused(rest) == [{"chunks": 100_000}] and rest.config["window"] == 6
+
+
+def test_what_waited_in_an_older_checkpoint_is_one_request(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    Checkpoint({"w": torch.ones(2)}, {}, Position(1, 0, 3), _config().to_json(), []).save(path)
+    held = torch.load(path, weights_only=True)
+    torch.save({**held, "schema": 1, "waiting": {"window": 6, "chunks": 4}}, path)
+    assert Checkpoint.load(path).waiting == [{"window": 6, "chunks": 4}]
+    assert read_kept(path).waiting == {"window": 6, "chunks": 4}
 
 
 def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dtdg_lab.core.records import TABLES
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Work
 from dtdg_lab.training import windowed
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import Built, build, own_defaults
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.hybrid import Decision
@@ -69,6 +69,7 @@ class Trainer(Steered):
             fit.
     """
 
+    @own_defaults()
     def __init__(
         self,
         config: RunConfig,
@@ -113,6 +114,7 @@ class Trainer(Steered):
         self._loss = 0.0
         vitals.children = lambda: self._built.remote.children if self._built.remote is not None else ()
 
+    @own_defaults()
     def run(self) -> Outcome:
         """Train until the last epoch or a stop request.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -210,20 +211,9 @@ class Steered:
         """Apply epoch knobs. A request that fails leaves the run, and the other requests, as they were."""
         if not self.knobs.requests or self._position.iteration:  # a run resumed within an epoch ends it by its old plan
             return
-        asked, before, started_ns = self.knobs.requests, self._built, time.time_ns()
+        before, started_ns = self._built, time.time_ns()
+        settled = self._settled(self.knobs.requests)
         self.knobs.requests = []
-        reasons = [self._refused_before(changes) for changes in asked]
-        settled = Settled(None, {}, [(changes, why) for changes, why in zip(asked, reasons, strict=True) if why])
-        tried = [changes for changes, why in zip(asked, reasons, strict=True) if not why]
-        if tried:
-            memory, config = self._snapshot(), self.knobs.config
-            memory.plan.update(self._told_schedule())
-
-            def make(changes: dict[str, Any]) -> tuple[Rebuilt | None, str]:
-                return rebuilt(config, changes, memory, self._graph, self._group, device=self._device, before=before)
-
-            found = settle(tried, partial(merged, config), make)
-            settled = Settled(found.made, found.changes, [*settled.refused, *found.refused])
         for changes, reason in settled.refused:
             self._refused(changes, reason)
         if settled.made is not None:
@@ -232,6 +222,19 @@ class Steered:
         del before, settled
         if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
             gc.collect()
+
+    def _settled(self, asked: list[dict[str, Any]]) -> Settled:
+        """What becomes of requests: those that the run which is repeated refused are refused again."""
+        reasons = [self._refused_before(changes) for changes in asked]
+        refused = [(changes, why) for changes, why in zip(asked, reasons, strict=True) if why]
+        tried = [changes for changes, why in zip(asked, reasons, strict=True) if not why]
+        if not tried:
+            return Settled(None, {}, refused)
+        memory, config = replace(self._snapshot(), waiting=[]), self.knobs.config
+        memory.plan.update(self._told_schedule())
+        rest = {"graph": self._graph, "group": self._group, "device": self._device, "before": self._built}
+        found = settle(tried, partial(merged, config), partial(rebuilt, config, memory=memory, **rest))
+        return replace(found, refused=[*refused, *found.refused])
 
     def _told_schedule(self) -> dict[str, Any]:
         """For a plan: the schedule that was made here in the run that is repeated."""

@@ -232,8 +232,12 @@ class Steered:
             return Settled(None, {}, refused)
         memory, config = replace(self._snapshot(), waiting=[]), self.knobs.config
         memory.plan.update(self._told_schedule())
-        rest = {"graph": self._graph, "group": self._group, "device": self._device, "before": self._built}
-        found = settle(tried, partial(merged, config), partial(rebuilt, config, memory=memory, **rest))
+
+        def make(changes: dict[str, Any]) -> tuple[Rebuilt | None, str]:
+            graph, group, before = self._graph, self._group, self._built
+            return rebuilt(config, changes, memory, graph, group, device=self._device, before=before)
+
+        found = settle(tried, partial(merged, config), make)
         return replace(found, refused=[*refused, *found.refused])
 
     def _told_schedule(self) -> dict[str, Any]:

@@ -30,7 +30,10 @@ class Carried:
     def before(self, batch: HybridBatch, height: int) -> State:
         """The state before a window, of the ``height`` first survivors: zero for those that have none."""
         if self._state is None or not batch.carries or self.after != batch.snapshots.start - 1:
-            return self._model.initial_state(height)
+            if self._model.memory != "per_vertex":
+                return self._model.initial_state(height)
+            one = self._model.initial_state(1)  # rows of zeros in the memory of one: else a segment's first steps peak
+            return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in one.layers))
         return fitted(self._state, self._model, height)
 
     def keep(self, after: int | None, state: State | None) -> None:

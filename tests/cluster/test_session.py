@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -309,3 +312,32 @@ def test_who_waits_is_told_when_the_session_lets_go(session: Session, config: Ru
         seen.wait(20)
     run.stop()
     run.wait(20)
+
+
+def test_the_first_snippet_of_the_readme_runs_without_data_and_network(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    snippet = text.split("```python\n", 1)[1].split("```", 1)[0]
+    alone = """
+import socket
+connect = socket.socket.connect
+def local(self, address):
+    if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(f"no network: {address}")
+    return connect(self, address)
+socket.socket.connect = local
+"""
+    program = tmp_path / "readme.py"
+    program.write_text(alone + snippet + "\nassert config.dataset == 'growing' and run.status == 'finished'\n")
+    folders = {name: str(tmp_path / name) for name in ("HOME", "DTDG_LAB_CACHE", "DTDG_LAB_STATE", "DTDG_LAB_DATA")}
+    for folder in folders.values():
+        Path(folder).mkdir()
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env={**os.environ, **folders},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

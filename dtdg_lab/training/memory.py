@@ -172,7 +172,7 @@ class _Probe:
         return time.perf_counter() - self._began_s
 
 
-def trace_memory(step: Callable[[Marks], None], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
+def trace_memory(step: Callable[[Marks], object], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
     """The course of memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
 
     Args:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +18,34 @@ from dtdg_lab.core.errors import DataError, LabError, RunFailedError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 where it was done, 1 where a run failed, 2 where it could not be done at all (one message on stderr).
+    0 where it was done, 1 where a run failed, 2 where it could not be done at all (one message on stderr). A reader
+    that closes its end of a pipe early, such as ``head``, has what it wants: 0.
     """
     parsed = _parser().parse_args(arguments)
     try:
-        return int(parsed.command(parsed))
+        code = int(parsed.command(parsed))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _reader_has_left():
+            raise
+        return 0
     except RunFailedError as error:
         print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
         return 1
     except LabError as error:
         print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
         return 2
+
+
+def _reader_has_left() -> bool:
+    """Whether it is standard output that nothing reads any longer; what is left for it then goes nowhere."""
+    looked = select.poll()
+    looked.register(sys.stdout.fileno(), 0)
+    if not any(state & (select.POLLERR | select.POLLHUP) for _, state in looked.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again as it ends
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -38,7 +38,7 @@ class RowMemory:
     def through(
         cls, steps: Sequence[tuple[Trapezoid, float]], *, nodes: int, chunks: int, piece_rows: int
     ) -> RowMemory:
-        """Fitted to the shapes and peak bytes of some steps; what would be negative is 0.
+        """Fitted to the shapes and peak bytes of some steps, none of which takes more; what would be negative is 0.
 
         Args:
             steps: at least one.
@@ -57,7 +57,8 @@ class RowMemory:
             del kept[int(np.argmin(found * scale))]
         numbers = np.zeros(3)
         numbers[kept] = np.maximum(found, 0.0)
-        base, row, piece = (float(number) for number in numbers)
+        short = max(1.0, float(np.max(peaks / (sizes @ numbers))))  # a budget is not to be exceeded
+        base, row, piece = (float(number) * short for number in numbers)
         return cls(base, row, piece, nodes, chunks, piece_rows)
 
     def rows(self, shape: Trapezoid) -> float:
@@ -74,5 +75,5 @@ class RowMemory:
         return max(pieces)
 
     def peak_bytes(self, shape: Trapezoid) -> float:
-        """Estimated peak of a step of a whole window."""
+        """Estimated peak of a step of a whole window; shorter ones are cut so that they take no more."""
         return self.base_bytes + self.row_bytes * self.rows(shape) + self.piece_bytes * self.piece(shape)

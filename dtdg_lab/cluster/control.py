@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from dtdg_lab.cluster.signing import pack, unpack
-from dtdg_lab.core.errors import ControlError, LabError
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
 
 Check = Callable[[dict[str, Any]], None]
@@ -55,6 +55,7 @@ class ControlServer:
         self._key, self._store, self._check, self._place = key, store, check, place
         self._closed_for = ""
         self._version = 0
+        self._taken: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._seen: deque[str] = deque(maxlen=_NONCES)
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
@@ -75,6 +76,10 @@ class ControlServer:
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version."""
         return read_payload(self._key, self._store, self._place, version)
+
+    def changes(self, after: int) -> list[dict[str, Any]]:
+        """The changes of settings asked for in versions above ``after``, oldest first."""
+        return [request["set"] for request in self._taken[after:] if "set" in request]
 
     def refuse(self, reason: str) -> None:
         """Refuse whatever comes from now on; what came before stands."""
@@ -110,7 +115,7 @@ class ControlServer:
                 raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
             self._check(request)
         except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            return pack(self._key, {"refused": str(error)})
+            return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
         with self._changed:
             if self._closed_for:
                 return pack(self._key, {"refused": self._closed_for})
@@ -119,6 +124,7 @@ class ControlServer:
                 self._store.set(store_key(self._version + 1), pack(self._key, kept))
             except RuntimeError as error:  # torch's: the store is going down with its run
                 return pack(self._key, {"refused": f"the run's store does not answer ({error}): it is about to end."})
+            self._taken.append(request)
             self._version += 1
             self._changed.notify_all()
         return pack(self._key, {"version": self._version})
@@ -156,7 +162,8 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
     """Send one request to rank 0 of a run's attempt (``place``) and return the version it became.
 
     Raises:
-        ControlError: rank 0 refused it, or did not answer in time.
+        ConfigError: rank 0 refused a setting.
+        ControlError: rank 0 refused the request for another reason, or did not answer in time.
     """
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
     socket.setsockopt(zmq.LINGER, 0)
@@ -171,5 +178,5 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
     finally:
         socket.close()
     if "refused" in answer:
-        raise ControlError(answer["refused"])
+        raise (ConfigError if answer.get("setting") else ControlError)(answer["refused"])
     return int(answer["version"])

@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.beacon import Beacon
 from dtdg_lab.cluster.beginning import Beginning
@@ -23,6 +24,9 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, LabError, RunFailedE
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.writer import RecordWriter
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.knobs import Knobs
 
 OTHER_SAYS_S = 5.0  # for a rank that has failed to say so, before one that heard of it does
 
@@ -190,7 +194,7 @@ class _Meeting:
     store: Any
     store_address: str
     control: ControlServer | StoredControl
-    check: Callable[[dict[str, Any]], None]  # of control requests
+    check: Callable[[dict[str, Any]], None] | None = None  # of control requests, on rank 0
 
 
 def _meet(
@@ -198,25 +202,25 @@ def _meet(
 ) -> _Meeting:
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
     from dtdg_lab.comm.group import open_store, reach_store
-
-    def check(request: dict[str, Any]) -> None:
-        check_request(directory.config(), request)
+    from dtdg_lab.training.knobs import Knobs
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
         address = wait_for_note(directory.live, 0, task.attempt).store
         store = reach_store(address, task.size)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return _Meeting(store, address, StoredControl(task.key, store, place=place), beginning.check or check)
+        return _Meeting(store, address, StoredControl(task.key, store, place=place))
     store, address = open_store(task.size, host=host)
-    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place), beginning.check or check)
+    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place))
 
     def check_now(request: dict[str, Any]) -> None:
-        meeting.check(request)  # by the settings that the run will then have
+        assert meeting.check is not None, "set before rank 0's address is known to anyone"
+        meeting.check(request)
 
     control = ControlServer(task.key, store, check_now, place=place, host=host)
     stack.callback(control.close)
     meeting.control = control
+    meeting.check = beginning.check or partial(_check_after, Knobs(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
     return meeting
 
@@ -266,8 +270,14 @@ def _run_trainer(
         vitals=vitals, device=device, resume=task.resume, changes=dict(task.changes), begin=beginning.begin,
         replay=beginning.replay,
     )  # fmt: skip
-    meeting.check = beginning.check or (lambda request: check_request(trainer.knobs.expected, request))
+    if beginning.check is None and isinstance(meeting.control, ControlServer):
+        meeting.check = partial(_check_after, trainer.knobs, meeting.control)
     return trainer.run().state
+
+
+def _check_after(knobs: Knobs, control: ControlServer, request: dict[str, Any]) -> None:
+    """Check a request by the settings in force, those that wait, and those taken that no rank has applied yet."""
+    check_request(knobs.expected(control.changes(knobs.version)), request)
 
 
 def check_request(config: RunConfig, request: dict[str, Any]) -> None:

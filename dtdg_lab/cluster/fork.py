@@ -39,7 +39,8 @@ def fork(
     The fork has the settings that held at the checkpoint, with ``changes``: any that its parameters fit, such as
     another system, partitioner, learning rate or number of parts. With no changes that matter it goes on exactly as the
     first run did: all later losses are the same, bit for bit on a CPU, but of systems whose ranks average models, which
-    clocks decide. Steps are numbered on, and both its environment and an event say where it comes from.
+    clocks decide. Steps are numbered on, and both its environment and an event say where it comes from. Where the first
+    run has made all its epochs by then and ``epochs`` is not given, the fork trains as many again.
 
     Args:
         run: the folder or handle of a run; it may be under way.
@@ -118,7 +119,9 @@ def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]
             f"{names}: checkpoint {kept.name} is at iteration {kept.iteration} of epoch {kept.epoch}, whose plan they "
             f"would change in the middle.{nearest or ' No checkpoint between two epochs is kept: set keep_every.'}"
         )
-    epochs = config.epochs if "epochs" in changed else kept.waiting.get("epochs", config.epochs)
+    epochs = config.epochs if "epochs" in changes else kept.waiting.get("epochs", config.epochs)
+    if kept.epoch >= epochs and "epochs" not in changes:
+        return config.replace(epochs=kept.epoch + epochs)
     if kept.epoch >= epochs:
         raise ConfigError(
             f"epochs={epochs}: checkpoint {kept.name} of run {directory.id} is after {kept.epoch} epochs, so that none "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.control import ask
-from dtdg_lab.cluster.engine import check_request, death_reason, place_of
+from dtdg_lab.cluster.engine import death_reason, place_of
 from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
 from dtdg_lab.cluster.telemetry import Subscriber
 from dtdg_lab.core.config import RunConfig
@@ -57,7 +57,8 @@ class Run:
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
         self._while_running = "running"
-        self._refused = ""
+        self._refused: list[str] = []
+        self._refused_version = 0
         self._trouble_since: float | None = None
         self._subscriber = Subscriber(session.key, self._take)
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
@@ -84,9 +85,12 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why the run ended or was refused, in words; empty while all is well."""
+        """Why the run ended, or which changes it refused last, in words; empty while all is well.
+
+        A refusal is forgotten once a change that was asked for later has been made.
+        """
         reason: str = self._file_status["reason"]
-        return reason or self._refused
+        return reason or " ".join(self._refused)
 
     @property
     def failed_rank(self) -> int | None:
@@ -119,13 +123,14 @@ class Run:
     def set(self, **knobs: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
-        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch.
+        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch. What
+        one call asks for is made together or refused together; other calls that wait are made all the same.
 
         Raises:
-            ConfigError: a value is not allowed, or the setting cannot change while the run goes on.
+            ConfigError: a value is not allowed with the settings in force and those that wait, or the setting cannot
+                change while the run goes on.
             ControlError: the run is not under way, or rank 0 refused.
         """
-        check_request(self.config, {"set": knobs})
         return self._ask({"set": knobs})
 
     def pause(self) -> int:
@@ -267,11 +272,17 @@ class Run:
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "knob":  # made one after another: a change of system drops the settings that the new one has not
             self._config = self._config.replace(**data["changes"])
-        elif kind == "refused":  # an epoch change that could not be built when its epoch came
+            if data["version"] > self._refused_version:
+                self._refused = []
+        elif kind == "refused":  # a change that could not be made when its step or epoch came
             asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
-            self._refused = f"{asked} was refused and the run goes on as it was: {data['reason']}"
+            version = data.get("version", 0)  # records of older versions have none
+            before = self._refused if version == self._refused_version else []
+            self._refused = [*before, f"{asked} was refused and the run goes on as it was: {data['reason']}"]
+            self._refused_version = version
         elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**data["settings"])
+            self._refused, self._refused_version = [], 0  # versions count from 1 again
         self._while_running = {
             "started": "running",
             "paused": "paused",

@@ -211,7 +211,7 @@ class Dashboard:
             self.settings.settled(change.name)
 
     def _show_problem(self, text: str) -> None:
-        self.alert.param.update(value=f'<div role="alert">{html.escape(text, quote=False)}</div>', visible=True)
+        self.alert.param.update(value=_alert(text), visible=True)
 
     def _clear_problem(self) -> None:
         self.alert.param.update(value="", visible=False)
@@ -321,6 +321,10 @@ class Dashboard:
 
     def _tell_failure(self, run: Run, state: str) -> None:
         """Show once why a run failed, or why something was refused."""
+        if not run.reason and self._told:  # the run has made a later change, and forgotten what it refused
+            if self.alert.value == _alert(self._told):
+                self._clear_problem()
+            self._told = ""
         if run.reason and run.reason != self._told and state in ("failed", *ACTIVE):
             self._told = run.reason
             self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
@@ -379,3 +383,7 @@ class Dashboard:
         for page in (self.graph, self.partition, self.schedule, self.race, self.study, self.cards, self.branch,
                      self.actions):  # fmt: skip
             page.close()
+
+
+def _alert(text: str) -> str:
+    return f'<div role="alert">{html.escape(text, quote=False)}</div>'

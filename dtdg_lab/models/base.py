@@ -91,8 +91,12 @@ class DynamicModel(nn.Module):
         self._seed = seed
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew from the model's stream: matrices Glorot-uniform, vectors zero."""
-        draw = torch.Generator().manual_seed(torch_seed(self._seed, "parameters"))
+        """Draw every parameter from the model's stream, in float32 on the CPU: matrices Glorot-uniform, vectors zero.
+
+        The caller's default type and device, and torch's own random state, do not matter.
+        """
+        self.to_empty(device="cpu").float()
+        draw = torch.Generator("cpu").manual_seed(torch_seed(self._seed, "parameters"))
         with torch.no_grad():
             for parameter in self.parameters():
                 if parameter.ndim < 2:

@@ -49,14 +49,14 @@ class Carried:
         """
         first, oldest = entering[0]
         if self._state is None or self.after is None:
-            return self._model.initial_state(first)
+            return self._zeros(first)
         if not self._state.per_vertex:
             return self._state if int(self.after) == oldest - 1 else self._model.initial_state(first)
         wanted = _by_row(entering) - 1
         held = min(len(wanted), len(self.after))
         fits = self.after[:held] == wanted[:held]
         if not bool(fits.any()):
-            return self._model.initial_state(first)
+            return self._zeros(first)
         if bool(fits.all()) and held == len(wanted):
             return self._state.slice(slice(0, held))
         begin = self._model.initial_state(len(wanted))
@@ -71,6 +71,13 @@ class Carried:
                 for new, of in zip(begin.layers, self._state.layers, strict=True)
             )
         )
+
+    def _zeros(self, height: int) -> State:
+        """The initial state; rows of zeros share the memory of one, else a segment's first steps take the most."""
+        if self._model.memory != "per_vertex":
+            return self._model.initial_state(height)
+        one = self._model.initial_state(1)
+        return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in one.layers))
 
     def keep(self, entering: Entering, state: State | None) -> None:
         """Carry the state of each vertex after the snapshot at which it entered; nothing where there is none."""

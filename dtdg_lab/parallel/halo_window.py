@@ -131,11 +131,13 @@ class HaloWindowLayout:
         """Most vertices that run through time at once."""
         return WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
 
-    def most(self) -> WindowWork:
-        """The first step of a whole window, of an epoch that is not cut."""
-        target = self._train[min(self.shape.window, len(self._train)) - 1]
-        snapshots = target - self._train.start + 1
-        return WindowWork(0, (0,) if self._group.rank == 0 else (), 1, snapshots, 0, self._train, target, target - 1)
+    def by_length(self) -> list[WindowWork]:
+        """The first step of each length of a window, from one snapshot to all, of an epoch that is not cut."""
+        groups = (0,) if self._group.rank == 0 else ()
+        return [
+            WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
+            for place, target in enumerate(self._train[: self.shape.window])
+        ]
 
     def compute(self, work: Work, marks: Marks) -> Computed:
         """This rank's share of the loss of a window, and of its gradients."""
@@ -163,6 +165,7 @@ class HaloWindowLayout:
         left = self._model.initial_state(entering[-1][0])
         layers = tuple(tuple(x.detach().clone() for x in layer) for layer in left.layers)
         self.carried.keep(before, State(layers, left.per_vertex))
+        del left, layers  # what is carried is in memory once
         return self.compute(work, marks)
 
     def shaped(self, full_snapshots: int, alpha: float) -> Trapezoid:
@@ -268,9 +271,9 @@ class HaloWindowLayout:
         if self._model.memory != "per_vertex":
             return trapezoid_plain.add_gradients(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
-        seam = TrapezoidSeam(
-            [space.num_rows for space in spaces], batch.full, self._rows, device=device
-        )  # fmt: skip
+        heights, whole = [space.num_rows for space in spaces], self.shape
+        of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
+        seam = TrapezoidSeam(heights, batch.full, self._rows, device=device, whole=of_whole)
         make: trapezoid_blocks.MakeLayer = WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))

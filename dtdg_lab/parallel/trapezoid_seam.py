@@ -28,11 +28,15 @@ class TrapezoidSeam:
         full: how many of the newest ones are full.
         rows: the order.
         device: where work is done, one piece after another.
+        whole: rows of each snapshot of a whole window, oldest first: no piece has more rows x snapshots than its
+            largest, so that the short windows of a segment's start are not the peak.
     """
 
-    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str) -> None:
+    def __init__(
+        self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, whole: Sequence[int] = ()
+    ) -> None:
         self._heights, self._decayed = list(heights), len(heights) - full
-        self._rows, self._device = rows, device
+        self._rows, self._device, self._whole = rows, device, list(whole)
 
     def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
         """What the work gives, full snapshots' rows in the order of survival."""
@@ -65,10 +69,20 @@ class TrapezoidSeam:
 
         The first few are one piece although some of them enter late: what calls cost is more than they do.
         """
-        edges = sorted({0, rows, *(height for height in self._heights if height < rows)})
-        few = max(edge for edge in edges if edge <= min(size, FEW_ROWS))
-        return [
-            slice(start, min(start + WIDER * size, stop))
-            for first, stop in pairwise([0, *(edge for edge in edges if edge and edge >= few)])
-            for start in range(first, stop, WIDER * size)
-        ]
+        most = max((min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
+                   default=None)  # fmt: skip
+        found = []
+        for first, stop, held in _runs(self._heights, rows, size):
+            step = WIDER * size if most is None else max(1, min(WIDER * size, most // held))
+            found += [slice(start, min(start + step, stop)) for start in range(first, stop, step)]
+        return found
+
+
+def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, int]]:
+    """Vertices in the same snapshots, from and to, and in how many; the first few together."""
+    if not heights:
+        return []
+    edges = sorted({0, rows, *(height for height in heights if height < rows)})
+    few = max(edge for edge in edges if edge <= min(size, FEW_ROWS))
+    bounds = pairwise([0, *(edge for edge in edges if edge and edge >= few)])
+    return [(first, stop, sum(height > first for height in heights)) for first, stop in bounds]

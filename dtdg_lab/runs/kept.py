@@ -74,7 +74,9 @@ def read_kept(path: Path) -> Kept:
             told = _Plain(io.BytesIO(file.read(inside))).load()
         at, config = told["position"], RunConfig.from_json(told["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
-        return Kept(path.stem, path, *place, config, dict(told["waiting"]), told.get("data_hash", ""))
+        requests = [told["waiting"]] if isinstance(told["waiting"], dict) else told["waiting"]  # of older versions: one
+        waiting = {name: value for changes in requests for name, value in changes.items()}
+        return Kept(path.stem, path, *place, config, waiting, told.get("data_hash", ""))
     except FileNotFoundError as error:
         raise RunStoreError(f"there is no checkpoint at {path}.") from error
     except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:

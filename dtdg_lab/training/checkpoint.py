@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
-SCHEMA = 1  # of the file; those before it had one have none
+SCHEMA = 2  # of the file; those before it had one have none. Until 1, all that waited was one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,16 @@ class Position:
 class Checkpoint:
     """Model, optimiser, position and settings, taken between two steps. No random state: streams are counters.
 
-    ``data_hash`` is that of the graph it was trained on; files of older versions have none. ``plan`` is what the system
-    has measured and decided by (times of snapshot groups, their schedule).
+    ``waiting`` are the requests that the next epoch begins with, oldest first. ``data_hash`` is that of the graph it
+    was trained on; files of older versions have none. ``plan`` is what the system has measured and decided by (times of
+    snapshot groups, their schedule).
     """
 
     model: dict[str, Any]
     optimizer: dict[str, Any]
     position: Position
     config_json: str
-    waiting: dict[str, Any]
+    waiting: list[dict[str, Any]]
     data_hash: str = ""
     plan: dict[str, Any] = field(default_factory=dict)
 
@@ -77,12 +78,14 @@ class Checkpoint:
         """
         try:
             data = torch.load(path, map_location=device, weights_only=True)
-            schema = int(data.pop("schema", SCHEMA))
+            schema = int(data.pop("schema", 1))
             if schema > SCHEMA:
                 raise RunStoreError(
                     f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version "
                     f"reads up to {SCHEMA}. Update dtdg_lab; the file was not changed."
                 )
+            if schema < 2:
+                data["waiting"] = [data["waiting"]] if data["waiting"] else []
             return cls(**{**data, "position": Position(**data["position"])})
         except RunStoreError:  # an OSError too
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,50 +46,70 @@ def readable(system: str, config: RunConfig) -> set[str]:
     return {"system", *RunConfig.model_fields, *(name for room in owners.values() for name in room)}
 
 
+def merged(config: RunConfig, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings that requests ask for together, oldest first: the newest value of each rules.
+
+    What was asked for before another system, and that system does not read, is asked for no more.
+    """
+    found: dict[str, Any] = {}
+    for changes in requests:
+        if "system" in changes:
+            read = readable(changes["system"], config)
+            found = {name: value for name, value in found.items() if name in read}
+        found |= changes
+    return found
+
+
 @dataclass(slots=True)
 class Knobs:
-    """The control word as this rank has applied it: step changes made, epoch changes waiting, paused or stopping."""
+    """The control word as this rank has applied it: step changes made, requests waiting, paused or stopping.
+
+    ``requests`` wait for the end of the epoch, oldest first; each is made or refused for itself.
+    """
 
     config: RunConfig
     version: int = 0
     paused: bool = False
     stopping: bool = False
-    waiting: dict[str, Any] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def expected(self) -> RunConfig:
-        """The settings as they will be once what waits has been made; those of now where that will be refused."""
-        try:
-            return self.config.replace(**self.waiting)
-        except LabError:
-            return self.config
+    def waiting(self) -> dict[str, Any]:
+        """All settings that wait."""
+        return merged(self.config, self.requests)
 
-    def apply(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Take one request; returns the step-live changes made now (epoch changes wait in ``waiting``)."""
+    def expected(self, later: Sequence[Mapping[str, Any]] = ()) -> RunConfig:
+        """The settings as they will be once what waits has been made, less the requests that will be refused.
+
+        Args:
+            later: requests that no rank has applied yet, oldest first.
+        """
+        config = self.config
+        for changes in [*self.requests, *later]:
+            try:
+                config = config.replace(**changes)
+            except LabError:
+                continue  # it will be refused, and the others made
+        return config
+
+    def apply(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Take one request; returns the step-live changes made now (epoch changes wait in ``requests``).
+
+        Raises:
+            ConfigError: the step-live changes fit neither the settings now nor what waits. None of the request is made.
+        """
         self.paused = bool(payload.get("pause", self.paused))
         self.stopping = self.stopping or bool(payload.get("stop", False))
         changes: dict[str, Any] = payload.get("set", {})
         when = {name: "epoch" if name == "system" else OPTIONS[name].live for name in changes}
         now = {name: value for name, value in changes.items() if when[name] == "step"}
-        self.waiting |= {name: value for name, value in changes.items() if when[name] == "epoch"}
-        if "system" in changes:  # what was asked for before, and the other system does not read, is asked for no more
-            read = readable(changes["system"], self.config)
-            self.waiting = {name: value for name, value in self.waiting.items() if name in changes or name in read}
-        if now and not self._fits(now):  # a change that waits makes room for it: all of them wait
-            self.waiting |= now
-            return {}
+        later = {name: value for name, value in changes.items() if when[name] == "epoch"}
         if now:
-            self.config = self.config.replace(**now)
-        return now
-
-    def _fits(self, now: dict[str, Any]) -> bool:
-        """Whether changes can be made without those that wait; where they cannot be made with them either, they can."""
-        try:
-            self.config.replace(**now)
-        except LabError:
             try:
-                self.config.replace(**{**self.waiting, **now})
-            except LabError:
-                return True  # refused by whoever makes them
-            return False
-        return True
+                self.config = self.config.replace(**now)
+            except ConfigError:
+                self.config.replace(**merged(self.config, [*self.requests, changes]))
+                now, later = {}, changes  # what waits makes room for it: all of it waits
+        if later:
+            self.requests = [*self.requests, later]
+        return now

@@ -18,7 +18,7 @@ from dtdg_lab.core.records import TABLES
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.layout import Work
 from dtdg_lab.training import windowed
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import Built, build, own_defaults
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.hybrid import Decision
@@ -70,6 +70,7 @@ class Trainer(Steered):
             fit.
     """
 
+    @own_defaults()
     def __init__(
         self,
         config: RunConfig,
@@ -115,6 +116,7 @@ class Trainer(Steered):
         self._loss = 0.0
         vitals.children = lambda: self._built.remote.children if self._built.remote is not None else ()
 
+    @own_defaults()
     def run(self) -> Outcome:
         """Train until the last epoch or a stop request.
 
@@ -232,7 +234,7 @@ class Trainer(Steered):
         except PlanError as error:
             reason = str(error)
         if reason := reason or self._refused_before(changes):
-            self._event("refused", {"changes": changes, "reason": reason})
+            self._refused(changes, reason)
 
     def _tune(self, epoch: int) -> None:
         started_ns = time.time_ns()
@@ -271,7 +273,7 @@ class Trainer(Steered):
 
     @property
     def _waits(self) -> bool:
-        return bool(self.knobs.waiting) and not self._position.iteration
+        return bool(self.knobs.requests) and not self._position.iteration
 
     def _is_over(self) -> bool:
         """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.layout import Marks
 from dtdg_lab.parallel.part_batches import NEW, SNAPSHOT
 from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
 from dtdg_lab.parallel.target_layout import TargetBatchLayout
@@ -15,7 +13,7 @@ from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
 
 def probe_memory(built: Built, *, device: str) -> MemoryTrace:
-    """Memory over the largest step of the first epoch, or over a whole window; collective as a step is.
+    """Memory over the largest step of the first epoch, of windows over the worst of all lengths; collective as steps.
 
     Gradients are zero afterwards.
 
@@ -29,17 +27,23 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
         traced = trace_memory(layout.tried, device=device)
         built.gradients.zero()
         return traced
-    if isinstance(layout, HaloWindowLayout):  # no epoch need have a whole window
-        step: Callable[[Marks], object] = partial(layout.tried, layout.most())
-    else:
-        largest = max(layout.epoch(0), key=lambda work: (len(work.groups), work.snapshots))
-        step = partial(layout.compute, largest)
-    traced = trace_memory(step, device=device)
+    if isinstance(layout, HaloWindowLayout):  # the worst need not be the longest, and no epoch need have all lengths
+        return _probed_windows(built, layout, device=device)
+    largest = max(layout.epoch(0), key=lambda work: (len(work.groups), work.snapshots))
+    traced = trace_memory(partial(layout.compute, largest), device=device)
     built.gradients.zero()
     layout.rows()
-    if isinstance(layout, HaloWindowLayout):
-        layout.forget()
     return traced
+
+
+def _probed_windows(built: Built, layout: HaloWindowLayout, *, device: str) -> MemoryTrace:
+    traces = []
+    for work in layout.by_length():
+        layout.forget()
+        traces.append(trace_memory(partial(layout.tried, work), device=device))
+    built.gradients.zero()
+    layout.forget()
+    return max(traces, key=lambda traced: traced.peak_bytes)
 
 
 def _probed_batches(built: Built, layout: TargetBatchLayout, *, device: str) -> MemoryTrace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,3 +75,67 @@ def rebuilt(
         made.close()
         return None, reason
     return Rebuilt(made, measured, told or Told()), ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of the requests that waited for the end of an epoch.
+
+    Attributes:
+        made: what trains from here on; None where nothing changes.
+        changes: that were made.
+        refused: requests that were not, with reasons, oldest first.
+    """
+
+    made: Rebuilt | None
+    changes: dict[str, Any]
+    refused: list[tuple[dict[str, Any], str]]
+
+
+def settle(
+    requests: Sequence[dict[str, Any]],
+    merge: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
+    make: Callable[[dict[str, Any]], tuple[Rebuilt | None, str]],
+) -> Settled:
+    """Make the requests together, or as many of them as can be; collective where ``make`` is.
+
+    Where they cannot all be made, they are tried one by one, oldest first, each with those that could. One that was
+    refused is tried again once others are made that may make room for it.
+
+    Args:
+        requests: at least one.
+        merge: the settings that some of them ask for together.
+        make: what trains under changed settings, or why there is none.
+    """
+    everything = merge(requests)
+    made, reason = make(everything)
+    if made is not None or len(requests) == 1:
+        return Settled(
+            made, everything if made is not None else {}, [] if made is not None else [(requests[0], reason)]
+        )
+    failed, kept = [(everything, reason)], [False] * len(requests)
+    reasons, found, again = [""] * len(requests), dict[str, Any](), True
+    while again:
+        again = False
+        for place in range(len(requests)):
+            if kept[place]:
+                continue
+            wanted = merge([of for at, of in enumerate(requests) if kept[at] or at == place])
+            known = [why for changes, why in failed if changes == wanted]
+            if known:
+                reasons[place] = reasons[place] or known[0]
+                continue
+            if wanted != found:
+                if made is not None:
+                    made.built.close()  # there may be no room for both
+                made, reason = make(wanted)
+                if made is None:
+                    failed, reasons[place] = [*failed, (wanted, reason)], reason
+                    continue
+            kept[place], found, again = True, wanted, True
+    if found and made is None:  # closed for one that failed after it
+        made, reason = make(found)
+        if made is None:
+            return Settled(None, {}, [(of, reasons[place] or reason) for place, of in enumerate(requests)])
+    refused = [(of, reasons[place]) for place, of in enumerate(requests) if not kept[place]]
+    return Settled(made, found, refused)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dtdg_lab.batching.row_memory import RowMemory
 from dtdg_lab.comm.averager import Word
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
 from dtdg_lab.training import windowed
@@ -19,9 +23,9 @@ from dtdg_lab.training.group_scheduling import TOLD
 from dtdg_lab.training.interfaces import Control, Recorder
 from dtdg_lab.training.journal import Journal
 from dtdg_lab.training.keeper import Keeper
-from dtdg_lab.training.knobs import Knobs, check_changes, readable
+from dtdg_lab.training.knobs import Knobs, check_changes, merged, readable
 from dtdg_lab.training.probe import probe_memory
-from dtdg_lab.training.rebuild import Rebuilt, rebuilt
+from dtdg_lab.training.rebuild import Rebuilt, Settled, rebuilt, settle
 from dtdg_lab.training.replay import GATHER, PAUSE, STEP, Replay
 from dtdg_lab.training.together import as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
@@ -136,8 +140,11 @@ class Steered:
             self.knobs.version += 1
             payload = self._requested(self.knobs.version, heard)
             self._keep_asked = self._keep_asked or bool(payload.get("keep", False))
-            was_paused, config = self.knobs.paused, self.knobs.config
-            changed = self.knobs.apply(payload)
+            was_paused, config, changed = self.knobs.paused, self.knobs.config, {}
+            try:
+                changed = self.knobs.apply(payload)
+            except ConfigError as error:  # of settings alone: the same on every rank
+                self._refused(payload["set"], str(error))
             if changed and self._cannot(changed):
                 self.knobs.config = config
             elif changed:
@@ -160,8 +167,12 @@ class Steered:
         elif self._built.network is not None:
             reason = reason or self._built.network.refusal(self.knobs.config)
         if reason:
-            self._event("refused", {"changes": changes, "reason": reason})
+            self._refused(changes, reason)
         return bool(reason)
+
+    def _refused(self, changes: dict[str, Any], reason: str) -> None:
+        """Say that changes were not made, and why."""
+        self._event("refused", {"version": self.knobs.version, "changes": changes, "reason": reason})
 
     def _refused_before(self, changes: dict[str, Any]) -> str:
         """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated."""
@@ -209,26 +220,37 @@ class Steered:
             self._keeper.kept(f"step-{self._position.step:05d}", self._built, self._current_epoch)
 
     def _rebuild_if_asked(self) -> None:
-        """Apply epoch knobs. A config that fails leaves the run as it was."""
-        if not self.knobs.waiting or self._position.iteration:  # a run resumed within an epoch ends it by its old plan
+        """Apply epoch knobs. A request that fails leaves the run, and the other requests, as they were."""
+        if not self.knobs.requests or self._position.iteration:  # a run resumed within an epoch ends it by its old plan
             return
-        changes, before, started_ns = self.knobs.waiting, self._built, time.time_ns()
-        self.knobs.waiting = {}
-        made, reason = None, self._refused_before(changes)
-        if not reason:
-            memory = self._snapshot()
-            memory.plan.update(self._told_schedule())
-            made, reason = rebuilt(
-                self.knobs.config, changes, memory, self._graph, self._group, device=self._device, before=before
-            )  # fmt: skip
-        if made is None:
-            self._event("refused", {"changes": changes, "reason": reason})
-        else:
-            self._go_on_with(made, changes, started_ns)
+        before, started_ns = self._built, time.time_ns()
+        settled = self._settled(self.knobs.requests)
+        self.knobs.requests = []
+        for changes, reason in settled.refused:
+            self._refused(changes, reason)
+        if settled.made is not None:
+            self._go_on_with(settled.made, settled.changes, started_ns)
         heavy = before.partition is not None or before.snapshot_blocks is not None or self._device != "cpu"
-        del before, made
+        del before, settled
         if heavy:  # sequences and their stores hold each other, and tensors that there may be no second room for
             gc.collect()
+
+    def _settled(self, asked: list[dict[str, Any]]) -> Settled:
+        """What becomes of requests: those that the run which is repeated refused are refused again."""
+        reasons = [self._refused_before(changes) for changes in asked]
+        refused = [(changes, why) for changes, why in zip(asked, reasons, strict=True) if why]
+        tried = [changes for changes, why in zip(asked, reasons, strict=True) if not why]
+        if not tried:
+            return Settled(None, {}, refused)
+        memory, config = replace(self._snapshot(), waiting=[]), self.knobs.config
+        memory.plan.update(self._told_schedule())
+
+        def make(changes: dict[str, Any]) -> tuple[Rebuilt | None, str]:
+            graph, group, before = self._graph, self._group, self._built
+            return rebuilt(config, changes, memory, graph, group, device=self._device, before=before)
+
+        found = settle(tried, partial(merged, config), make)
+        return replace(found, refused=[*refused, *found.refused])
 
     def _told_schedule(self) -> dict[str, Any]:
         """For a plan: the schedule that was made here in the run that is repeated."""
@@ -275,7 +297,7 @@ class Steered:
             self._built.optimizer.state_dict(),
             self._position,
             self.knobs.config.to_json(),
-            self.knobs.waiting,
+            self.knobs.requests,
             self._graph.data_hash,
             {**self._built.plan, **(carried or {})},
         )
@@ -289,10 +311,10 @@ class Steered:
         config = RunConfig.from_json(stored.config_json)
         changed = check_changes(config, changes)
         self._position = stored.position
-        waiting = {name: value for name, value in stored.waiting.items() if name not in changes}
+        waiting = _without(stored.waiting, changes)
         if self._position.iteration == 0:
-            return Knobs(changed, waiting=waiting)
-        knobs = Knobs(config, waiting=waiting)
+            return Knobs(changed, requests=waiting)
+        knobs = Knobs(config, requests=waiting)
         knobs.apply({"set": changes})
         return knobs
 
@@ -301,8 +323,8 @@ class Steered:
         self._position = stored.position
         before, reads = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
         set_anew = {name for name, value in config.flat.items() if name not in before or before[name] != value}
-        kept = {name: value for name, value in stored.waiting.items() if name in reads and name not in set_anew}
-        return Knobs(config, waiting=kept)
+        unread = {name for changes in stored.waiting for name in changes if name not in reads}
+        return Knobs(config, requests=_without(stored.waiting, set_anew | unread))
 
     @property
     def _current_epoch(self) -> int:
@@ -328,3 +350,9 @@ class Steered:
 
     def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         self._journal.event(self._position, kind, data, step)
+
+
+def _without(requests: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
+    """Requests less some settings, and less those that are then empty."""
+    kept = [{name: value for name, value in changes.items() if name not in names} for changes in requests]
+    return [changes for changes in kept if changes]

@@ -51,7 +51,7 @@ def measure(built: Built, group: Group, *, device: str) -> RowMemory | None:
     shape, own = layout.shape, []
     shapes = _measured(shape)
     for layout.shape in shapes:
-        own.append(_peak(layout, layout.most(), device))
+        own.append(_peak(layout, layout.by_length()[-1], device))
     layout.shape = shape
     built.gradients.zero()
     layout.forget()

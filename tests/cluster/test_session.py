@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -126,6 +129,32 @@ def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: 
     until(lambda: run.window.progress.step > before + 5, what="training goes on")
     run.stop()
     run.wait(20)
+
+
+def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config: RunConfig) -> None:
+    windows = config.replace(system="flaredtdg", epochs=100_000, window=5, chunks=8, partitioner="round_robin")
+    run = session.train(windows)
+    until_step(run, 5)
+    run.pause()
+    run.set(window=8)
+    run.set(chunks=100_000)  # within bounds: only the ranks can know
+    run.set(full_snapshots=7)  # not with the window in force, but with the one that waits
+    with pytest.raises(ConfigError, match="full_snapshots=9 of window=8"):
+        run.set(full_snapshots=9)
+    run.unpause()
+    until(lambda: run.config["window"] == 8 and bool(run.reason), what="the change and the refusal")
+    assert run.reason.startswith("chunks=100000 was refused") and "window" not in run.reason
+    assert (run.config["full_snapshots"], run.config["chunks"]) == (7, 8)
+    run.set(chunks=100_001)
+    until(lambda: "chunks=100001 was refused" in run.reason, what="the newer refusal")
+    assert "100000" not in run.reason
+    run.set(learning_rate=0.02)
+    until(lambda: run.config.learning_rate == 0.02 and not run.reason, what="the refusal is forgotten")
+    run.stop()
+    run.wait(20)
+    events = open_run(run.path).table("events")
+    made = events[[(data or {}).get("changes") == {"window": 8, "full_snapshots": 7} for data in events.data]]
+    assert sorted(made["rank"]) == [0, 1] and made.step.nunique() == 1, made
 
 
 def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config: RunConfig) -> None:
@@ -283,3 +312,32 @@ def test_who_waits_is_told_when_the_session_lets_go(session: Session, config: Ru
         seen.wait(20)
     run.stop()
     run.wait(20)
+
+
+def test_the_first_snippet_of_the_readme_runs_without_data_and_network(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    snippet = text.split("```python\n", 1)[1].split("```", 1)[0]
+    alone = """
+import socket
+connect = socket.socket.connect
+def local(self, address):
+    if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(f"no network: {address}")
+    return connect(self, address)
+socket.socket.connect = local
+"""
+    program = tmp_path / "readme.py"
+    program.write_text(alone + snippet + "\nassert config.dataset == 'growing' and run.status == 'finished'\n")
+    folders = {name: str(tmp_path / name) for name in ("HOME", "DTDG_LAB_CACHE", "DTDG_LAB_STATE", "DTDG_LAB_DATA")}
+    for folder in folders.values():
+        Path(folder).mkdir()
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env={**os.environ, **folders},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

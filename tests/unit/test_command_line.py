@@ -142,3 +142,12 @@ def test_run_trains_one_rank_and_prints_its_summary(tmp_path: Path, capsys: pyte
     assert json.loads(summary)["status"] == "finished"
     assert Path(report.strip()).is_file()
     assert Path(report.strip()).parent.parent == tmp_path / "runs"
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    listed = "import sys; from dtdg_lab.__main__ import main; sys.exit(main(['datasets']))"
+    with subprocess.Popen([sys.executable, "-c", listed], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+        assert command.stdout is not None and command.stderr is not None
+        command.stdout.close()
+        said = command.stderr.read()
+    assert (command.returncode, said) == (0, b"")

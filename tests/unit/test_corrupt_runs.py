@@ -264,7 +264,7 @@ def test_damaged_checkpoints_are_refused_by_name(tmp_path: Path) -> None:
     from dtdg_lab.training.checkpoint import Checkpoint, Position
 
     path, draw = tmp_path / "last.pt", random.Random(1)
-    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", {}, HASH).save(path)
+    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", [], HASH).save(path)
     whole, refused = path.read_bytes(), 0
     for number in range(120):
         at = draw.randrange(len(whole))

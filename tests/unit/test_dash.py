@@ -217,6 +217,23 @@ def test_what_the_run_refuses_is_shown_and_taken_back(dashboard, session):
     assert dashboard.settings.controls["slow_rank"].value == -1
 
 
+def test_what_the_run_has_forgotten_is_not_shown_any_longer(dashboard, session):
+    click(dashboard, "run")
+    run = session.current
+    run.reason = "chunks=100000 was refused and the run goes on as it was: too many"
+    look(dashboard)
+    assert dashboard.alert.visible and "chunks=100000 was refused" in dashboard.alert.value
+    run.reason = ""
+    look(dashboard)
+    assert not dashboard.alert.visible and not dashboard.alert.value
+    run.reason = "chunks=100001 was refused and the run goes on as it was: too many"
+    look(dashboard)
+    dashboard._show_problem("Repair: no engine answers.")
+    run.reason = ""
+    look(dashboard)
+    assert "no engine answers" in dashboard.alert.value, "of something else"
+
+
 def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     session.train = lambda config: (_ for _ in ()).throw(ClusterError("no <engine> answers. Call session.repair()."))
     click(dashboard, "run")

@@ -136,6 +136,13 @@ def test_within_an_epoch_only_what_keeps_its_plan_may_change(psg: StoredRun, tmp
     assert max(step for _, step in losses(again)) > max(step for _, step in losses(psg))
 
 
+def test_a_finished_run_is_trained_on_for_as_many_epochs_again(psg: StoredRun, tmp_path: Path) -> None:
+    last = psg.directory.checkpoints[-1]
+    again = fork(psg, at="last", runs_dir=tmp_path, learning_rate=0.1)
+    assert again.config.epochs == 2 * psg.config.epochs and again.summary["status"] == "finished"
+    assert min(step for _, step in losses(again)) == last.step == max(step for _, step in losses(psg)) + 1
+
+
 @pytest.mark.parametrize(
     ("at", "changes", "words"),
     [
@@ -144,7 +151,7 @@ def test_within_an_epoch_only_what_keeps_its_plan_may_change(psg: StoredRun, tmp
         (1, {"generated_nodes": 31}, "'generated_nodes' cannot"), (1, {"task": "link"}, "'task' cannot"),
         (1, {"protocol": "dynahb"}, "'protocol' cannot"), (1, {"learning_rte": 0.1}, "learning_rate"),
         (1, {"learning_rate": -1.0}, "learning_rate"), (1, {"epochs": 1}, "after 1 epochs, so that none is left"),
-        (1, {"seed": 7}, "whose data are made by it"), ("last", {}, "Give epochs=4 or more"),
+        (1, {"seed": 7}, "whose data are made by it"), ("last", {"epochs": 3}, "Give epochs=4 or more"),
         (9, {}, "has no such checkpoint; it has epoch-00001 .*nearest .*'epoch-00003'"),
         ("epoch-00009", {}, "no such checkpoint"), ("../config.json", {}, "no such checkpoint"),
         (1, {"ranks": 2}, r"ranks=2, and this is one process: give session"),

@@ -53,6 +53,25 @@ def _train_on_the_last(model: DynamicModel) -> None:
     (predicted[-1] - labels[-1]).square().mean().backward()
 
 
+# what parameters are drawn from
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_parameters_come_from_the_seed_alone(make: type[DynamicModel]) -> None:
+    plain = made(make, 2).state_dict()
+    torch.manual_seed(99)
+    try:
+        for default in (torch.set_default_dtype, torch.set_default_device):
+            default(torch.float64 if default is torch.set_default_dtype else "meta")
+            mine = make(F, H, 2, seed=0, **({"heads": 1} if make is GATLSTM else {}))
+            assert {parameter.dtype for parameter in mine.parameters()} == {torch.float32}
+            for name, parameter in mine.double().state_dict().items():
+                assert torch.equal(parameter.cpu(), plain[name]), name
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
 # what is trained
 
 

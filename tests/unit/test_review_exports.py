@@ -287,7 +287,7 @@ def test_a_contestant_is_drawn_letter_for_letter() -> None:
 
 def test_checkpoints_say_their_version_and_newer_ones_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
-    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", {}, "").save(path)
+    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", [], "").save(path)
     held = torch.load(path, weights_only=True)
     assert Checkpoint.load(path).position == Position(1, 2, 3)
     torch.save({name: value for name, value in held.items() if name != "schema"}, path)  # as versions before wrote it

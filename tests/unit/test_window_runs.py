@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.parallel.halo_window import HaloWindowLayout
 from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.runs.kept import read_kept
 from dtdg_lab.testing.in_memory import Trained, train_in_memory
 from dtdg_lab.training import windowed
 from dtdg_lab.training.build import build
+from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.knobs import check_changes
+from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.probe import probe_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
@@ -145,7 +148,24 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
         built.layout.shape = shape = Trapezoid(5, full, 32, alpha, rule)
         measured = probe_memory(built, device="cpu").peak_bytes
-        assert 0.7 < memory.peak_bytes(shape) / measured < 1.4, shape
+        assert 0.95 < memory.peak_bytes(shape) / measured < 1.4, shape
+
+
+@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm"])
+@pytest.mark.parametrize("decay", ["text", "ladder"])
+def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, decay: str) -> None:
+    config = _config(model=model, generated_nodes=24_000, generated_edges=24_000, chunks=128, hidden=32, window=8,
+                     alpha=0.1, decay=decay, dtype="float32", generated_snapshots=40)  # fmt: skip
+    built = build(config, load_for(config), SoloGroup())
+    layout = built.layout
+    assert isinstance(layout, HaloWindowLayout)
+    told, peaks = [probe_memory(built, device="cpu").peak_bytes for _ in range(2)], []
+    for work in layout.by_length():
+        layout.forget()
+        peaks.append(peak_bytes(partial(layout.tried, work, Unmarked())))
+    assert [work.snapshots for work in layout.by_length()] == [*range(1, 9)]
+    assert max(peaks) <= 1.05 * peaks[-1], [peak / peaks[-1] for peak in peaks]
+    assert told[-1] == max(peaks), "the first also makes what a run keeps, such as targets"
 
 
 def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None:
@@ -185,6 +205,60 @@ def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -
     assert "beyond the training part" in next(
         row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
     )
+
+
+def _refused(done: Trained) -> list[dict[str, Any]]:
+    return [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "refused"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "refused"),
+    [
+        ([{"window": 6}, {"chunks": 100_000}], {"window": 6}, [{"chunks": 100_000}]),
+        ([{"chunks": 100_000}, {"window": 6}], {"window": 6}, [{"chunks": 100_000}]),
+        ([{"window": 6}, {"window": 400}], {"window": 6}, [{"window": 400}]),
+        ([{"window": 400}, {"chunks": 4}, {"chunks": 61}], {"chunks": 4}, [{"window": 400}, {"chunks": 61}]),
+        ([{"window": 400}, {"window": 6}], {"window": 6}, []),
+        # only what waits makes room for the last one
+        ([{"window": 8}, {"chunks": 61}, {"full_snapshots": 7}], {"window": 8, "full_snapshots": 7}, [{"chunks": 61}]),
+        # 40 chunks are too many for either of two parts, and fit the one that was asked for later
+        ([{"chunks": 40}, {"parts": 1}, {"window": 400}], {"chunks": 40, "parts": 1}, [{"window": 400}]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_changes_that_wait_together_are_refused_one_by_one(
+    asked: list[dict[str, Any]], made: dict[str, Any], refused: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    script = {place: {"set": changes} for place, changes in enumerate(asked, 2)}
+    done = _train(_config(parts=2), tmp_path, script=script)
+    assert _refused(done) == refused
+    assert [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "knob"] == [made]
+    assert all(done.config[name] == value for name, value in made.items())
+    alone = _train(_config(parts=2), tmp_path, script={len(asked) + 1: {"set": made}})
+    assert done.losses == alone.losses
+
+
+def test_changes_of_the_next_step_are_refused_one_by_one(tmp_path: Path) -> None:
+    script = {2: {"set": {"alpha": 0.8}}, 3: {"set": {"full_snapshots": 400}}, 4: {"set": {"learning_rate": 0.01}}}
+    done = _train(_config(), tmp_path, script=script)
+    assert _refused(done) == [{"full_snapshots": 400}]
+    assert (done.config["alpha"], done.config["full_snapshots"], done.config.learning_rate) == (0.8, 2, 0.01)
+
+
+def test_what_waits_is_refused_one_by_one_after_a_stop_as_well(tmp_path: Path) -> None:
+    script = {2: {"set": {"window": 6}}, 3: {"set": {"chunks": 100_000}}, 4: {"stop": True}}
+    first = _train(_config(), tmp_path, script=script)
+    rest = _train(_config(), tmp_path, resume=True, first_step=len(first.losses))
+    assert _refused(rest) == [{"chunks": 100_000}] and rest.config["window"] == 6
+
+
+def test_what_waited_in_an_older_checkpoint_is_one_request(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    Checkpoint({"w": torch.ones(2)}, {}, Position(1, 0, 3), _config().to_json(), []).save(path)
+    held = torch.load(path, weights_only=True)
+    torch.save({**held, "schema": 1, "waiting": {"window": 6, "chunks": 4}}, path)
+    assert Checkpoint.load(path).waiting == [{"window": 6, "chunks": 4}]
+    assert read_kept(path).waiting == {"window": 6, "chunks": 4}
 
 
 def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_path: Path) -> None:
@@ -260,7 +334,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
 
 @pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
 def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
-    """A row of each vertex comes from the step before and another is left: what is measured holds both."""
+    """The peak holds a row of each vertex that the step before left, whether or not those of this step are there yet."""
     size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}
     peaks = {}
     for late_state in ("zero", "inherit"):
@@ -270,6 +344,6 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
         assert isinstance(built.layout, HaloWindowLayout) and memory is not None
         peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
     late = 2000 * (1 - 10 / 32)  # vertices that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
-    states = 0.9 * 2 * late * tensors * 16 * 8
+    states = 0.9 * late * tensors * 16 * 8
     for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):
         assert inherit - zero > states

@@ -27,6 +27,7 @@ from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.in_memory import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
+from dtdg_lab.training.evaluate import Evaluator
 from dtdg_lab.training.layouts import Ingredients, make_layout
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "generated_snapshots": 26, "hidden": 4,
@@ -141,17 +142,16 @@ def test_labels_of_every_task_are_sealed(
 
 
 def test_a_tuner_that_asks_the_test_part_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = graph_of()
-    tested = first_tested(graph)
     tunes = {"tune": True, "tune_every": 1}
     decided = run("flaredtdg", tmp_path, **tunes).recorder.tables["decisions"]
     assert len(decided) == 2  # with the seal on
+    evaluate = Evaluator.evaluate
 
-    def ask_the_test_part(of: Ingredients, layout: Any) -> None:
-        layout._validation = range(tested, graph.num_snapshots)
+    def of_the_test_part(self: Evaluator, model: Any, splits: tuple[str, ...], *, final: bool = False) -> Any:
+        return evaluate(self, model, ("test",) if splits == ("validation",) else splits, final=final)
 
-    in_compute(monkeypatch, ask_the_test_part)
-    with pytest.raises(TestPartError):
+    monkeypatch.setattr(Evaluator, "evaluate", of_the_test_part)
+    with pytest.raises(TestPartError, match="evaluated once, when the run is over"):
         run("flaredtdg", tmp_path, **tunes)
 
 
@@ -174,7 +174,6 @@ def test_an_adjuster_that_is_rewarded_by_test_labels_fails_the_run(
 
 def test_a_final_evaluation_in_the_middle_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one door to the test part may not be used twice."""
-    from dtdg_lab.training.evaluate import Evaluator
 
     evaluate = Evaluator.evaluate
 

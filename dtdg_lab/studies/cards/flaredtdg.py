@@ -25,8 +25,8 @@ CARDS = (
             "So a step takes the newest K snapshots whole and keeps ever fewer chunks of those before them, which "
             "gives the "
             "window the shape of a trapezoid.",
-            "What an old snapshot keeps, all newer ones keep too, so that a vertex has an unbroken chain of states; one "
-            "that enters late inherits the state that it had after the same earlier snapshot in the step before.",
+            "What an old snapshot keeps, all newer ones keep too, so that a vertex has an unbroken chain of states; "
+            "one that enters late inherits the state that it had after the same earlier snapshot in the step before.",
             "Vertices are numbered once an epoch by how long they survive, and each smaller snapshot is then a "
             "prefix, cut "
             "out without numbering anything anew.",
@@ -63,8 +63,8 @@ CARDS = (
             "%, "
             "and only the latter fits the memory that the paper reports.",
             "Norms of decayed snapshots are made anew from what is kept.",
-            "Of the states that a step leaves, one row of each vertex is kept: the one that the next window of the same "
-            "shape asks for. The authors' code keeps all rows of all snapshots.",
+            "Of the states that a step leaves, one row of each vertex is kept: the one that the next window of the "
+            "same shape asks for. The authors' code keeps all rows of all snapshots.",
             "The loss is at the last snapshot, as the text reads; the authors' code averages it over the window, which "
             "is loss_at='all'.",
             "A tuner's candidate is tried for an epoch and judged by the run's validation loss; the paper does not say "

@@ -334,7 +334,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
 
 @pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
 def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
-    """The peak holds a row of each vertex that the step before left, whether or not those of this step are there yet."""
+    """The peak holds a row of each vertex from the step before, whether or not those of this step are there yet."""
     size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}
     peaks = {}
     for late_state in ("zero", "inherit"):

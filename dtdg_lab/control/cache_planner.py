@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.cache_memory import RunsMemory
-from dtdg_lab.control.cache_views import CacheViews
+from dtdg_lab.control.cache_views import CHANGES_WITHIN, CacheViews
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheDecision, CacheView
 
@@ -20,7 +20,10 @@ STEADY = 0.2  # a multiplier's logarithm below which unsteadiness is noise
 TURNS = 5.0  # how much likelier an owner is to become late, for each unit of its remembered multiplier's logarithm
 LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
 HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
-HEARD_STEPS = 15  # how long ago, on average, what is heard was
+HEARD_STEPS = 3  # how long ago, on average, what is heard was
+NOTICED = 6.0  # steps from a change of the links to a window that is abandoned for it
+CHANGES, CHANGE_AFTER = 0.5, 60.0  # change points, and the steps that they took, that are assumed before any is found
+PRICE = 1.0  # how many times its price abandoning a window must save
 STRAYS = 0.2  # by how much an owner may be later than is heard
 STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
 
@@ -48,12 +51,17 @@ class LinkGuess(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """States with what is remembered (B, S), delays (B, P - 1), the actions that hold (B,), and the views' forecast."""
+    """States with what is remembered (B, S), delays (B, P - 1), the actions that hold (B,), what actions and rebuilds take
+
+    by the view, and how many changes of links to expect in a step (B,).
+    """
 
     states: NDArray[np.float32]
     delays_s: Array
     previous: NDArray[np.int64]
     forecast: Callable[[Array], Array]
+    rebuilds: Callable[[Array], Array] | None
+    rate: Array
 
 
 class CachePlanner:
@@ -97,6 +105,7 @@ class CachePlanner:
         late_s: float = LATE_S,
         stay: float = STAY,
         longest: int = WINDOWS[-1],
+        abandons: bool = True,
     ) -> None:
         if not change_steps > 0 or late_s < 0 or stay < 0:
             raise ConfigError(
@@ -111,7 +120,7 @@ class CachePlanner:
         self._actions, self._costs = actions, costs
         self._late_s, self._stay = late_s, stay
         self._windows = np.array([actions.window(action) for action in range(len(actions))])
-        self._longest = max(longest, WINDOWS[0])
+        self._longest, self._abandons = max(longest, WINDOWS[0]), abandons
         self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
         self._allocation = np.arange(len(actions)) // len(WINDOWS)
         if costs is not None:
@@ -124,52 +133,118 @@ class CachePlanner:
         if self._costs is None and told is None:
             return CacheDecision(self.name, view.previous)
 
-        def forecast(delays_s: Array) -> Array:
-            return np.stack([told(each) for each in delays_s]) if told is not None else np.empty(0)
-
-        states = self._memory.take_in(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.step]))
-        seen = _Seen(states, view.delays_s[np.newaxis], np.array([view.previous]), forecast)
-        regret = self._regret(seen, self._costs if told is None else None)
+        seen = self._seen_of(view)
+        regret = self._regret(seen, self._costs if told is None else None, self._waits(seen.previous))
         action = self._chosen(regret, np.array([view.previous]))[0]
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the same for every run."""
-        states = self._memory.take_in(views.states, views.runs, views.steps)
-        seen = _Seen(states, views.delays_s, views.previous, views.forecast)
-        return self._chosen(self._regret(seen, self._costs), views.previous)
+        seen = self._seen(views)
+        return self._chosen(self._regret(seen, self._costs, self._waits(views.previous)), views.previous)
 
-    def _regret(self, seen: _Seen, costs: CacheCosts | None) -> Array:
-        """(B, A) share of the best action's step by which each action is expected to be slower."""
+    def reconsider_all(
+        self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(B,) what is cheapest now that links have changed, and (B,) whether the window should end early for it."""
+        rows = np.flatnonzero(which)
+        chosen, ends = pending.copy(), which.copy()
+        chosen[rows], ends[rows] = self._reconsidered(self._seen(views, rows), self._costs, pending[rows], left[rows])
+        return chosen, ends
+
+    def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
+        """What is seen of one run, (1, ...)."""
+
+        def stacked(told: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
+            return lambda delays_s: np.empty(0) if told is None else np.stack([told(each) for each in delays_s])
+
+        state, first = view.state[np.newaxis], np.zeros(1, dtype=np.int64)
+        states = self._memory.take_in(state, first, np.array([view.at])) if remembers else self._memory.recall(state, first)
+        return _Seen(
+            states, view.delays_s[np.newaxis], np.array([view.previous]), stacked(view.forecast),
+            stacked(view.rebuilds), _rate(np.array([view.changes]), np.array([view.at])),
+        )  # fmt: skip
+
+    def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
+        """What is seen of all runs, or of some, whose memory is then left as it is."""
+        if rows is None:
+            states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
+        else:
+            states = self._memory.recall(views.states[rows], rows)
+        rate = _rate(views.changes[rows], views.now[rows])
+        return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, None, rate)
+
+    def _waits(self, previous: NDArray[np.int64]) -> Array:
+        """(B,) steps from what is heard to the first step of what is decided now."""
+        return HEARD_STEPS + self._windows[previous].astype(np.float64)
+
+    def _reconsidered(
+        self, seen: _Seen, costs: CacheCosts | None, pending: NDArray[np.int64], left: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        rows = np.arange(len(pending))
+        regret = self._regret(seen, costs, np.full(len(rows), float(HEARD_STEPS)))
+        chosen = self._chosen(regret, seen.previous)
+        now, _ = self._links(seen, costs)
+        seconds, rebuilds = self._seconds(seen, costs, now), self._rebuilds(seen, costs, now)
+        follows = self._windows[pending]
+        share = np.exp(-seen.rate * left)
+        stays = -np.expm1(-seen.rate * left) / seen.rate
+        holds = share * -np.expm1(-seen.rate * follows) / seen.rate
+        best = seconds[rows, chosen]
+        saved = (seconds[rows, seen.previous] - best) * stays + (seconds[rows, pending] - best) * holds
+        serving = rebuilds[rows, seen.previous]
+        price = serving * (1 + left / self._windows[seen.previous])
+        return chosen, saved > PRICE * price
+
+    def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
+        """What the links are thought to be like, and what they may be like next."""
         states, delays_s = seen.states, seen.delays_s
         heard = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
         now, least = self._guess(states, np.where(heard, delays_s, 0.0), costs)
         later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
-        later += [now.only(owner, least) for owner in range(delays_s.shape[1])]
+        return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
 
-        def seconds(guess: LinkGuess) -> Array:
-            if costs is None:
-                return seen.forecast(guess.delays_s)
-            own = 1 / costs.link_bytes_per_s
-            return costs.of_actions(guess.delays_s, 1 / (own + guess.s_per_byte)).seconds
+    def _seconds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+        """(B, A) seconds of a step of every action."""
+        if costs is None:
+            return seen.forecast(guess.delays_s)
+        return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
 
-        today = np.mean([seconds(now.more(owner)) for owner in range(delays_s.shape[1])], axis=0)
-        changed, weights = self._expected(states, seen.previous)
-        may_cost = sum(
-            weight[:, np.newaxis] * _over_best(seconds(each)) for weight, each in zip(weights, later, strict=True)
-        )
-        whole = (1 - changed) * _over_best(today) + changed * may_cost
+    def _rebuilds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+        """(B, A) seconds of a whole rebuild for every action."""
+        if costs is None:
+            assert seen.rebuilds is not None
+            return seen.rebuilds(guess.delays_s)
+        rates = 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)
+        return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
+
+    def _regret(self, seen: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
+        """(B, A) share of the best action's step by which each action is expected to be slower.
+
+        Args:
+            seen: what is seen.
+            costs: to think ahead with; None for the view's forecast.
+            waits: (B,) steps from what is heard to the first step of what is decided.
+        """
+        now, later = self._links(seen, costs)
+        others = seen.delays_s.shape[1]
+        today = np.mean([self._seconds(seen, costs, now.more(owner)) for owner in range(others)], axis=0)
+        rate, waits = seen.rate[:, None], waits[:, None]
+        # steps of the window that meet other links, and how likely links are to change before its end
+        changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
+        change = -np.expm1(-(waits + self._windows) * rate)
+        mean = seen.states[:, -2 * others : -others].astype(np.float64)
+        likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
+        may_cost = np.zeros_like(today)
+        for weight, links in zip(likely / likely.sum(axis=0), later, strict=True):
+            over = _over_best(self._seconds(seen, costs, links))
+            cost = changed * over
+            if self._abandons:
+                price = 1.5 * self._rebuilds(seen, costs, links)
+                cost = np.minimum(cost, change * (over * np.minimum(NOTICED / self._windows, 1) + price / self._windows))
+            may_cost += weight[:, None] * cost
+        whole = (1 - changed) * _over_best(today) + may_cost
         return np.asarray(whole / today.min(axis=1, keepdims=True))
-
-    def _expected(self, states: NDArray[np.float32], previous: NDArray[np.int64]) -> tuple[Array, Array]:
-        """(B, A) share of each action's window in which other links are met, and how likely each of them is, (P, B)."""
-        others = self._actions.parts - 1
-        _, mean, apart = np.moveaxis(states[:, -3 * others :].reshape(-1, 3, others).astype(np.float64), 1, 0)
-        unsteady = apart.sum(axis=1) / (mean.sum(axis=1) + STEADY)
-        sooner = (1 + UNSTEADY * unsteady**2)[:, np.newaxis] / self._change_steps
-        lives, waits = self._windows * sooner, (HEARD_STEPS + self._windows[previous])[:, np.newaxis] * sooner
-        likely = np.concatenate([np.ones((1, len(states))), 1.0 + TURNS * mean.T])
-        return 1 + np.exp(-waits) * np.expm1(-lives) / lives, likely / likely.sum(axis=0)
 
     def _guess(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
@@ -203,6 +278,11 @@ class CachePlanner:
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + self._stay)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
+
+
+def _rate(changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
+    """(B,) changes of the links to expect in a step."""
+    return np.asarray((CHANGES + changes) / (CHANGE_AFTER + np.minimum(now, CHANGES_WITHIN)))
 
 
 def _over_best(seconds: Array) -> Array:

@@ -217,7 +217,7 @@ def _learned(
             rewards, follows = _saved(info, training)
         if training.horizon == "finite":
             follows[done] = 0.0
-        after = told(info.final_states, info.steps)
+        after = told(info.final_states, info.passed)
         learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
         owed += training.lanes
         for _ in range(owed // training.decisions):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.control.cache_episode import CacheEpisode
 from dtdg_lab.control.cache_views import CHANGES_WITHIN
-from dtdg_lab.control.change_points import SAME_CHANGE
+from dtdg_lab.control.change_points import LOOK_AGAIN, SAME_CHANGE
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -59,6 +59,7 @@ class CacheBatch:
         heard: (B, 3, S + 1, P - 1) the episodes' ``late_s``, ``late_s_per_byte`` and ``strays``.
         meter: (B, S + 1) by which energy that is heard is multiplied.
         alarms: (B, S + 1) whether a change of some link is found before each step.
+        looks: (B, S + 1) whether what serves is to be reconsidered there: at alarms, and a little later, by more fetches.
         found: (B, S + 1) how many there were in the last steps before each one, those close together as one.
         since: (B, S + 1) first step after the latest change point that is known before each step.
     """
@@ -77,6 +78,7 @@ class CacheBatch:
         self.heard, self.meter = np.zeros((runs, 3, steps + 1, others)), np.ones((runs, steps + 1))
         self._which, self._noise = np.zeros((runs, steps + 1), dtype=np.int64), np.zeros((runs, steps + 1))
         self.alarms, self.since = np.zeros((runs, steps + 1), dtype=bool), np.zeros((runs, steps + 1), dtype=np.int64)
+        self.looks = np.zeros((runs, steps + 1), dtype=bool)
         self.found, self._stall_w = np.zeros((runs, steps + 1), dtype=np.int64), np.zeros(runs)
         for place, episode in enumerate(episodes):
             self.put(place, episode)
@@ -101,6 +103,8 @@ class CacheBatch:
         self._which[place, : last - 1], self._noise[place, : last - 1] = episode.trace.which, episode.noise
         self.alarms[place], self.since[place, :last] = False, episode.since
         self.alarms[place, :last] = episode.alarms
+        self.looks[place] = self.alarms[place]
+        self.looks[place, LOOK_AGAIN:] |= self.alarms[place, :-LOOK_AGAIN]
         self.found[place] = _counted(self.alarms[place])
         self._stall_w[place] = episode.costs.stall_w
 

@@ -21,8 +21,9 @@ TURNS = 5.0  # how much likelier an owner is to become late, for each unit of it
 LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
 HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
 HEARD_STEPS = 3  # how long ago, on average, what is heard was
-NOTICED = 6.0  # steps from a change of the links to a window that is abandoned for it
 CHANGES, CHANGE_AFTER = 0.5, 60.0  # change points, and the steps that they took, that are assumed before any is found
+TRUSTED_STEPS = 200.0  # steps after which two thirds of what its choices saved or lost are forgotten
+TRUST = 2.5  # steps of time that its choices may have lost against even shares before these are taken
 PRICE = 1.0  # how many times its price abandoning a window must save
 STRAYS = 0.2  # by how much an owner may be later than is heard
 STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
@@ -62,6 +63,43 @@ class _Seen(NamedTuple):
     forecast: Callable[[Array], Array]
     rebuilds: Callable[[Array], Array] | None
     rate: Array
+
+
+class _Account:
+    """What the planner's own choices would have saved against even shares, in steps of time, for each of B runs.
+
+    Kept whether they are taken or not: where they have lost lately, even shares are taken until they pay again.
+    """
+
+    def __init__(self, runs: NDArray[np.int64], first: int) -> None:
+        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), np.zeros(len(runs), dtype=np.int64)
+        self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
+        self._share = np.zeros(len(runs))  # of a step that the serving one saved when it was last looked at
+
+    def take_in(self, rows: NDArray[np.int64], seconds: Array, now: NDArray[np.int64]) -> None:
+        """Count the steps since the last call, for which actions take so long (R, A) now."""
+        even = seconds[:, : len(WINDOWS)].min(axis=1)
+        share = 1 - seconds[np.arange(len(rows)), self.serving[rows]] / even
+        passed = np.maximum(now - self.now[rows], 0)
+        kept = np.exp(-passed / TRUSTED_STEPS)
+        self.saved[rows] = kept * self.saved[rows] + passed * (share + self._share[rows]) / 2
+        self._share[rows], self.now[rows] = share, now
+
+    def begin(self, rows: NDArray[np.int64], seconds: Array, actions: NDArray[np.int64]) -> None:
+        """Other actions serve from here on."""
+        self.serving[rows] = actions
+        self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
+
+    def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
+        """Itself, with new beginnings for runs that are new."""
+        if len(runs) != len(self.runs):
+            return _Account(runs, first)
+        fresh = (runs != self.runs) | (now < self.now)
+        for array, value in ((self.saved, 0.0), (self._share, 0.0), (self.now, 0)):
+            array[fresh] = value
+        self.serving[fresh] = self.pending[fresh] = first
+        self.runs = runs
+        return self
 
 
 class CachePlanner:
@@ -105,7 +143,6 @@ class CachePlanner:
         late_s: float = LATE_S,
         stay: float = STAY,
         longest: int = WINDOWS[-1],
-        abandons: bool = True,
     ) -> None:
         if not change_steps > 0 or late_s < 0 or stay < 0:
             raise ConfigError(
@@ -120,8 +157,9 @@ class CachePlanner:
         self._actions, self._costs = actions, costs
         self._late_s, self._stay = late_s, stay
         self._windows = np.array([actions.window(action) for action in range(len(actions))])
-        self._longest, self._abandons = max(longest, WINDOWS[0]), abandons
+        self._longest = max(longest, WINDOWS[0])
         self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
+        self._account = _Account(np.zeros(0, dtype=np.int64), self.first)
         self._allocation = np.arange(len(actions)) // len(WINDOWS)
         if costs is not None:
             clean = costs.of_actions(np.zeros(actions.parts - 1))
@@ -133,15 +171,28 @@ class CachePlanner:
         if self._costs is None and told is None:
             return CacheDecision(self.name, view.previous)
 
-        seen = self._seen_of(view)
-        regret = self._regret(seen, self._costs if told is None else None, self._waits(seen.previous))
-        action = self._chosen(regret, np.array([view.previous]))[0]
+        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
+        self._account = self._account.of(rows, now, self.first)
+        (action,), regret = self._decided(self._seen_of(view), self._costs if told is None else None, rows, now)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the same for every run."""
-        seen = self._seen(views)
-        return self._chosen(self._regret(seen, self._costs, self._waits(views.previous)), views.previous)
+        self._account = self._account.of(views.runs, views.now, self.first)
+        seen, rows = self._seen(views), np.arange(len(views.runs))
+        return self._decided(seen, self._costs, rows, views.now)[0]
+
+    def _decided(
+        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Array]:
+        """(B,) actions, and (B, A) what each is expected to lose."""
+        account = self._account
+        seconds = self._seconds(seen, costs, self._links(seen, costs)[0])
+        account.take_in(rows, seconds, now)
+        account.begin(rows, seconds, account.pending[rows])
+        regret = self._regret(seen, costs, self._waits(seen.previous))
+        account.pending[rows] = own = self._chosen(regret, account.serving[rows])
+        return np.where(account.saved[rows] >= -TRUST, own, self._even(regret)), regret
 
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
@@ -149,7 +200,8 @@ class CachePlanner:
         """(B,) what is cheapest now that links have changed, and (B,) whether the window should end early for it."""
         rows = np.flatnonzero(which)
         chosen, ends = pending.copy(), which.copy()
-        chosen[rows], ends[rows] = self._reconsidered(self._seen(views, rows), self._costs, pending[rows], left[rows])
+        seen, now = self._seen(views, rows), views.now[rows]
+        chosen[rows], ends[rows] = self._reconsidered(seen, self._costs, rows, now, pending[rows], left[rows])
         return chosen, ends
 
     def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
@@ -179,22 +231,39 @@ class CachePlanner:
         return HEARD_STEPS + self._windows[previous].astype(np.float64)
 
     def _reconsidered(
-        self, seen: _Seen, costs: CacheCosts | None, pending: NDArray[np.int64], left: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        rows = np.arange(len(pending))
+        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64],
+        pending: NDArray[np.int64], left: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
+        account, links = self._account, self._links(seen, costs)[0]
+        seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
+        account.take_in(rows, seconds, now)
         regret = self._regret(seen, costs, np.full(len(rows), float(HEARD_STEPS)))
-        chosen = self._chosen(regret, seen.previous)
-        now, _ = self._links(seen, costs)
-        seconds, rebuilds = self._seconds(seen, costs, now), self._rebuilds(seen, costs, now)
-        follows = self._windows[pending]
-        share = np.exp(-seen.rate * left)
-        stays = -np.expm1(-seen.rate * left) / seen.rate
-        holds = share * -np.expm1(-seen.rate * follows) / seen.rate
-        best = seconds[rows, chosen]
-        saved = (seconds[rows, seen.previous] - best) * stays + (seconds[rows, pending] - best) * holds
-        serving = rebuilds[rows, seen.previous]
-        price = serving * (1 + left / self._windows[seen.previous])
-        return chosen, saved > PRICE * price
+        chosen = self._chosen(regret, account.serving[rows])
+
+        def pays(
+            serving: NDArray[np.int64], follows: NDArray[np.int64], chosen: NDArray[np.int64]
+        ) -> tuple[NDArray[np.bool_], Array]:
+            """Whether to abandon one action, and another that was to follow, for a third; and what that costs."""
+            at, lasts = np.arange(len(rows)), self._windows[follows]
+            best, lead = seconds[at, chosen], np.ceil(rebuilds[at, chosen] / seconds[at, serving])
+            stays = np.maximum(np.exp(-seen.rate * lead) - np.exp(-seen.rate * left), 0) / seen.rate
+            holds = np.exp(-seen.rate * left) * -np.expm1(-seen.rate * lasts) / seen.rate
+            saved = (seconds[at, serving] - best) * stays + (seconds[at, follows] - best) * holds
+            price = rebuilds[at, serving] * (1 + left / self._windows[serving])
+            return saved > PRICE * price, price + lead * (seconds[at, serving] - best)
+
+        own, price = pays(account.serving[rows], account.pending[rows], chosen)
+        even = seconds[:, : len(WINDOWS)].min(axis=1)
+        account.saved[rows] -= own * price / even
+        account.begin(rows, seconds, np.where(own, chosen, account.serving[rows]))
+        account.pending[rows] = np.where(own, chosen, account.pending[rows])
+        taken = np.where(account.saved[rows] >= -TRUST, chosen, self._even(regret))
+        return taken, pays(seen.previous, pending, taken)[0]
+
+    def _even(self, regret: Array) -> NDArray[np.int64]:
+        """(B,) the best action of those that prefer no part."""
+        even = regret[:, : len(WINDOWS)]
+        return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
     def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
         """What the links are thought to be like, and what they may be like next."""
@@ -230,19 +299,14 @@ class CachePlanner:
         others = seen.delays_s.shape[1]
         today = np.mean([self._seconds(seen, costs, now.more(owner)) for owner in range(others)], axis=0)
         rate, waits = seen.rate[:, None], waits[:, None]
-        # steps of the window that meet other links, and how likely links are to change before its end
+        # share of the window's steps that meet other links
         changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
-        change = -np.expm1(-(waits + self._windows) * rate)
         mean = seen.states[:, -2 * others : -others].astype(np.float64)
         likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
         may_cost = np.zeros_like(today)
         for weight, links in zip(likely / likely.sum(axis=0), later, strict=True):
             over = _over_best(self._seconds(seen, costs, links))
-            cost = changed * over
-            if self._abandons:
-                price = 1.5 * self._rebuilds(seen, costs, links)
-                cost = np.minimum(cost, change * (over * np.minimum(NOTICED / self._windows, 1) + price / self._windows))
-            may_cost += weight[:, None] * cost
+            may_cost += weight[:, None] * changed * over
         whole = (1 - changed) * _over_best(today) + may_cost
         return np.asarray(whole / today.min(axis=1, keepdims=True))
 

@@ -220,8 +220,8 @@ class CacheSimulator:
         about these steps.
         """
         at, batch = self._at, self._running()
-        steps = np.arange(batch.alarms.shape[1])
-        found = batch.alarms & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
+        steps = np.arange(batch.looks.shape[1])
+        found = batch.looks & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
         found &= (at.upcoming < batch.steps)[:, None]
         any_ = found.any(axis=1)
         self._at = at._replace(looked=np.where(any_, found.argmax(axis=1), at.upcoming))

@@ -14,6 +14,7 @@ OUTLIER = 5.0  # standard deviations at which one fetch is cut, so that a single
 LONGEST = 60  # fetches that a level is the mean of
 LEAST_NOISE = 0.1  # standard deviation of a logarithm, at least
 SAME_CHANGE = 8  # fetches within which several alarms, of one owner or of others, are of one change
+LOOK_AGAIN = 5  # fetches after an alarm at which what was made of it is looked at again, now that more are known
 CHUNK = 96  # fetches that are tested at once where all are known
 WITHOUT = 0.3  # the same before there are fetches to estimate it from
 

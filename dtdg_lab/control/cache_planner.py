@@ -21,10 +21,10 @@ TURNS = 5.0  # how much likelier an owner is to become late, for each unit of it
 LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
 HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
 HEARD_STEPS = 3  # how long ago, on average, what is heard was
-CHANGES, CHANGE_AFTER = 0.5, 60.0  # change points, and the steps that they took, that are assumed before any is found
+CHANGES, CHANGE_AFTER = 1.0, 60.0  # change points, and the steps that they took, that are assumed before any is found
 TRUSTED_STEPS = 200.0  # steps after which two thirds of what its choices saved or lost are forgotten
 TRUST = 2.5  # steps of time that its choices may have lost against even shares before these are taken
-PRICE = 1.0  # how many times its price abandoning a window must save
+PRICE = 2.0  # how many times its price abandoning a window must save
 STRAYS = 0.2  # by how much an owner may be later than is heard
 STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
 
@@ -126,6 +126,9 @@ class CachePlanner:
             allocation that holds.
         longest: window beyond which none is taken, so that what changes is seen before long.
 
+    Attributes:
+        base_s: seconds of a step for which nothing is fetched, by the costs; None without costs.
+
     Raises:
         ConfigError: tau is not above 0, the others are below 0, or the costs are of another number of parts.
 
@@ -155,6 +158,7 @@ class CachePlanner:
             )
         self.first = actions.action(16)
         self._actions, self._costs = actions, costs
+        self.base_s = None if costs is None else costs.base_s
         self._late_s, self._stay = late_s, stay
         self._windows = np.array([actions.window(action) for action in range(len(actions))])
         self._longest = max(longest, WINDOWS[0])
@@ -175,6 +179,17 @@ class CachePlanner:
         self._account = self._account.of(rows, now, self.first)
         (action,), regret = self._decided(self._seen_of(view), self._costs if told is None else None, rows, now)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
+
+    def reconsider(self, view: CacheView) -> CacheDecision | None:
+        """What to abandon the window that serves for, now that links have changed; None to keep it."""
+        told = view.forecast
+        if view.pending < 0 or (told is None and self._costs is None):
+            return None
+        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
+        self._account = self._account.of(rows, now, self.first)
+        seen, costs = self._seen_of(view, remembers=False), self._costs if told is None else None
+        chosen, ends = self._reconsidered(seen, costs, rows, now, np.array([view.pending]), np.array([view.left]))
+        return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the same for every run."""

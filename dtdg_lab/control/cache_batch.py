@@ -59,7 +59,7 @@ class CacheBatch:
         heard: (B, 3, S + 1, P - 1) the episodes' ``late_s``, ``late_s_per_byte`` and ``strays``.
         meter: (B, S + 1) by which energy that is heard is multiplied.
         alarms: (B, S + 1) whether a change of some link is found before each step.
-        looks: (B, S + 1) whether what serves is to be reconsidered there: at alarms, and a little later, by more fetches.
+        looks: (B, S + 1) whether what serves is to be reconsidered there: at alarms, and a little later.
         found: (B, S + 1) how many there were in the last steps before each one, those close together as one.
         since: (B, S + 1) first step after the latest change point that is known before each step.
     """

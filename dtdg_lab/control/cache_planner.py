@@ -14,14 +14,11 @@ from dtdg_lab.control.cache_views import CHANGES_WITHIN, CacheViews
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheDecision, CacheView
 
-CHANGE_STEPS = 120.0  # steps that a condition of links lasts that have been steady for as long as is remembered
-UNSTEADY = 200.0  # how many times sooner links change that were as often on time as late
-STEADY = 0.2  # a multiplier's logarithm below which unsteadiness is noise
 TURNS = 5.0  # how much likelier an owner is to become late, for each unit of its remembered multiplier's logarithm
 LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
 HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
 HEARD_STEPS = 3  # how long ago, on average, what is heard was
-CHANGES, CHANGE_AFTER = 1.0, 60.0  # change points, and the steps that they took, that are assumed before any is found
+CHANGES, CHANGE_STEPS = 1.0, 60.0  # change points, and the steps that they took, that are assumed before any is found
 TRUSTED_STEPS = 200.0  # steps after which two thirds of what its choices saved or lost are forgotten
 TRUST = 2.5  # steps of time that its choices may have lost against even shares before these are taken
 PRICE = 2.0  # how many times its price abandoning a window must save
@@ -52,9 +49,15 @@ class LinkGuess(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """States with what is remembered (B, S), delays (B, P - 1), the actions that hold (B,), what actions and rebuilds take
+    """What is seen of B runs.
 
-    by the view, and how many changes of links to expect in a step (B,).
+    Attributes:
+        states: (B, S) with what is remembered.
+        delays_s: (B, P - 1) of each other part's replies.
+        previous: (B,) the actions that hold.
+        forecast: seconds of a step of every action under delays (B, P - 1), by the view.
+        rebuilds: seconds of a whole rebuild, likewise; None where costs are known.
+        rate: (B,) changes of the links to expect in a step.
     """
 
     states: NDArray[np.float32]
@@ -106,10 +109,14 @@ class CachePlanner:
     """Takes the action with the least expected regret over what the links may do next.
 
     A window that is chosen begins when the one before it ends, and holds for W steps. Until then and meanwhile links
-    may change: with probability 1 - exp(-s / tau) s steps after what was heard, to clean links or to one late owner. So
-    long windows are taken where they are cheap whatever happens, and a cache biased to one owner is given for long only
-    where that owner will stay late. What is remembered of the run (:mod:`dtdg_lab.control.cache_memory`) says how soon
-    links change, and which owner may be the next.
+    may change: with probability 1 - exp(-lambda s) s steps after what was heard, to clean links or to one late owner.
+    So long windows are taken where they are cheap whatever happens, and a cache biased to one owner is given for long
+    only where that owner will stay late. Lambda is the number of change points of the last 150 steps over these steps;
+    what is remembered of the run (:mod:`dtdg_lab.control.cache_memory`) says which owner may be the next.
+
+    Where a change is found, the window that serves is abandoned if that saves twice what it costs: the rebuilds that
+    are wasted. An account is kept of what the planner's own choices save against even shares, whether they are taken or
+    not; while they have lost 2.5 steps of time or more of late, even shares are taken.
 
     Live, the view's forecast tells what each action would take: it counts the batches to come and knows the links'
     rates. In the simulator the costs do, and a late owner is told from a throttled one by how much slower a step has
@@ -120,7 +127,7 @@ class CachePlanner:
         actions: what may be chosen.
         costs: calibrated, of the same number of parts: what to think ahead with for many simulated runs, and for one
             whose view brings no forecast.
-        change_steps: tau of steady links.
+        change_steps: steps without a change that count as much as one change, before any is seen.
         late_s: how late an owner becomes that is not late yet.
         stay: share of a step by which an action with another allocation must be cheaper than the best one with the
             allocation that holds.
@@ -130,7 +137,7 @@ class CachePlanner:
         base_s: seconds of a step for which nothing is fetched, by the costs; None without costs.
 
     Raises:
-        ConfigError: tau is not above 0, the others are below 0, or the costs are of another number of parts.
+        ConfigError: change_steps is not above 0, the others are below 0, or the costs are of another number of parts.
 
     References: ours, for the questions of GreenDyGNN section IV-C; Camacho, Bordons 2007 (model-predictive control).
     """
@@ -188,7 +195,9 @@ class CachePlanner:
         rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
         self._account = self._account.of(rows, now, self.first)
         seen, costs = self._seen_of(view, remembers=False), self._costs if told is None else None
-        chosen, ends = self._reconsidered(seen, costs, rows, now, np.array([view.pending]), np.array([view.left]))
+        chosen, ends = self._reconsidered(
+            seen, costs, rows, now=now, pending=np.array([view.pending]), left=np.array([view.left])
+        )
         return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
@@ -216,7 +225,9 @@ class CachePlanner:
         rows = np.flatnonzero(which)
         chosen, ends = pending.copy(), which.copy()
         seen, now = self._seen(views, rows), views.now[rows]
-        chosen[rows], ends[rows] = self._reconsidered(seen, self._costs, rows, now, pending[rows], left[rows])
+        chosen[rows], ends[rows] = self._reconsidered(
+            seen, self._costs, rows, now=now, pending=pending[rows], left=left[rows]
+        )
         return chosen, ends
 
     def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
@@ -226,10 +237,12 @@ class CachePlanner:
             return lambda delays_s: np.empty(0) if told is None else np.stack([told(each) for each in delays_s])
 
         state, first = view.state[np.newaxis], np.zeros(1, dtype=np.int64)
-        states = self._memory.take_in(state, first, np.array([view.at])) if remembers else self._memory.recall(state, first)
+        states = (
+            self._memory.take_in(state, first, np.array([view.at])) if remembers else self._memory.recall(state, first)
+        )
         return _Seen(
             states, view.delays_s[np.newaxis], np.array([view.previous]), stacked(view.forecast),
-            stacked(view.rebuilds), _rate(np.array([view.changes]), np.array([view.at])),
+            stacked(view.rebuilds), self._rate(np.array([view.changes]), np.array([view.at])),
         )  # fmt: skip
 
     def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
@@ -238,15 +251,19 @@ class CachePlanner:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
             states = self._memory.recall(views.states[rows], rows)
-        rate = _rate(views.changes[rows], views.now[rows])
+        rate = self._rate(views.changes[rows], views.now[rows])
         return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, None, rate)
+
+    def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
+        """(B,) changes of the links to expect in a step."""
+        return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(now, CHANGES_WITHIN)))
 
     def _waits(self, previous: NDArray[np.int64]) -> Array:
         """(B,) steps from what is heard to the first step of what is decided now."""
         return HEARD_STEPS + self._windows[previous].astype(np.float64)
 
     def _reconsidered(
-        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64],
+        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], *, now: NDArray[np.int64],
         pending: NDArray[np.int64], left: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
         account, links = self._account, self._links(seen, costs)[0]
@@ -357,11 +374,6 @@ class CachePlanner:
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + self._stay)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
-
-
-def _rate(changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
-    """(B,) changes of the links to expect in a step."""
-    return np.asarray((CHANGES + changes) / (CHANGE_AFTER + np.minimum(now, CHANGES_WITHIN)))
 
 
 def _over_best(seconds: Array) -> Array:

@@ -158,9 +158,7 @@ class CacheSimulator:
         self._at = self._fresh()
         return self._states()
 
-    def step(
-        self, actions: ArrayLike, lengths: ArrayLike | None = None
-    ) -> tuple[States, Floats, Booleans, StepInfo]:
+    def step(self, actions: ArrayLike, lengths: ArrayLike | None = None) -> tuple[States, Floats, Booleans, StepInfo]:
         """Decide in every run, and go on to its next boundary.
 
         Args:
@@ -181,10 +179,13 @@ class CacheSimulator:
         steps = end - at.upcoming
         changed = (self.choices.allocations[chosen] != self.choices.allocations[at.current]) & (steps > 0)
         window, reference = batch.window_under((chosen, self._references), at.upcoming, end)
-        whole = batch.window(self._references, at.upcoming, np.minimum(at.upcoming + windows, batch.steps))
-        extra_s = changed * self._change_s
-        owed_s, owed_j = self._owed(chosen, at.upcoming, end)
-        joules = window.joules + extra_s * _quotient(whole.joules, whole.seconds) + owed_j
+        extra_s, joules = changed * self._change_s, window.joules
+        if self._change_s:
+            whole = batch.window(self._references, at.upcoming, np.minimum(at.upcoming + windows, batch.steps))
+            joules = joules + extra_s * _quotient(whole.joules, whole.seconds)
+        if lengths is not None:
+            owed_s, owed_j = self._owed(chosen, at.upcoming, end)
+            joules, extra_s = joules + owed_j, extra_s + owed_s
         ratio = _quotient(joules, reference.joules)
         rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
         self._at = _Runs(
@@ -197,7 +198,7 @@ class CacheSimulator:
             looked=at.upcoming,
         )
         info = StepInfo(
-            joules, window.seconds + extra_s + owed_s, steps, self._at.length, reference.joules, changed, self._states()
+            joules, window.seconds + extra_s, steps, self._at.length, reference.joules, changed, self._states()
         )
         done = self.done & (steps > 0) if self.restarts else self.done
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
@@ -223,10 +224,9 @@ class CacheSimulator:
         steps = np.arange(batch.looks.shape[1])
         found = batch.looks & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
         found &= (at.upcoming < batch.steps)[:, None]
-        any_ = found.any(axis=1)
-        self._at = at._replace(looked=np.where(any_, found.argmax(axis=1), at.upcoming))
-        self._alarmed = any_
-        return any_
+        self._alarmed: Booleans = np.asarray(found.any(axis=1))
+        self._at = at._replace(looked=np.where(self._alarmed, found.argmax(axis=1), at.upcoming))
+        return self._alarmed
 
     def alarm_views(self) -> tuple[CacheViews, Numbers]:
         """What policies see where a change was found, and (B,) how many steps the window that serves has left."""
@@ -278,7 +278,7 @@ class CacheSimulator:
     @property
     def done(self) -> Booleans:
         """(B,) which runs have nothing left to decide."""
-        return self._at.upcoming >= self._running().steps
+        return np.asarray(self._at.upcoming >= self._running().steps)
 
     def _views(self, at: _Runs) -> CacheViews:
         batch = self._running()

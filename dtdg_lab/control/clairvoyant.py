@@ -76,7 +76,8 @@ def best_plan(
         episodes: of one length and one number of parts.
         of_joules: least joules; else least seconds.
         change_s: as the simulator's.
-        only_actions: leave out the choice that is no action, the window of an epoch.
+        only_actions: whole windows of actions only, as live: not the choice that is no action, the window of an epoch,
+            and no window that is abandoned.
 
     Raises:
         PlanError: there are no episodes, or they are of different sizes.
@@ -91,8 +92,9 @@ def best_plan(
     seconds = np.stack([episode.step_costs(of_joules=False)[reference] for episode in episodes])
     references = np.stack([costs[:, reference], seconds])
     rebuilds = np.stack([episode.rebuild_costs(of_joules=of_joules) for episode in episodes])
-    last = -1 if only_actions else None
-    return _planned(choices, costs[:, :last], references, change_s, rebuilds[:, :last])
+    if only_actions:
+        return _planned(choices, costs[:, :-1], references, change_s)
+    return _planned(choices, costs, references, change_s, rebuilds)
 
 
 def _planned(

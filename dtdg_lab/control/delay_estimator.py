@@ -46,9 +46,9 @@ class DelayEstimator:
 
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
-    Differs from the paper: absolute references and change points, as above; bytes are taken off each fetch first, since fetches differ in size; the distance from the
-    15th percentile to the median, as it was in the warm-up, is noise and no delay; and a baseline that most of the last
-    30 fetches undercut was taken from a slow network, and is lowered.
+    Differs from the paper: absolute references and change points, as above. Bytes are taken off each fetch first, since
+    fetches differ in size; the distance from the 15th percentile to the median, as it was in the warm-up, is noise and
+    no delay; and a baseline that most of the last 30 fetches undercut was taken from a slow network, and is lowered.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class DelayEstimator:
             middle = _median([time - self._per_byte[place] * size for time, size in recent])
             if len(recent) == RECENT:  # most of so many undercut a baseline of a slow network
                 self._clean[place] = min(self._clean[place], middle)
-            start_s, per_byte = self._reference(place, _median([size for _, size in recent]))
+            start_s, per_byte = self._reference(int(place), _median([size for _, size in recent]))
             if per_byte != self._per_byte[place]:
                 middle = _median([time - per_byte * size for time, size in recent])
             late[place] = middle - start_s - self._noise[place]

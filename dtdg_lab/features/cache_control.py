@@ -15,6 +15,7 @@ from dtdg_lab.control.cache_state import CacheObservation, cache_state
 from dtdg_lab.control.cache_views import CHANGES_WITHIN
 from dtdg_lab.control.change_points import LOOK_AGAIN, SAME_CHANGE
 from dtdg_lab.control.delay_estimator import DelayEstimator
+from dtdg_lab.control.rpc_model import RpcModel
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CachePolicy, CacheView, OwnerReply
 from dtdg_lab.features.boundary import Boundary
@@ -55,6 +56,16 @@ class CacheControl:
         self._clean_j: list[float] = []
         self._last: CacheDecision | None = None
         self._was_biased: int | None = None
+
+    @property
+    def probed(self) -> bool:
+        """Whether it is known what a fetch takes that no link slows."""
+        return self._estimator.probe is not None
+
+    def probe(self, law: RpcModel) -> None:
+        """Compare fetches with this law of one that no link slows."""
+        with self._lock:
+            self._estimator.probe = law
 
     def watch(self, replies: Sequence[OwnerReply], step: int) -> bool:
         """Take in the fetches of a step's misses; whether the window that serves is to be reconsidered.
@@ -102,7 +113,7 @@ class CacheControl:
         covered = 0 if view.forecast is None else boundary.lookahead.steps
         if self._last is not None and self._last.policy != decision.policy:
             self._last = None  # what it earned is not this one's
-        self._note(boundary, view, decision, self._reward(step_s, step_j), thought, covered)
+        self._note(boundary, view, decision, self._reward(step_s, step_j), thought=thought, covered=covered)
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
         return decision
 
@@ -194,8 +205,8 @@ class CacheControl:
         return float(-ratio - CHANGE * changed)
 
     def _note(
-        self, boundary: Boundary, view: CacheView, decision: CacheDecision, reward: float | None, thought: list[float],
-        covered: int,
+        self, boundary: Boundary, view: CacheView, decision: CacheDecision, reward: float | None, *,
+        thought: list[float], covered: int,
     ) -> None:  # fmt: skip
         place = self._actions.biased(decision.action)
         row = (

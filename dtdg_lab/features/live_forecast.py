@@ -26,6 +26,7 @@ class Forecast:
         self._steps, self.rebuilds = steps, rebuilds
 
     def __call__(self, delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of a step of every action."""
         return self._steps(delays_s)
 
 

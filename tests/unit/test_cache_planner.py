@@ -157,7 +157,7 @@ def test_it_beats_every_fixed_window_where_a_link_is_throttled_for_long_and_lose
         rows = compare({"planner": CachePlanner(ACTIONS, costs)}, [costs], cases, episodes=8)
         over = {row.case.split("/")[0]: row.over_best_fixed for row in rows if row.policy == "planner"}
         assert over["one_slow"] < -0.05, over
-        assert max(over.values()) < 0.02, over
+        assert max(over.values()) < 0.05, over
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from dtdg_lab.congestion.cycle_table import CycleTable, made_table, parse_table
-from dtdg_lab.congestion.phases import Phases, Wave
-from dtdg_lab.congestion.recorded import load_trace
+from dtdg_lab.congestion.phases import Phases, Turns, Wave
+from dtdg_lab.congestion.recorded import RecordedTrace, load_trace
 from dtdg_lab.congestion.slow_owners import check_delay, check_rate, slow_owners
 from dtdg_lab.core import streams
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
@@ -77,6 +77,20 @@ class PatternSettings:
         first, second = streams.generator(self.seed, "congestion/owners").permutation(self.parts)[:2].tolist()
         return first, second
 
+    @property
+    def all_owners(self) -> tuple[int, ...]:
+        """All parts in an order that the seed decides; the first two are ``owners``.
+
+        Raises:
+            ConfigError: as of ``owners``.
+        """
+        first = self.owners
+        return *first, *(part for part in range(self.parts) if part not in first)
+
+    def slow_parts(self, *parts: int) -> LinkState:
+        """Links over which these parts reply as late, and as slowly, as the settings say."""
+        return slow_owners(self.parts, dict.fromkeys(parts, self.delay_ms), dict.fromkeys(parts, self.mbit))
+
     def slow(self, *weights: float) -> LinkState:
         """Links of the seed's owners, each congested by its weight: its share of the delay, the rate divided by it."""
         delays = {owner: weight * self.delay_ms for owner, weight in zip(self.owners, weights, strict=False)}
@@ -114,6 +128,40 @@ def oscillating(settings: PatternSettings) -> Pattern:
     return Wave(settings.parts, settings.owners, settings.delay_ms, settings.mbit, settings.first_epoch, settings.cycle)
 
 
+def rotating(settings: PatternSettings) -> Pattern:
+    """One owner after another is congested, each for the same share of every cycle; ours."""
+    states = tuple(settings.slow_parts(owner) for owner in settings.all_owners)
+    return Turns(states, settings.first_epoch, settings.cycle)
+
+
+def all_slow(settings: PatternSettings) -> Pattern:
+    """All owners are congested alike, when :func:`one_slow` congests one; ours."""
+    congested = settings.slow_parts(*settings.all_owners)
+    return Phases(congested, settings.first_epoch, settings.cycle, (settings.cycle + 1) // 2)
+
+
+def markov(settings: PatternSettings) -> Pattern:
+    """Each owner becomes congested and clean again by itself, after exponentially distributed times; ours.
+
+    It stays congested for a quarter of a cycle in the mean, and clean for three quarters. Where ``epochs`` end, so does
+    what is drawn.
+    """
+    changes: list[tuple[float, int]] = []
+    for owner in settings.all_owners:
+        random = streams.generator(settings.seed, "congestion/markov", owner)
+        at, slow = settings.first_epoch + random.exponential(0.75 * settings.cycle), True
+        while at < settings.epochs:
+            changes.append((at, owner))
+            at, slow = at + random.exponential((0.25 if slow else 0.75) * settings.cycle), not slow
+    congested: set[int] = set()
+    states = []
+    for _, owner in sorted(changes):
+        congested ^= {owner}
+        states.append(settings.slow_parts(*sorted(congested)))
+    times = tuple((int(at), at % 1.0) for at, _ in sorted(changes))
+    return RecordedTrace(times, tuple(states), settings.parts)
+
+
 def schedule(settings: PatternSettings) -> Pattern:
     """A table says which owners are congested in each epoch of a cycle; ``delay_ms`` is not read."""
     text = settings.table.strip() or made_table(settings.owners, settings.cycle)
@@ -129,7 +177,19 @@ def recorded(settings: PatternSettings) -> Pattern:
 PATTERNS: Mapping[str, Callable[[PatternSettings], Pattern]] = MappingProxyType(
     {
         made.__name__: made
-        for made in (none, one_slow, one_fast, two_symmetric, two_asymmetric, oscillating, schedule, recorded)
+        for made in (
+            none,
+            one_slow,
+            one_fast,
+            two_symmetric,
+            two_asymmetric,
+            oscillating,
+            rotating,
+            markov,
+            all_slow,
+            schedule,
+            recorded,
+        )
     }
 )
 

@@ -36,6 +36,28 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True)
+class Turns:
+    """Links that take turns: each state holds for the same time, one after another, again and again.
+
+    Attributes:
+        states: in their order, at least one.
+        first_epoch: the first of the first turn; links are clean before.
+        period: epochs of all turns together.
+    """
+
+    states: tuple[LinkState, ...]
+    first_epoch: int
+    period: float
+
+    def at(self, epoch: int, share: float = 0.0) -> LinkState:
+        """The links when ``share`` of an epoch has passed, 0 to less than 1."""
+        passed = epoch - self.first_epoch + share
+        if passed < 0:
+            return LinkState.clean(self.states[0].parts)
+        return self.states[math.floor(passed / self.period * len(self.states)) % len(self.states)]
+
+
+@dataclass(frozen=True, slots=True)
 class Wave:
     """Congestion that swings between two owners in a cosine wave: one's wanes while the other's waxes.
 

@@ -11,8 +11,9 @@ from dtdg_lab.control.link_trace import LinkTrace
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.links import BITS
 
-ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")
-STEADY = "steady"  # one link from the first step to the last; no archetype of the paper
+PAPER_ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")
+STEADY, ALL_STEADY = "steady", "all_steady"  # one link, or all of them, from the first step to the last
+ARCHETYPES = (*PAPER_ARCHETYPES, "rotating", "markov", "all_slow", STEADY, ALL_STEADY)
 KINDS = ("delay", "rate")
 # (name, milliseconds added, Mbit/s left): what policies are trained with is never what they are compared with, and what
 # they are accepted by is neither, for constants may have been chosen by comparing
@@ -25,17 +26,22 @@ WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is tak
 SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
 FAST_EPOCHS = ((0.15, 0.6), (0.15, 0.6))
 SWING_EPOCHS = (1.0, 6.0)  # shortest and longest time from one owner to the other and back
+TURN_EPOCHS = (0.5, 3.0)  # shortest and longest turn of one owner, where congestion goes round
+MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link stays slow, and that it stays clean
 
 
 @dataclass(frozen=True, slots=True)
 class CacheCase:
-    """One archetype of congestion at one severity; its owners, onset and lengths are drawn anew for each episode.
+    """One archetype of congestion at one severity; each episode draws its owners, onset and lengths.
 
     Two links where a part has only one other are that one. ``one_slow`` and ``one_fast`` are our reading of "single-
-    link slow or fast": phases of several epochs, and phases shorter than one.
+    link slow or fast": phases of several epochs, and phases shorter than one. Five more archetypes are ours.
+    ``rotating``: one owner after another is slow, each for the same time. ``markov``: each link becomes slow and clean
+    again by itself, after exponentially distributed times. ``all_slow``: all links in the phases of ``one_slow``.
+    ``steady`` and ``all_steady``: one link, or all links, from the first step to the last.
 
     Attributes:
-        archetype: one of ``ARCHETYPES``, or ``steady``.
+        archetype: one of ``ARCHETYPES``.
         severity: its name.
         delay_s: seconds added to a reply at the worst.
         bytes_per_s: at which replies pass at the worst; infinite where nothing limits them.
@@ -55,8 +61,8 @@ class CacheCase:
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.archetype not in (*ARCHETYPES, STEADY):
-            raise UnknownNameError("archetype of congestion", self.archetype, (*ARCHETYPES, STEADY))
+        if self.archetype not in ARCHETYPES:
+            raise UnknownNameError("archetype of congestion", self.archetype, ARCHETYPES)
         if not (0 <= self.delay_s < np.inf and self.bytes_per_s > 0 and 0 <= self.spread < 1):
             raise ConfigError(
                 f"{self}: the delay must be 0 s or more, the rate above 0 bytes/s and the spread from 0 to below 1."
@@ -68,7 +74,9 @@ class CacheCase:
         return f"{self.archetype}/{self.severity}/{KINDS[int(np.isfinite(self.bytes_per_s))]}"
 
     def draw(self, random: np.random.Generator, parts: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
-        """The links of one episode to a part that has P - 1 others; the first two epochs are clean, but of ``steady``.
+        """The links of one episode to a part that has P - 1 others.
+
+        The first two epochs are clean, except those of ``steady`` and ``all_steady``.
 
         Args:
             random: draws the owners, the onset, the lengths and how bad it is.
@@ -76,34 +84,46 @@ class CacheCase:
             epochs: of the episode.
             epoch_steps: steps of each.
         """
-        steps = epochs * epoch_steps
+        steps, others = epochs * epoch_steps, parts - 1
         bad = random.uniform(1 - self.spread, 1 + self.spread)
-        owners = random.permutation(parts - 1)[:2]
-        levels, which = self._levels(random, steps, epoch_steps)
-        shares = np.zeros((len(levels), parts - 1))
-        shares[:, owners] = levels[:, : len(owners)]
+        owners = random.permutation(others)
+        levels, which = self._levels(random, others, steps, epoch_steps)
+        used = owners[: levels.shape[1]]
+        shares = np.zeros((len(levels), others))
+        shares[:, used] = levels[:, : len(used)]
         with np.errstate(divide="ignore"):
             return LinkTrace(self.delay_s * bad * shares, self.bytes_per_s / bad / shares, which)
 
     def _levels(
-        self, random: np.random.Generator, steps: int, epoch_steps: int
+        self, random: np.random.Generator, others: int, steps: int, epoch_steps: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(K, 2) how bad each condition is for the first and the second owner, from 0 to 1; (S,) which one holds."""
+        """(K, owners) how bad each condition is for each drawn owner, from 0 to 1; (S,) which one holds."""
         if self.archetype == "none":
             return np.zeros((1, 2)), np.zeros(steps, dtype=np.int64)
-        if self.archetype == STEADY:
-            return np.array([[1.0, 0.0]]), np.zeros(steps, dtype=np.int64)
+        if self.archetype in (STEADY, ALL_STEADY):
+            return np.ones((1, 1 if self.archetype == STEADY else others)), np.zeros(steps, dtype=np.int64)
         earliest = WARM_UP_EPOCHS * epoch_steps
         onset = min(int(random.uniform(earliest, max(earliest, 0.4 * steps) + 1)), steps)
         if self.archetype == "oscillating":
             return _swinging(random, steps, onset, epoch_steps)
+        if self.archetype == "rotating":
+            turn = max(round(random.uniform(*TURN_EPOCHS) * epoch_steps), 1)
+            passed = np.arange(steps) - onset
+            return np.vstack([np.zeros(others), np.eye(others)]), np.where(passed >= 0, 1 + passed // turn % others, 0)
+        if self.archetype == "markov":
+            return _flipping(random, others, steps, onset, np.array(MARKOV_EPOCHS) * epoch_steps)
         second = {"two_symmetric": 1.0, "two_asymmetric": 0.5}.get(self.archetype, 0.0)
+        congested = np.ones(others) if self.archetype == "all_slow" else np.array([1.0, second])
         lengths = FAST_EPOCHS if self.archetype == "one_fast" else SLOW_EPOCHS
-        return np.array([[0.0, 0.0], [1.0, second]]), _phases(random, steps, onset, np.array(lengths) * epoch_steps)
+        phases = _phases(random, steps, onset, np.array(lengths) * epoch_steps)
+        return np.stack([np.zeros_like(congested), congested]), phases
 
 
 def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """What policies are trained with: each archetype at three severities, by delay and by rate, spread by 15 %."""
+    """What policies are trained with: each archetype at three severities, by delay and by rate, spread by 15 %.
+
+    The paper's ``double_dqn`` is trained with ``PAPER_ARCHETYPES`` only.
+    """
     return _cases(archetypes, TRAINED_SEVERITIES, TRAINED_SPREAD)
 
 
@@ -151,3 +171,19 @@ def _swinging(
     period = random.uniform(*SWING_EPOCHS) * epoch_steps
     moved = (1 - np.cos(2 * np.pi * (np.arange(steps) - onset) / period)) / 2
     return levels, np.where(np.arange(steps) >= onset, 1 + np.rint(moved * LEVELS).astype(np.int64), 0)
+
+
+def _flipping(
+    random: np.random.Generator, others: int, steps: int, onset: int, means: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Links that become slow and clean again independently; the mean times (2, 2) are bounds in steps."""
+    slow = np.zeros((steps, others), dtype=np.int64)
+    stays = random.uniform(means[:, 0], means[:, 1])
+    for owner in range(others):
+        step, is_slow = onset + int(random.exponential(stays[1])), 1
+        while step < steps:
+            lasts = 1 + int(random.exponential(stays[1 - is_slow]))
+            slow[step : step + lasts, owner] = is_slow
+            step, is_slow = step + lasts, 1 - is_slow
+    codes, which = np.unique(slow @ 2 ** np.arange(others), return_inverse=True)
+    return (codes[:, None] >> np.arange(others) & 1).astype(np.float64), which

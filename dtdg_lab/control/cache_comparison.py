@@ -16,7 +16,7 @@ from dtdg_lab.control.cache_fixed import FixedWindow
 from dtdg_lab.control.cache_random import RandomWindows
 from dtdg_lab.control.cache_simulator import CacheSimulator
 from dtdg_lab.control.cache_threshold import ThresholdWindow
-from dtdg_lab.control.cache_views import ManyPolicy
+from dtdg_lab.control.cache_views import ManyPolicy, PlansEnds, Reconsiders
 from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_path import WINDOWS, CacheActions
@@ -89,16 +89,24 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
     """
     if simulator.restarts:
         raise ConfigError("a simulator that restarts runs has no runs that end: make one with restart=False.")
-    simulator.reset(policy.first, number=number)
+    plans = policy if isinstance(policy, PlansEnds) else None
+    simulator.reset(policy.first, number=number, length=None if plans is None else plans.first_lengths)
     seconds, joules, *_ = simulator.first_window()
     firsts = np.broadcast_to(np.asarray(policy.first), (simulator.episodes,))
     windows = [[(0, int(first))] for first in firsts]
     while not simulator.done.all():
         views = simulator.views()
         chosen = policy.decide_all(views)
+        lengths = None if plans is None else plans.lengths_all(views)
+        if isinstance(policy, Reconsiders):
+            while (found := simulator.look()).any():
+                views, left = simulator.alarm_views()
+                others, which = policy.reconsider_all(views, chosen, left, found)
+                which, more_s, more_j = simulator.abandon(others, which)
+                seconds, joules, chosen = seconds + more_s, joules + more_j, np.where(which, others, chosen)
         for run in np.flatnonzero(~simulator.done).tolist():
-            windows[run].append((int(views.steps[run]), int(chosen[run])))
-        info = simulator.step(chosen)[3]
+            windows[run].append((int(simulator.upcoming[run]), int(chosen[run])))
+        info = simulator.step(chosen, lengths)[3]
         joules, seconds = joules + info.joules, seconds + info.seconds
     return PolicyRuns(policy.name, joules, seconds, tuple(tuple(run) for run in windows))
 

@@ -56,13 +56,13 @@ class CacheDQN:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """The best action for one state; ties go to the lower one."""
-        inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.step]))
+        inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.at]))
         values: list[float] = self.values(inputs)[0].tolist()
         return CacheDecision(self.name, values.index(max(values)), tuple(values))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the same for every run."""
-        best: NDArray[np.int64] = self.values(self._inputs(views.states, views.runs, views.steps)).argmax(axis=1)
+        best: NDArray[np.int64] = self.values(self._inputs(views.states, views.runs, views.now)).argmax(axis=1)
         return best
 
     def _inputs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,11 +11,14 @@ from numpy.typing import NDArray
 from dtdg_lab.control.cache_cases import WARM_UP_EPOCHS, CacheCase
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.cache_tables import CacheTables, cache_choices, cache_tables
+from dtdg_lab.control.change_points import change_points
 from dtdg_lab.control.link_trace import LinkTrace
 from dtdg_lab.core import streams
 from dtdg_lab.core.errors import ConfigError
 
-RECENT = 30  # GreenDyGNN section V-B: fetches that the estimate of a delay is the median of; one a step is taken
+RECENT = 30  # GreenDyGNN section V-B: most fetches that a delay is the median of; one a step is taken
+OWNERS_SLACK = 2.0  # an owner whose fetches took longer than so many of the quickest owner's was slow from the start
+PROBE_SLACK = 3.0  # all were slow from the start where even the quickest owner's took so many calibrated clean ones
 BASELINE = 0.15  # section V-B: the quantile of the fetches of the warm-up that counts as a fetch on clean links
 LEAST_FETCH_S = 1e-4  # costs that know nothing of a fetch's own time still need something to compare delays with
 MEDIAN = 1.2533  # standard error of a median over that of a mean, where what is heard is spread normally
@@ -67,11 +69,14 @@ class CacheEpisode:
         noise: (S,) by which each step's cost is multiplied, whatever was chosen.
         met: (S + 1, K) sum of ``noise`` over the steps before, by condition: what a window costs is a row of the tables
             times a difference of two of these.
-        late_s: (S + 1, P - 1) seconds of delay that the last fetches show before each step, the baseline's taken off.
+        late_s: (S + 1, P - 1) seconds of delay that the fetches since the last change point, at most 30, show before
+            each step; the baseline's taken off.
         late_s_per_byte: (S + 1, P - 1) the same for what a slow link adds to each byte.
         strays: (S + 1, P - 1) by which fetch times that are heard are multiplied, but for the links' delay.
         meter: (S + 1,) by which energy that is heard is multiplied.
         fetch_s: (P - 1,) seconds of a fetch on clean links.
+        alarms: (S + 1,) whether a change of some link is found from the fetches before each step.
+        since: (S + 1,) first step after the latest change point that is known before each step.
     """
 
     number: int
@@ -87,6 +92,8 @@ class CacheEpisode:
     strays: Floats
     meter: Floats
     fetch_s: Floats
+    alarms: NDArray[np.bool_]
+    since: NDArray[np.int64]
 
     @property
     def steps(self) -> int:
@@ -97,6 +104,11 @@ class CacheEpisode:
         """(C, S) joules (or seconds) of every step under every choice."""
         table = self.tables.step_j if of_joules else self.tables.step_s
         return table[:, self.trace.which] * self.noise
+
+    def rebuild_costs(self, *, of_joules: bool = True) -> Floats:
+        """(C, S) joules (or seconds) of every step that rebuilding takes, under every choice."""
+        seconds = self.tables.rebuild_s[:, self.trace.which] * self.noise
+        return seconds * self.costs.stall_w if of_joules else seconds
 
 
 def draw_episode(
@@ -157,10 +169,26 @@ def _episode(
     counts = held.cumsum(axis=0)
     held[1:] *= factors[:, None]
     slow = 1 / trace.bytes_per_s - np.minimum(1 / trace.bytes_per_s, 1 / calibrated.link_bytes_per_s)
-    late = _heard(np.concatenate([trace.delay_s, slow], axis=1), counts, WARM_UP_EPOCHS * epoch_steps)
-    spread = calibrated.rtt_noise * MEDIAN / math.sqrt(RECENT) if noise.fetch else 0.0
     even = cache_choices(trace.parts, epoch_steps).actions.action(16)
-    nominal = max(calibrated.rpc_s, LEAST_FETCH_S) + tables.miss_bytes[even] / calibrated.link_bytes_per_s
+    missed = tables.miss_bytes[even]
+    nominal = max(calibrated.rpc_s, LEAST_FETCH_S) + missed / calibrated.link_bytes_per_s
+    fetch_s = nominal * np.exp(noise.baseline * random.standard_normal(others))
+    spread = calibrated.rtt_noise if noise.fetch else 0.0
+    drawn = spread * random.standard_normal((steps, others))
+    met = np.log(np.exp(drawn) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
+    found = [change_points(of, spread) for of in met.T]
+    starts, alarms = np.stack([of for of, _ in found], axis=1), np.any([of for _, of in found], axis=0)
+    starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
+    warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
+    late, late_per_byte = (_heard(values, counts, starts) for values in (trace.delay_s, slow))
+    base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
+    # links that were slow from the first step on are told by the other owners, and by what a clean fetch takes
+    levels = fetch_s + base + base_per_byte * missed
+    kept = levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(others)
+    summed = np.vstack([np.zeros(others), drawn.cumsum(axis=0)])
+    places = np.arange(others)
+    heard = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
+    strays = np.exp(MEDIAN * (summed - summed[starts, places]) / heard)
     return CacheEpisode(
         number=number,
         case=case,
@@ -170,11 +198,13 @@ def _episode(
         tables=tables,
         noise=factors,
         met=held.cumsum(axis=0),
-        late_s=late[:, :others],
-        late_s_per_byte=late[:, others:],
-        strays=np.exp(spread * random.standard_normal((steps + 1, others))),
+        late_s=np.maximum(late - base * kept, 0.0),
+        late_s_per_byte=np.maximum(late_per_byte - base_per_byte * kept, 0.0),
+        strays=strays,
         meter=np.exp(noise.meter * random.standard_normal(steps + 1)),
-        fetch_s=nominal * np.exp(noise.baseline * random.standard_normal(others)),
+        fetch_s=fetch_s,
+        alarms=alarms,
+        since=starts.max(axis=1),
     )
 
 
@@ -186,22 +216,25 @@ def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) ->
     return replace(costs, **{name: getattr(costs, name) * factor for name, factor in zip(DRAWN, factors, strict=True)})
 
 
-def _heard(values: Floats, counts: Floats, warm_up: int) -> Floats:
-    """(S + 1, columns) median of what held over the last fetches before each step, less the baseline; at least 0.
+def _baseline(values: Floats, counts: Floats) -> Floats:
+    """(columns,) the 15th percentile of values (K, columns) by condition, each of which held so often (K,)."""
+    order = np.argsort(values, axis=0, kind="stable")
+    reached = counts[order].cumsum(axis=0) >= BASELINE * counts.sum()
+    return np.take_along_axis(values, np.take_along_axis(order, reached.argmax(axis=0)[None], 0), 0)[0]
+
+
+def _heard(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
+    """(S + 1, P - 1) median of what held since each start.
 
     Args:
-        values: (K, columns) by condition.
+        values: (K, P - 1) by condition.
         counts: (S + 1, K) steps before each one that a condition held.
-        warm_up: steps that the baseline is taken over.
+        starts: (S + 1, P - 1) first step that counts.
     """
-    recent = counts.copy()
-    recent[RECENT:] -= counts[: max(len(counts) - RECENT, 0)]
-    heard = np.empty((len(counts), values.shape[1]))
-    first = counts[min(warm_up, len(counts) - 1)]
-    for column, given in enumerate(values.T):
+    heard = np.empty(starts.shape)
+    for owner, given in enumerate(values.T):
         order = np.argsort(given, kind="stable")
-        ranked = given[order]
-        half = recent[:, order].cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
-        base = ranked[np.argmax(first[order].cumsum() >= BASELINE * first.sum())]
-        heard[:, column] = np.maximum(ranked[half.argmax(axis=1)] - base, 0.0)
+        recent = (counts - counts[starts[:, owner]])[:, order]
+        half = recent.cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
+        heard[:, owner] = given[order][half.argmax(axis=1)]
     return heard

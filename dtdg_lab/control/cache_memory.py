@@ -46,7 +46,11 @@ class LatenessMemory:
             self._move(place, late, steps, lasts)
         self._move(2, np.abs(late - self._held[:, 1]), steps, SLOW_STEPS)
         self._fresh[:] = False
-        remembered = self._held.reshape(len(states), -1).astype(np.float32)
+        return self.recall(states, np.arange(len(states)))
+
+    def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States (R, 3 P + 11) of some runs (R,), and what was remembered of these before, as one."""
+        remembered = self._held[rows].reshape(len(rows), -1).astype(np.float32)
         return np.concatenate([states, remembered], axis=1)
 
     def _move(self, place: int, heard: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
@@ -80,3 +84,7 @@ class RunsMemory:
         told = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
         self._runs, self._steps = runs.copy(), steps.copy()
         return told
+
+    def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States (R, 3 P + 11) at some places (R,), and what was remembered there before; nothing is taken in."""
+        return self._memory.recall(states, rows)

@@ -3,12 +3,16 @@
 A window costs the sum over its steps of what the calibrated costs say for its length, its allocation and the links at
 that step, times noise that does not depend on what was chosen. What is decided at a boundary holds from the next one
 on, as live: while one window trains, the cache of the next is built. Windows go on over the end of an epoch.
+
+Where a change of the links is found, a window may be abandoned: the one that takes its place begins when its cache is
+built, and the wasted rebuild is paid (``CacheBatch.owed``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +29,7 @@ from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.feature_path import CacheActions
 
 REFERENCE = 16  # the window, evenly shared, that a reward compares with (GreenDyGNN Eq. 5)
+SLOW_BASE = 1.5  # a warm-up whose steps took longer than so many calibrated clean ones was congested itself
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -39,6 +44,7 @@ class StepInfo:
         joules: (B,) of the window that was decided, the price of changing the allocation included.
         seconds: (B,) likewise.
         steps: (B,) that it lasts: W, or less at the end of the run.
+        passed: (B,) steps between the decision before and this one.
         reference_j: (B,) joules of the same steps with W = 16, evenly shared.
         changed: (B,) whether the allocation is another one than before.
         final_states: (B, 3 P + 11) states before places were given to new runs; what ``states`` is where none were.
@@ -47,6 +53,7 @@ class StepInfo:
     joules: Floats
     seconds: Floats
     steps: Numbers
+    passed: Numbers
     reference_j: Floats
     changed: Booleans
     final_states: States
@@ -126,13 +133,16 @@ class CacheSimulator:
         self._next_number = 0
         self._batch: CacheBatch | None = None
 
-    def reset(self, first: ArrayLike | None = None, *, number: int | None = None) -> States:
+    def reset(
+        self, first: ArrayLike | None = None, *, number: int | None = None, length: ArrayLike | None = None
+    ) -> States:
         """Begin B episodes, and give their states (B, 3 P + 11) at step 0.
 
         Args:
             first: the choice that holds in the first window, which nobody decides, one or (B,); W = 16, evenly shared,
                 where it is not given.
             number: of the first episode; those after the last ones where it is not given.
+            length: (B,) steps of the first window, where it is to be abandoned before its last.
 
         Raises:
             PlanError: there is no such choice.
@@ -143,14 +153,17 @@ class CacheSimulator:
         self._next_number = self._next_number if number is None else number
         self._batch = CacheBatch([self._draw(self._next_number + place) for place in range(self.episodes)])
         self._next_number += self.episodes
+        windows = self.choices.windows[self._first]
+        self._first_end = np.minimum(windows if length is None else np.asarray(length), self._batch.steps)
         self._at = self._fresh()
         return self._states()
 
-    def step(self, actions: ArrayLike) -> tuple[States, Floats, Booleans, StepInfo]:
+    def step(self, actions: ArrayLike, lengths: ArrayLike | None = None) -> tuple[States, Floats, Booleans, StepInfo]:
         """Decide in every run, and go on to its next boundary.
 
         Args:
             actions: (B,) numbers of actions, or of the choice after them; what a run that has ended gets is ignored.
+            lengths: (B,) steps after which the decided window is abandoned, at its price; W where not given.
 
         Returns:
             states (B, 3 P + 11), rewards (B,), done (B,) and what it cost. Where runs restart, ``done`` says which
@@ -160,12 +173,19 @@ class CacheSimulator:
             PlanError: nothing has begun, or there is no such action.
         """
         batch, chosen, at = self._running(), self._checked(actions), self._at
-        end = np.minimum(at.upcoming + self.choices.windows[chosen], batch.steps)
+        windows = self.choices.windows[chosen]
+        planned = windows if lengths is None else np.asarray(lengths, dtype=np.int64)
+        end = np.minimum(at.upcoming + planned, batch.steps)
         steps = end - at.upcoming
         changed = (self.choices.allocations[chosen] != self.choices.allocations[at.current]) & (steps > 0)
         window, reference = batch.window_under((chosen, self._references), at.upcoming, end)
-        extra_s = changed * self._change_s
-        joules = window.joules + extra_s * _quotient(reference.joules, reference.seconds)
+        extra_s, joules = changed * self._change_s, window.joules
+        if self._change_s:
+            whole = batch.window(self._references, at.upcoming, np.minimum(at.upcoming + windows, batch.steps))
+            joules = joules + extra_s * _quotient(whole.joules, whole.seconds)
+        if lengths is not None:
+            owed_s, owed_j = self._owed(chosen, at.upcoming, end)
+            joules, extra_s = joules + owed_j, extra_s + owed_s
         ratio = _quotient(joules, reference.joules)
         rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
         self._at = _Runs(
@@ -174,29 +194,76 @@ class CacheSimulator:
             current=chosen,
             heard_of=at.current,
             length=at.upcoming - at.boundary,
-            serving=np.array(window),
-            heard=at.serving,
             base=at.base,
+            looked=at.upcoming,
         )
-        info = StepInfo(joules, window.seconds + extra_s, steps, reference.joules, changed, self._states())
+        info = StepInfo(
+            joules, window.seconds + extra_s, steps, self._at.length, reference.joules, changed, self._states()
+        )
         done = self.done & (steps > 0) if self.restarts else self.done
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
 
     def first_window(self) -> WindowSums:
         """What the window costs that the runs began with, before anything was decided; each (B,)."""
-        return self._from_start(self._first, self.choices.windows[self._first])
+        sums = self._from_start(self._first, self._first_end)
+        none = np.zeros_like(self._first_end)
+        owed_s, owed_j = self._owed(self._first, none, self._first_end)
+        return sums._replace(seconds=sums.seconds + owed_s, joules=sums.joules + owed_j)
 
     def views(self) -> CacheViews:
         """What policies see now."""
-        return CacheViews(
-            states=self._states(),
-            delays_s=self._delays_s(),
-            steps=self._at.upcoming,
-            steps_left=self.epoch_steps - self._at.upcoming % self.epoch_steps,
-            previous=self._at.current,
-            forecast=self._forecast,
-            runs=np.array([episode.number for episode in self.running]),
+        return self._views(self._at)
+
+    def look(self) -> Booleans:
+        """(B,) in which runs a change of the links is found before the window that serves ends; look there.
+
+        Each call goes on from where the last one looked, until none is found. ``alarm_views`` and ``abandon`` are then
+        about these steps.
+        """
+        at, batch = self._at, self._running()
+        steps = np.arange(batch.looks.shape[1])
+        found = batch.looks & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
+        found &= (at.upcoming < batch.steps)[:, None]
+        self._alarmed: Booleans = np.asarray(found.any(axis=1))
+        self._at = at._replace(looked=np.where(self._alarmed, found.argmax(axis=1), at.upcoming))
+        return self._alarmed
+
+    def alarm_views(self) -> tuple[CacheViews, Numbers]:
+        """What policies see where a change was found, and (B,) how many steps the window that serves has left."""
+        at = self._at
+        seen = at._replace(
+            boundary=np.where(self._alarmed, at.looked, at.boundary),
+            length=np.where(self._alarmed, at.looked - at.boundary, at.length),
+            heard_of=np.where(self._alarmed, at.current, at.heard_of),
         )
+        return self._views(seen), at.upcoming - at.looked
+
+    def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
+        """End windows in which a change was found as soon as the cache of another action is built.
+
+        Its rebuild takes what the law says for the links of that step, and the old cache serves meanwhile. Where the
+        window ends no later than that, nothing is abandoned.
+
+        Args:
+            actions: (B,) that are to follow: give them to :meth:`step` next.
+            which: (B,) where.
+
+        Returns:
+            (B,) where a window was abandoned, and the seconds and joules that it now costs more (or less): (B,) each.
+        """
+        at, batch = self._at, self._running()
+        chosen = self._checked(actions)
+        looked = np.minimum(at.looked, batch.steps - 1)
+        step_s = batch.at(at.current, looked)[0]
+        rebuild_s = batch.at(chosen, looked)[1] * self.choices.windows[chosen]
+        end = at.looked + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
+        done = which & self._alarmed & (end < at.upcoming)
+        end = np.where(done, end, at.upcoming)
+        unserved = batch.window(at.current, end, at.upcoming)
+        before_s, before_j = self._owed(at.current, at.boundary, at.upcoming)
+        owed_s, owed_j = self._owed(at.current, at.boundary, end)
+        self._at = at._replace(upcoming=end, looked=np.where(done, end, at.looked))
+        return done, owed_s - before_s - unserved.seconds, owed_j - before_j - unserved.joules
 
     @property
     def running(self) -> tuple[CacheEpisode, ...]:
@@ -204,9 +271,31 @@ class CacheSimulator:
         return tuple(self._running().episodes)
 
     @property
+    def upcoming(self) -> Numbers:
+        """(B,) first step that the next decision holds for."""
+        return self._at.upcoming
+
+    @property
     def done(self) -> Booleans:
         """(B,) which runs have nothing left to decide."""
-        return self._at.upcoming >= self._running().steps
+        return np.asarray(self._at.upcoming >= self._running().steps)
+
+    def _views(self, at: _Runs) -> CacheViews:
+        batch = self._running()
+        return CacheViews(
+            states=self._states(at),
+            delays_s=self._delays_s(at),
+            steps=at.upcoming,
+            steps_left=self.epoch_steps - at.upcoming % self.epoch_steps,
+            previous=at.current,
+            forecast=self._forecast,
+            runs=np.array([episode.number for episode in self.running]),
+            now=at.boundary,
+            changes=batch.found[np.arange(self.episodes), at.boundary],
+        )
+
+    def _owed(self, choices: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
+        return self._running().owed(choices, self.choices.windows[choices], first, end)
 
     def _running(self) -> CacheBatch:
         if self._batch is None:
@@ -231,16 +320,17 @@ class CacheSimulator:
         """All runs at step 0: nothing is heard yet, and their first window is about to serve."""
         batch, none = self._running(), np.zeros(self.episodes, dtype=np.int64)
         warm_up = WARM_UP_EPOCHS * self.epoch_steps
-        base = self._from_start(self._references, warm_up)
+        sums = self._from_start(self._references, warm_up)
+        base = np.stack([sums.seconds, sums.joules]) / np.minimum(warm_up, batch.steps)
+        clean = np.array([_clean_step(episode.costs, self.reference) for episode in self.running]).T
         return _Runs(
             boundary=none,
-            upcoming=np.minimum(self.choices.windows[self._first], batch.steps),
+            upcoming=self._first_end,
             current=self._first,
             heard_of=self._first,
             length=none,
-            serving=np.stack(self.first_window()),
-            heard=np.zeros((len(base), self.episodes)),
-            base=np.stack([base.seconds, base.joules]) / np.minimum(warm_up, batch.steps),
+            base=np.where(base[0] > SLOW_BASE * clean[0], clean, base),
+            looked=none,
         )
 
     def _next_states(self, done: Booleans, states: States) -> States:
@@ -253,15 +343,20 @@ class CacheSimulator:
         self._at = _Runs(*(np.where(done, new, old) for new, old in zip(self._fresh(), self._at, strict=True)))
         return self._states()
 
-    def _states(self) -> States:
-        """(B, 3 P + 11) what is seen of the window that ended at the boundary where the runs are."""
-        at, batch = self._at, self._running()
+    def _states(self, at: _Runs | None = None) -> States:
+        """(B, 3 P + 11) what is seen of the window that ended at the boundary where the runs are.
+
+        Of its steps only those since the latest change point count.
+        """
+        at, batch = self._at if at is None else at, self._running()
         places = np.arange(self.episodes)
-        seconds, joules, miss_s, rebuild_s = at.heard
-        steps = np.maximum(at.length, 1)
+        first = np.maximum(at.boundary - at.length, np.minimum(batch.since[places, at.boundary], at.boundary - 1))
+        first = np.maximum(np.where(at.length > 0, first, at.boundary), 0)
+        seconds, joules, miss_s, rebuild_s = batch.window(at.heard_of, first, at.boundary)
+        steps = np.maximum(at.boundary - first, 1)
         began = at.length > 0
         observation = CacheObservation(
-            delays_s=self._delays_s(),
+            delays_s=self._delays_s(at),
             fetch_s=batch.fetch_s,
             hit_rates=batch.hits[places, at.heard_of] * began[:, None],
             hit_rate=batch.hit[places, at.heard_of] * began,
@@ -276,9 +371,9 @@ class CacheSimulator:
         )
         return cache_state(observation, self.actions)
 
-    def _delays_s(self) -> Floats:
+    def _delays_s(self, at: _Runs) -> Floats:
         """(B, P - 1) what the estimator makes of the last fetches: a slow link is heard as a delay of its bytes."""
-        at, batch = self._at, self._running()
+        batch = self._running()
         places = np.arange(self.episodes)
         heard = batch.heard[places, :, at.boundary]
         late, per_byte, strays = heard[:, 0], heard[:, 1], heard[:, 2]
@@ -304,9 +399,9 @@ class _Runs(NamedTuple):
         current: choice that holds until then.
         heard_of: choice of the window that ended at the boundary.
         length: its steps; 0 where none did.
-        serving: (4, B) sums of the current window.
-        heard: (4, B) sums of the one that ended.
-        base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared.
+        base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared; the calibrated ones of clean
+            links where these are far shorter.
+        looked: step up to which changes of the links were looked for.
     """
 
     boundary: Numbers
@@ -314,9 +409,15 @@ class _Runs(NamedTuple):
     current: Numbers
     heard_of: Numbers
     length: Numbers
-    serving: Floats
-    heard: Floats
     base: Floats
+    looked: Numbers
+
+
+@lru_cache(maxsize=256)
+def _clean_step(costs: CacheCosts, action: int) -> tuple[float, float]:
+    """Seconds and joules of a step on clean links, as calibrated."""
+    clean = costs.of_actions(np.zeros(costs.parts - 1))
+    return float(clean.seconds[action]), float(clean.joules[action])
 
 
 def _quotient(above: Floats, below: Floats) -> Floats:

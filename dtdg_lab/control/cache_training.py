@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.control.cache_cases import CacheCase, training_cases
+from dtdg_lab.control.cache_cases import ARCHETYPES, PAPER_ARCHETYPES, CacheCase, training_cases
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.cache_dqn import DOUBLE_DQN, DOUBLE_DQN_PLUS
 from dtdg_lab.control.cache_memory import LatenessMemory, memory_size
@@ -50,6 +50,7 @@ class PolicyTraining:
         penalty: lambda.
         hidden: widths of the hidden layers.
         remembers: tell the policy how late owners have been for a while, beside the state.
+        archetypes: of congestion that episodes are drawn from, where no cases are given.
 
     Raises:
         ConfigError: a count below 1, or another number out of its bounds.
@@ -79,6 +80,7 @@ class PolicyTraining:
     penalty: float = 0.01
     hidden: tuple[int, ...] = HIDDEN
     remembers: bool = False
+    archetypes: tuple[str, ...] = PAPER_ARCHETYPES
 
     def __post_init__(self) -> None:
         counts = {name: getattr(self, name) for name in ("episodes", "explored", "lanes", "decisions")}
@@ -94,7 +96,8 @@ class PolicyTraining:
 
     def digest(self) -> str:
         """SHA-256 of all of it."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        told = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def epsilon_at(self, ended: int) -> float:
         """Probability of a drawn action when so many episodes have ended."""
@@ -110,7 +113,7 @@ SHIPPED_TRAININGS = (
     PolicyTraining(),
     PolicyTraining(
         name=DOUBLE_DQN_PLUS, episodes=5_000, explored=1_500, decisions=4, reward="saved", discount=0.9, rate=1e-3,
-        hidden=(64, 64), remembers=True,
+        hidden=(64, 64), remembers=True, archetypes=ARCHETYPES,
     ),
 )  # fmt: skip
 
@@ -153,7 +156,7 @@ def train_policy(
         parts: P, 2 or more.
         training: how; as the paper's where None.
         costs: the simulator's constants; those of :func:`training_costs` where None.
-        cases: congestion to learn under; all archetypes at the severities of training where None.
+        cases: congestion to learn under; the training's archetypes at the severities of training where None.
         out: the file.
         progress: show a bar with the time that is left.
 
@@ -169,7 +172,7 @@ def train_policy(
     frozen = tuple(cost.digest() for cost in costs)
     simulator = CacheSimulator(
         costs,
-        tuple(cases or training_cases()),
+        tuple(cases or training_cases(training.archetypes)),
         episodes=training.lanes,
         seed=training.seed,
         penalty=training.penalty,
@@ -217,7 +220,7 @@ def _learned(
             rewards, follows = _saved(info, training)
         if training.horizon == "finite":
             follows[done] = 0.0
-        after = told(info.final_states, info.steps)
+        after = told(info.final_states, info.passed)
         learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
         owed += training.lanes
         for _ in range(owed // training.decisions):

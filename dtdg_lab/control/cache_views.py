@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.feature_path import CachePolicy, CacheView
+
+CHANGES_WITHIN = 150  # steps whose change points are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class CacheViews:
         previous: (B,) the action that holds until then.
         forecast: (B, A) seconds per step of every action under delays (B, P - 1), by costs as they were calibrated.
         runs: (B,) number of each run, from 0: what a policy that draws by chance counts by.
+        now: (B,) step at which it is decided: it never falls while a run lasts.
+        changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps, those close together as one.
     """
 
     states: NDArray[np.float32]
@@ -33,6 +37,8 @@ class CacheViews:
     previous: NDArray[np.int64]
     forecast: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     runs: NDArray[np.int64]
+    now: NDArray[np.int64]
+    changes: NDArray[np.int64]
 
     def one(self, place: int) -> CacheView:
         """What the run at a place sees."""
@@ -47,6 +53,8 @@ class CacheViews:
             int(self.steps_left[place]),
             int(self.previous[place]),
             forecast,
+            now=int(self.now[place]),
+            changes=int(self.changes[place]),
         )
 
 
@@ -65,6 +73,35 @@ class ManyPolicy(Protocol):
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the action of each run from ``views.steps`` on."""
+        ...
+
+
+@runtime_checkable
+class Reconsiders(Protocol):
+    """A policy that may abandon a window where a change of the links is found."""
+
+    def reconsider_all(
+        self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(B,) the action to go on with, and (B,) whether to abandon the window that serves for it.
+
+        Args:
+            views: what is seen now; ``previous`` serves.
+            pending: (B,) what was decided to follow.
+            left: (B,) steps that the window which serves has left.
+            which: (B,) where a change was found; the others are not asked.
+        """
+        ...
+
+
+@runtime_checkable
+class PlansEnds(Protocol):
+    """A policy that plans beforehand where its windows end."""
+
+    first_lengths: NDArray[np.int64]
+
+    def lengths_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) steps that what it decides is to serve; fewer than its window's abandons it there."""
         ...
 
 

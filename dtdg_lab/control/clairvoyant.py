@@ -1,4 +1,7 @@
-"""The best that can be done on a trace: a dynamic programme over every step at which a cache could be rebuilt."""
+"""The best that can be done on a trace: a dynamic programme over every step at which a cache could be rebuilt.
+
+Windows may be abandoned before their last step, at the price that policies pay for it (``CacheBatch.owed``).
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,13 @@ class CachePlan:
         choices: what can be chosen.
         to_go: (B, S + 1, P) joules (or seconds) from a step to the end at best, by the allocation that held before.
         best: (B, S, P) the choice that reaches it; the lowest number where several do.
+        lengths: (B, S, P) steps that it serves: its window's, or fewer where it is best abandoned.
     """
 
     choices: CacheChoices
     to_go: Floats
     best: Numbers
+    lengths: Numbers
 
     @property
     def totals(self) -> Floats:
@@ -45,15 +50,21 @@ class CachePlan:
         """(B,) the choice of the first window."""
         return self.best[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
 
+    @property
+    def first_lengths(self) -> Numbers:
+        """(B,) steps that the first window serves."""
+        return self.lengths[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
+
     def windows(self, run: int = 0) -> list[tuple[int, int]]:
         """(first step, choice) of every window of one run."""
-        step, chosen, found = 0, int(self.firsts[run]), []
+        step, chosen, length, found = 0, int(self.firsts[run]), int(self.first_lengths[run]), []
         while True:
             found.append((step, chosen))
-            step += int(self.choices.windows[chosen])
+            step += length
             if step >= self.best.shape[1]:
                 return found
-            chosen = int(self.best[run, step, self.choices.allocations[chosen]])
+            held = self.choices.allocations[chosen]
+            chosen, length = int(self.best[run, step, held]), int(self.lengths[run, step, held])
 
 
 def best_plan(
@@ -65,7 +76,8 @@ def best_plan(
         episodes: of one length and one number of parts.
         of_joules: least joules; else least seconds.
         change_s: as the simulator's.
-        only_actions: leave out the choice that is no action, the window of an epoch.
+        only_actions: whole windows of actions only, as live: not the choice that is no action, the window of an epoch,
+            and no window that is abandoned.
 
     Raises:
         PlanError: there are no episodes, or they are of different sizes.
@@ -79,10 +91,15 @@ def best_plan(
     costs = np.stack([episode.step_costs(of_joules=of_joules) for episode in episodes])
     seconds = np.stack([episode.step_costs(of_joules=False)[reference] for episode in episodes])
     references = np.stack([costs[:, reference], seconds])
-    return _planned(choices, costs[:, :-1] if only_actions else costs, references, change_s)
+    rebuilds = np.stack([episode.rebuild_costs(of_joules=of_joules) for episode in episodes])
+    if only_actions:
+        return _planned(choices, costs[:, :-1], references, change_s)
+    return _planned(choices, costs, references, change_s, rebuilds)
 
 
-def _planned(choices: CacheChoices, costs: Floats, references: Floats, change_s: float) -> CachePlan:
+def _planned(
+    choices: CacheChoices, costs: Floats, references: Floats, change_s: float, rebuilds: Floats | None = None
+) -> CachePlan:
     """The plan from costs of every step.
 
     Args:
@@ -90,16 +107,21 @@ def _planned(choices: CacheChoices, costs: Floats, references: Floats, change_s:
         costs: (B, C, S) of a step under each of them.
         references: (2, B, S) cost of the reference's steps, and their seconds: what a second of change costs.
         change_s: as the simulator's.
+        rebuilds: (B, C, S) of it what rebuilding takes, where windows may be abandoned.
     """
     runs, count, steps = costs.shape
     windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
     before, spent = _summed(costs), _summed(references)
     to_go = np.zeros((runs, steps + 1, choices.actions.parts))
-    best = np.zeros((runs, steps, choices.actions.parts), dtype=np.int64)
+    best, lengths = (np.zeros((runs, steps, choices.actions.parts), dtype=np.int64) for _ in range(2))
     others = allocations != np.arange(choices.actions.parts)[:, None]  # (P, C) whether a choice changes the allocation
+    ends = None if rebuilds is None else _EarlyEnds(windows, allocations, before, rebuilds)
     for step in range(steps - 1, -1, -1):
         end = np.minimum(step + windows, steps)
         cost = before[:, row, end] - before[:, :, step] + to_go[:, end, allocations]
+        served = np.broadcast_to(end - step, cost.shape)
+        if ends is not None:
+            cost, served = ends.least(step, cost, served)
         if change_s:
             passed = spent[:, :, end] - spent[:, :, step, None]
             price = change_s * passed[0] / passed[1]
@@ -107,7 +129,65 @@ def _planned(choices: CacheChoices, costs: Floats, references: Floats, change_s:
             best[:, step], to_go[:, step] = by_held.argmin(axis=2), by_held.min(axis=2)
         else:
             best[:, step], to_go[:, step] = cost.argmin(axis=1)[:, None], cost.min(axis=1)[:, None]
-    return CachePlan(choices, to_go, best)
+        lengths[:, step] = np.take_along_axis(served, best[:, step], 1)
+        if ends is not None:
+            ends.reached(step, to_go[:, step])
+    return CachePlan(choices, to_go, best, lengths)
+
+
+class _EarlyEnds:
+    """Where windows are best abandoned: minima over the steps at which they could end, as the programme goes back.
+
+    What a window from s costs that ends at t is a part of t and a part of s. Minima over the t of any window are those
+    of two overlapping spans whose lengths are a power of 2, and each of these is of two spans half as long. Only the
+    spans of the last 256 steps are kept.
+    """
+
+    def __init__(self, windows: Numbers, allocations: Numbers, before: Floats, rebuilds: Floats) -> None:
+        self._order = np.argsort(windows, kind="stable")
+        self._windows, self._allocations = windows[self._order], allocations[self._order]
+        self._rebuilt, self._before = _summed(rebuilds)[:, self._order], before[:, self._order]
+        self._steps = rebuilds.shape[2]
+        thrown = self._windows[:, None] * rebuilds[:, self._order]
+        self._ending = self._before[:, :, :-1] - self._rebuilt[:, :, :-1] + thrown
+        longest = int(windows.max())
+        self._ring = 1 << longest.bit_length()
+        # of span 2^i, the first choice whose window is long enough to need it
+        self._from = [int(np.searchsorted(self._windows, 2**level + 1)) for level in range((longest - 1).bit_length())]
+        shape = (max(len(self._from), 1), self._ring, len(before), len(windows))
+        self._least, self._where = np.full(shape, np.inf), np.zeros(shape, dtype=np.int32)
+
+    def reached(self, step: int, to_go: Floats) -> None:
+        """Take in what is best from a step on, (B, P), before the steps before it."""
+        slot = step % self._ring
+        self._least[0, slot] = self._ending[:, :, step] + to_go[:, self._allocations]
+        self._where[0, slot] = step
+        for level, first in enumerate(self._from[1:], start=1):
+            far = (step + 2 ** (level - 1)) % self._ring
+            below, where = self._least[level - 1, :, :, first:], self._where[level - 1, :, :, first:]
+            nearer = below[slot] <= below[far]
+            self._least[level, slot, :, first:] = np.where(nearer, below[slot], below[far])
+            self._where[level, slot, :, first:] = np.where(nearer, where[slot], where[far])
+
+    def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
+        """(B, C) costs from a step on and steps served, where windows that end early are cheaper."""
+        cost, served = cost.copy(), served.copy()
+        last = np.minimum(step + self._windows, self._steps)  # it may end at those from step + 1 to last - 1
+        (may,) = np.nonzero(last > step + 1)
+        if not len(may):
+            return cost, served
+        last, of = last[may], self._order[may]
+        level = np.log2(last - step - 1).astype(np.int64)
+        near, far = np.full_like(level, (step + 1) % self._ring), (last - 2**level) % self._ring
+        values = self._least[level, near, :, may].T, self._least[level, far, :, may].T
+        nearer = values[0] <= values[1]
+        where = np.where(nearer, self._where[level, near, :, may].T, self._where[level, far, :, may].T)
+        owed = np.take_along_axis(self._rebuilt[:, may], last[None, :, None], 2)[..., 0] - self._before[:, may, step]
+        early = np.where(nearer, *values) + owed
+        better = early < cost[:, of]
+        cost[:, of] = np.where(better, early, cost[:, of])
+        served[:, of] = np.where(better, where - step, served[:, of])
+        return cost, served
 
 
 def _summed(costs: Floats) -> Floats:
@@ -122,7 +202,8 @@ def cost_of(
 ) -> float:
     """Joules (or seconds) of an episode whose windows began at these steps with these choices.
 
-    A window lasts until the next one begins, as it did live where a cache came late.
+    A window lasts until the next one begins, as it did live where a cache came late; one that ended before its last
+    step was abandoned, and pays for it.
 
     Args:
         episode: what the run met.
@@ -140,11 +221,15 @@ def cost_of(
     costs = episode.step_costs(of_joules=of_joules)
     reference = choices.actions.action(REFERENCE)
     joules, seconds = episode.step_costs()[reference], episode.step_costs(of_joules=False)[reference]
+    rebuilds = episode.rebuild_costs(of_joules=of_joules)
     total, held = 0.0, choices.allocations[windows[0][1]]
     for (first, choice), end in zip(windows, ends, strict=True):
         changed = choices.allocations[choice] != held
-        price = change_s * (joules[first:end].sum() / seconds[first:end].sum() if of_joules else 1.0)
+        planned = min(first + choices.windows[choice], episode.steps)
+        price = change_s * (joules[first:planned].sum() / seconds[first:planned].sum() if of_joules else 1.0)
         total += costs[choice, first:end].sum() + price * changed
+        if end < planned:
+            total += rebuilds[choice, end:planned].sum() + choices.windows[choice] * rebuilds[choice, end]
         held = choices.allocations[choice]
     return float(total)
 
@@ -177,7 +262,7 @@ class Clairvoyant:
         numbers = range(len(plan.best)) if runs is None else runs
         self._plan = plan
         self._rows = {number: row for row, number in enumerate(numbers)}
-        self.first = plan.firsts
+        self.first, self.first_lengths = plan.firsts, plan.first_lengths
 
     def decide(self, view: CacheView) -> CacheDecision:
         """The best action from ``view.step`` on."""
@@ -187,13 +272,20 @@ class Clairvoyant:
 
     def decide_all(self, views: CacheViews) -> Numbers:
         """(B,) the best choice of each run."""
+        return self._plan.best[self._places(views)]
+
+    def lengths_all(self, views: CacheViews) -> Numbers:
+        """(B,) steps that each is to serve."""
+        return self._plan.lengths[self._places(views)]
+
+    def _places(self, views: CacheViews) -> tuple[Numbers, Numbers, Numbers]:
         rows = np.array([self._rows[run] for run in views.runs.tolist()])
         steps = np.minimum(views.steps, self._plan.best.shape[1] - 1)
-        return self._plan.best[rows, steps, self._plan.choices.allocations[views.previous]]
+        return rows, steps, self._plan.choices.allocations[views.previous]
 
 
 def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
-    """The clairvoyant of a live run whose congestion is a schedule or a recorded trace: actions only.
+    """The clairvoyant of a live run whose congestion is a schedule or a recorded trace: whole windows of actions only.
 
     Args:
         trace: links to the part that it decides for, step by step to the end of the run.

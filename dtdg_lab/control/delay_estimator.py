@@ -1,13 +1,16 @@
-"""Tells from the times of recent fetches how late each owner's replies are."""
+"""Estimates from the times of recent fetches how late each owner's replies are."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.control.change_points import ChangePoints
 from dtdg_lab.control.rpc_model import RpcModel
 from dtdg_lab.control.small_fit import relative_line
 from dtdg_lab.core.errors import PlanError
@@ -18,6 +21,9 @@ RECENT = 30  # fetches of an owner that its delay is told by
 _BASELINE = 15.0  # percentile of the warm-up's fetches
 _LEAST = 4  # fetches of a warm-up
 _MOST = 1000  # fetches of an owner that a warm-up keeps
+OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than so many of the quickest owner's fetches was slow then
+PROBE_SLACK = 3.0  # all owners were where even the quickest took longer than so many fetches of the probe
+LEAST_S = 1e-6
 
 
 class DelayEstimator:
@@ -35,28 +41,34 @@ class DelayEstimator:
     Raises:
         PlanError: no other part, or no epoch to warm up.
 
+    Attributes:
+        probe: as given; it may be set later.
+
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
-    Differs from the paper: bytes are taken off each fetch first, since fetches differ in size; the distance from the
-    15th percentile to the median, as it was in the warm-up, is noise and no delay; and a baseline that most of the last
-    30 fetches undercut was taken from a slow network, and is lowered.
+    Differs from the paper: absolute references and change points, as above. Bytes are taken off each fetch first, since
+    fetches differ in size; the distance from the 15th percentile to the median, as it was in the warm-up, is noise and
+    no delay; and a baseline that most of the last 30 fetches undercut was taken from a slow network, and is lowered.
     """
 
-    def __init__(self, others: int, *, model: RpcModel | None = None, warm_epochs: int = WARM_EPOCHS) -> None:
+    def __init__(
+        self, others: int, *, model: RpcModel | None = None, probe: RpcModel | None = None,
+        warm_epochs: int = WARM_EPOCHS,
+    ) -> None:  # fmt: skip
         if others < 1 or warm_epochs < 1:
             raise PlanError(f"others={others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
         self._trips = 1.0 if model is None else model.trips
         self._given = None if model is None else model.s_per_byte
         self._warm_epochs, self._first_epoch = warm_epochs, -1
         self._warm: list[list[tuple[float, float]]] = [[] for _ in range(others)]
-        self._times = np.full((others, RECENT), np.inf)  # newest RECENT fetches, in no order
-        self._sizes = np.zeros((others, RECENT))
-        self._heard = np.zeros(others, dtype=np.int64)
+        self.probe = probe
+        self._recent: list[deque[tuple[float, float]]] = [deque(maxlen=RECENT) for _ in range(others)]
+        self._points = [ChangePoints() for _ in range(others)]
         self._per_byte, self._clean = np.zeros(others), np.full(others, np.inf)  # s a byte; s of a fetch without bytes
         self._noise, self._baseline = np.zeros(others), np.zeros(others)
         self._settled = np.zeros(others, dtype=np.bool_)
 
-    def add(self, place: int, rtt_s: float, nbytes: float, *, epoch: int) -> None:
+    def add(self, place: int, rtt_s: float, nbytes: float, *, epoch: int) -> bool:
         """A fetch from the other part at a place, 0 to P - 2, in ascending order of parts.
 
         Args:
@@ -64,6 +76,9 @@ class DelayEstimator:
             rtt_s: seconds from asking to the last byte, above 0.
             nbytes: of it.
             epoch: in which it was.
+
+        Returns:
+            Whether a change of the owner's link is found by it.
         """
         if self._first_epoch < 0:
             self._first_epoch = epoch
@@ -74,19 +89,46 @@ class DelayEstimator:
                     warm.append((nbytes, rtt_s))
             else:
                 self._settle(place)
-        slot = self._heard[place] % RECENT
-        self._times[place, slot], self._sizes[place, slot] = rtt_s, nbytes
-        self._heard[place] += 1
+        recent = self._recent[place]
+        recent.append((rtt_s, nbytes))
+        if not self._settled[place]:
+            return False
+        usual = max(self._clean[place] + self._per_byte[place] * nbytes, LEAST_S)
+        changed = self._points[place].add(math.log(max(rtt_s, LEAST_S) / usual))
+        while changed and len(recent) > self._points[place].count:
+            recent.popleft()
+        return changed
+
+    def known(self, place: int) -> int:
+        """How many of an owner's newest fetches are of the links as they are now."""
+        return self._points[place].count if self._settled[place] else len(self._recent[place])
 
     def delays_s(self) -> Vector:
         """(P - 1,) seconds by which each owner's replies are late; 0 while it warms up."""
-        rest = np.sort(self._times - self._per_byte[:, None] * self._sizes, axis=1)
-        count, places = np.minimum(self._heard, RECENT), np.arange(len(rest))
-        middle = (rest[places, np.maximum(count - 1, 0) // 2] + rest[places, np.minimum(count // 2, RECENT - 1)]) / 2
-        faster = self._settled & (middle < self._clean)
-        self._clean[faster] = middle[faster]
-        late = np.where(self._settled, middle - np.where(self._settled, self._clean + self._noise, 0.0), 0.0)
+        late = np.zeros(len(self._recent))
+        for place in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
+            recent = self._recent[place]
+            middle = _median([time - self._per_byte[place] * size for time, size in recent])
+            if len(recent) == RECENT:  # most of so many undercut a baseline of a slow network
+                self._clean[place] = min(self._clean[place], middle)
+            start_s, per_byte = self._reference(int(place), _median([size for _, size in recent]))
+            if per_byte != self._per_byte[place]:
+                middle = _median([time - per_byte * size for time, size in recent])
+            late[place] = middle - start_s - self._noise[place]
         return np.asarray(np.maximum(late, 0.0) / self._trips)
+
+    def _reference(self, place: int, nbytes: float) -> tuple[float, float]:
+        """Seconds of a clean fetch of an owner without bytes, and seconds a byte."""
+        settled = np.flatnonzero(self._settled)
+        levels = self._clean[settled] + self._per_byte[settled] * nbytes
+        quickest = settled[levels.argmin()]
+        own = self._clean[place] + self._per_byte[place] * nbytes
+        if self.probe is not None:
+            probed = self.probe.a_s, self.probe.s_per_byte
+            if levels.min() > PROBE_SLACK * (probed[0] + probed[1] * nbytes):
+                return probed
+        chosen = quickest if own > OWNERS_SLACK * levels.min() else place
+        return float(self._clean[chosen]), float(self._per_byte[chosen])
 
     def baselines_s(self) -> Vector:
         """(P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 of one that was not asked."""
@@ -118,3 +160,8 @@ class DelayEstimator:
         self._noise[place] = min(middle - low, self._baseline[place])
         self._per_byte[place], self._clean[place], self._settled[place] = per_byte, low, True
         self._warm[place] = []
+
+
+def _median(values: list[float]) -> float:
+    ranked, half = sorted(values), len(values) // 2
+    return ranked[half] if len(ranked) % 2 else (ranked[half - 1] + ranked[half]) / 2

@@ -82,6 +82,9 @@ CONGESTIONS: tuple[Entry, ...] = (
     _pattern("two_symmetric", "patterns:two_symmetric", "Two owners' links are slow alike.", _CASES),
     _pattern("two_asymmetric", "patterns:two_asymmetric", "Two owners' links are slow, one half as much.", _CASES),
     _pattern("oscillating", "patterns:oscillating", "Slowness comes and goes, and moves between owners.", _CASES),
+    _pattern("rotating", "patterns:rotating", "One owner after another is slow.", "ours"),
+    _pattern("markov", "patterns:markov", "Each owner becomes slow and clean again by itself, at random.", "ours"),
+    _pattern("all_slow", "patterns:all_slow", "All owners' links are slow for epochs on end.", "ours"),
     _pattern(
         "schedule", "patterns:schedule", "Clean epochs, then a cycle of epochs with one or two slow owners by a table.",
         "GreenDyGNN section VI-A",

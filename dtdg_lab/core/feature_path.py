@@ -125,6 +125,11 @@ class CacheView:
         previous: the action that holds until then.
         forecast: seconds per step of every action, (A,), thought ahead for the delays that are given, (P - 1,); None
             where nobody can tell.
+        rebuilds: seconds of one whole rebuild for every action, likewise.
+        now: step at which it is decided, which never falls while a run lasts; -1 where it is ``step``.
+        changes: change points of links found so far.
+        pending: action that was decided to follow, where a window may be abandoned; else -1.
+        left: steps that the window which serves has left then.
     """
 
     state: NDArray[np.float32]
@@ -133,6 +138,16 @@ class CacheView:
     steps_left: int
     previous: int
     forecast: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
+    rebuilds: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
+    now: int = -1
+    changes: int = 0
+    pending: int = -1
+    left: int = 0
+
+    @property
+    def at(self) -> int:
+        """Step at which it is decided."""
+        return self.step if self.now < 0 else self.now
 
 
 @dataclass(frozen=True, slots=True)

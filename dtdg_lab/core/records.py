@@ -61,7 +61,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "cache_decisions": (
             "step", "epoch", "part", "policy", "state", "values", "action", "window", "biased", "epsilon", "greedy",
-            "reward", "delays_ms", "forecast_ms",
+            "reward", "delays_ms", "forecast_ms", "covered", "early",
         ),
         "phase_energy": ("step", "epoch", "time_ns", "phase", "joules", "seconds", "source", "coverage"),
         "decisions": ("step", "epoch", "policy", "state", "values", "action", "reward"),
@@ -154,6 +154,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "greedy": "whether the action was the one thought best",
         "delays_ms": "delay that each other part's links were thought to have, in their order",
         "forecast_ms": "what a step was forecast to take under each action; empty where nothing forecasts",
+        "covered": "batches ahead that the forecast was counted from; 0 without one",
+        "early": "whether the window that served was abandoned for it, because the links had changed",
         "joules": "energy; in `phase_energy`, of this rank in a phase since the row before of that phase",
         "coverage": "share of the seconds for which energy is known",
         "phase": "of a step, or between steps; in `phase_energy`, idle is what is between steps, and stall is standing "

@@ -59,6 +59,10 @@ class Boundary:
         late_steps: by which its swap came late.
         stepped: steps of training that ended.
         lookahead: the batches from ``step`` on that are sampled already.
+        now: the step that is resolved next.
+        early: whether a change of the links was found within the window that serves, which may be abandoned.
+        pending: action that was decided to follow it, or the nearest one; -1 where it is not early.
+        left: steps that it has left then.
     """
 
     part: int
@@ -76,3 +80,7 @@ class Boundary:
     late_steps: int
     stepped: tuple[StepTime, ...]
     lookahead: Lookahead
+    now: int = -1
+    early: bool = False
+    pending: int = -1
+    left: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 
 from dtdg_lab.control.cache_planner import CachePlanner
 from dtdg_lab.control.cache_state import CacheObservation, cache_state
+from dtdg_lab.control.cache_views import CHANGES_WITHIN
+from dtdg_lab.control.change_points import LOOK_AGAIN, SAME_CHANGE
 from dtdg_lab.control.delay_estimator import DelayEstimator
+from dtdg_lab.control.rpc_model import RpcModel
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CachePolicy, CacheView
+from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CachePolicy, CacheView, OwnerReply
 from dtdg_lab.features.boundary import Boundary
 from dtdg_lab.features.live_forecast import LiveForecast
 
@@ -47,13 +51,47 @@ class CacheControl:
         self._estimator = estimator
         self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
         self._lock, self._rows = threading.Lock(), list[tuple[Any, ...]]()
+        self._watches, self._look_again, self._changes = False, -1, deque[int](maxlen=CHANGES_WITHIN)
         self._clean_s: list[float] = []
         self._clean_j: list[float] = []
         self._last: CacheDecision | None = None
         self._was_biased: int | None = None
 
-    def decide(self, boundary: Boundary) -> CacheDecision:
+    @property
+    def probed(self) -> bool:
+        """Whether it is known what a fetch takes that no link slows."""
+        return self._estimator.probe is not None
+
+    def probe(self, law: RpcModel) -> None:
+        """Compare fetches with this law of one that no link slows."""
+        with self._lock:
+            self._estimator.probe = law
+
+    def watch(self, replies: Sequence[OwnerReply], step: int) -> bool:
+        """Take in the fetches of a step's misses; whether the window that serves is to be reconsidered.
+
+        So it is where a change of a link is found, and again a few steps later, when more fetches have met it.
+        """
+        with self._lock:
+            self._watches = True
+            found = [
+                self._estimator.add(
+                    of.owner - (of.owner > self._part), of.rtt_s, of.nbytes, epoch=step // self._epoch_steps
+                )
+                for of in replies
+            ]
+            if any(found):
+                if not self._changes or step - self._changes[-1] >= SAME_CHANGE:
+                    self._changes.append(step)
+                self._look_again = step + LOOK_AGAIN
+            again = 0 <= self._look_again <= step
+            self._look_again = -1 if again else self._look_again
+            return (any(found) or again) and isinstance(self.policy, CachePlanner)
+
+    def decide(self, boundary: Boundary) -> CacheDecision | None:
         """The action of the window that comes after the one that begins now.
+
+        Where the boundary is early, None keeps to what was decided before.
 
         Raises:
             PlanError: nothing was set that decides.
@@ -64,11 +102,18 @@ class CacheControl:
         delays_s = self._delays(boundary)
         step_s, step_j = self._steps(boundary)
         view = self._view(boundary, delays_s, step_s, step_j)
-        decision = policy.decide(view)
+        decision: CacheDecision | None
+        if boundary.early:
+            decision = policy.reconsider(view) if isinstance(policy, CachePlanner) else None
+            if decision is None:
+                return None
+        else:
+            decision = policy.decide(view)
         thought = [] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist()
+        covered = 0 if view.forecast is None else boundary.lookahead.steps
         if self._last is not None and self._last.policy != decision.policy:
             self._last = None  # what it earned is not this one's
-        self._note(boundary, view, decision, self._reward(step_s, step_j), thought)
+        self._note(boundary, view, decision, self._reward(step_s, step_j), thought=thought, covered=covered)
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
         return decision
 
@@ -95,11 +140,14 @@ class CacheControl:
     # what was measured
 
     def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
-        for of in boundary.fetches:
-            place = of.owner - (of.owner > self._part)
-            self._estimator.add(place, of.rtt_s, of.nbytes, epoch=of.step // self._epoch_steps)
-        self._forecast.hear(boundary)
-        return self._estimator.delays_s()
+        with self._lock:
+            for of in boundary.fetches:
+                if of.purpose == "bulk" or not self._watches:
+                    place = of.owner - (of.owner > self._part)
+                    self._estimator.add(place, of.rtt_s, of.nbytes, epoch=of.step // self._epoch_steps)
+            known = [self._estimator.known(place) for place in range(len(self._others))]
+            self._forecast.hear(boundary, known)
+            return self._estimator.delays_s()
 
     def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
         """Medians of seconds and joules of the steps since the last boundary; of all clean ones where there is none."""
@@ -127,12 +175,20 @@ class CacheControl:
             left_share=boundary.steps_left / self._epoch_steps, previous=boundary.previous,
         )  # fmt: skip
         base_s = max(float(np.median(self._clean_s or [step_s])), LEAST_S)
-        thinks = isinstance(self.policy, CachePlanner) and boundary.lookahead.steps
-        forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s) if thinks else None
+        forecast = rebuilds = None
+        if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
+            if self.policy.base_s is not None:
+                base_s = min(base_s, self.policy.base_s)  # steps of a warm-up over slow links waited, too
+            forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s)
+            rebuilds = None if forecast is None else forecast.rebuilds
         return CacheView(
             cache_state(observation, self._actions), delays_s, boundary.step, boundary.steps_left, boundary.previous,
-            forecast,
+            forecast, rebuilds, boundary.now, self._changed(boundary.now), boundary.pending, boundary.left,
         )  # fmt: skip
+
+    def _changed(self, now: int) -> int:
+        with self._lock:
+            return sum(now - step <= CHANGES_WITHIN for step in self._changes)
 
     # what is noted
 
@@ -149,13 +205,14 @@ class CacheControl:
         return float(-ratio - CHANGE * changed)
 
     def _note(
-        self, boundary: Boundary, view: CacheView, decision: CacheDecision, reward: float | None, thought: list[float]
-    ) -> None:
+        self, boundary: Boundary, view: CacheView, decision: CacheDecision, reward: float | None, *,
+        thought: list[float], covered: int,
+    ) -> None:  # fmt: skip
         place = self._actions.biased(decision.action)
         row = (
             self._part, decision.policy, view.state.tolist(), list(decision.values), decision.action,
             self._actions.window(decision.action), -1 if place is None else self._others[place], decision.epsilon,
-            decision.greedy, reward, (view.delays_s * 1e3).tolist(), thought,
+            decision.greedy, reward, (view.delays_s * 1e3).tolist(), thought, covered, boundary.early,
         )  # fmt: skip
         with self._lock:
             self._rows.append(row)

@@ -25,7 +25,8 @@ class FeaturePath:
         decides: whether the policy is asked for every window after the first.
         capacity: most rows in the cache.
         depth: Q, batches with their features that may wait for training.
-        ahead: steps past the window being built whose batches are sampled already, for policies that look ahead.
+        ahead: steps past the window being built whose batches are sampled already, for policies that look ahead; they
+            reach over the end of an epoch.
         ahead_bytes: sampled batches that are held; beyond it only their keys are kept and they are sampled again.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dtdg_lab.control.cache_costs import CacheCosts
 from dtdg_lab.control.link_trace import LinkPattern
-from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CachePolicy
+from dtdg_lab.core.feature_path import CacheActions, CachePolicy
 from dtdg_lab.features.path import FeaturePath
 
 
@@ -115,10 +115,7 @@ def planner(of: PathSettings) -> Way:
     """What is forecast to be cheapest."""
     from dtdg_lab.control.cache_planner import CachePlanner
 
-    actions = CacheActions(of.parts)
-    return of.path("planner", ahead=min(WINDOWS[-1], of.epoch_steps)), CachePlanner(
-        actions, of.costs(), longest=min(of.epoch_steps, LONGEST)
-    )
+    return of.path("planner", ahead=2 * LONGEST), CachePlanner(CacheActions(of.parts), of.costs(), longest=LONGEST)
 
 
 def clairvoyant(of: PathSettings) -> Way:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.feature_path import CacheDecision, Fetcher
+from dtdg_lab.core.feature_path import CacheDecision, Fetcher, OwnerReply
 from dtdg_lab.features.boundary import Boundary, StepTime
 from dtdg_lab.features.cache import FeatureCache
 from dtdg_lab.features.cache_memory import check_cache_memory
@@ -33,7 +33,10 @@ class FeaturePipeline:
             answer, the thread should be woken with an error.
         path: the mode and its settings.
         epoch_steps: steps of an epoch.
-        decide: chooses a window where ``path.decides``; called in the builder's thread.
+        decide: chooses a window where ``path.decides``; called in the builder's thread. Where ``boundary.early``, None
+            keeps to what was decided before.
+        watch: takes in the replies of a step's misses, and says whether links have changed, so that the window which
+            serves is to be reconsidered; called in the resolver's thread.
         stop: the step after the run's last, where it is known; nothing is sampled beyond it.
 
     Raises:
@@ -50,10 +53,11 @@ class FeaturePipeline:
         fetcher: Callable[[], Fetcher],
         path: FeaturePath,
         epoch_steps: int,
-        decide: Callable[[Boundary], CacheDecision] | None = None,
+        decide: Callable[[Boundary], CacheDecision | None] | None = None,
+        watch: Callable[[Sequence[OwnerReply], int], bool] | None = None,
         stop: int | None = None,
     ) -> None:
-        self._job = PathJob(own, sample, fetcher, decide)
+        self._job = PathJob(own, sample, fetcher, decide, watch)
         self._epoch_steps, self._stop, self._stages = epoch_steps, stop, None
         self._notes = FeatureNotes(own.part, own.space.parts)
         self._path = self._checked(path)

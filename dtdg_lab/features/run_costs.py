@@ -48,14 +48,18 @@ class RunFacts:
 
 
 def timed_fetches(
-    fetcher: Fetcher, part: int, space: KeySpace, *, row_bytes: int, note: Callable[[OwnerReply], None]
-) -> RpcModel:
-    """The law of a fetch, by medians of a few small and a few larger ones of each other part, told to ``note``."""
+    fetcher: Fetcher, part: int, space: KeySpace, *, row_bytes: int, note: Callable[[OwnerReply], None],
+    loopback: bool = False,
+) -> RpcModel:  # fmt: skip
+    """The law of a fetch, by medians of a few small and a few larger ones of each other part, told to ``note``.
+
+    With ``loopback`` the part's own rows are asked for instead: what a fetch takes that no link slows.
+    """
     times: dict[int, list[float]] = {FEW: [], MANY: []}
     sizes: dict[int, list[int]] = {FEW: [], MANY: []}
     for owner in range(space.parts):
         keys = space.of_part(owner)
-        if owner == part or not len(keys):
+        if (owner == part) != loopback or not len(keys):
             continue
         for rows in (FEW, MANY):
             for _ in range(REPEATS):

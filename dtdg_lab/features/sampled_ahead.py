@@ -42,6 +42,11 @@ class SampledAhead:
         """Of the batches that are held."""
         return self._bytes
 
+    @property
+    def until(self) -> int:
+        """The step before which everything was sampled."""
+        return self._next
+
     def job(self, until: int, near: int) -> int | None:
         """The step whose batch should be sampled now; None if there is none. The caller holds the lock.
 

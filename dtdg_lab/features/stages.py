@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -35,7 +35,8 @@ class PathJob:
     own: OwnRows
     sample: Callable[[int], Sampled]
     fetcher: Callable[[], Fetcher]
-    decide: Callable[[Boundary], CacheDecision] | None
+    decide: Callable[[Boundary], CacheDecision | None] | None
+    watch: Callable[[Sequence[OwnerReply], int], bool] | None = None
 
     @property
     def part(self) -> int:
@@ -217,7 +218,10 @@ class Stages:
                 resolved, replies = resolve(step, sampled, self._job.own, fetcher.fetch, cache=cache, window=window)
                 self._notes.fetched(replies, "miss", step)
                 self._notes.resolved(resolved.facts)
+                changed = self._job.watch is not None and self._job.watch(replies, step)
                 with self._moved:
+                    if changed and self._path.decides:
+                        self._schedule.reconsider(self._position)
                     self._ready[step] = resolved
                     self._moved.notify_all()
 
@@ -247,7 +251,11 @@ class Stages:
                 raise Halted
         decision = None
         if order.decided and self._job.decide is not None and self._job.parts > 1:
+            if not order.early:
+                self._ahead_of_decision(order, path, serving, unwanted)
             decision = self._job.decide(self._boundary(order, path, serving))
+            if order.early and decision is None:
+                raise Halted  # what was decided before stays
         with self._moved:
             # a window whose first steps have passed meanwhile looks at those that come
             plan = plan_window(
@@ -261,12 +269,29 @@ class Stages:
         asked = self._ahead.asked(plan.first, plan.length, unwanted)
         return builder.build(plan, asked, fetcher.fetch, None if serving is None else serving.cache)
 
+    def _ahead_of_decision(
+        self, order: Order, path: FeaturePath, serving: Built | None, unwanted: Callable[[], bool]
+    ) -> None:
+        """Wait until as many batches are sampled as a window like the last one needs; no longer than it serves."""
+        if not path.ahead:
+            return
+        wanted = order.first + (path.window if serving is None else serving.plan.length)
+        if self._epochs.stop is not None:
+            wanted = min(wanted, self._epochs.stop)
+        with self._moved:
+            while self._ahead.until < wanted and self._position < order.first and not unwanted():
+                self._moved.wait()
+            if unwanted():
+                raise Halted
+
     def _boundary(self, order: Order, path: FeaturePath, serving: Built | None) -> Boundary:
         seen, job = self._notes.observed(), self._job
         if serving is None:
             previous = nearest_action(path.window, None, job.parts)
         else:
             previous = serving.plan.nearest_action(job.part)
+        with self._moved:
+            now, pending, left = self._position, self._schedule.pending, self._schedule.ends - self._position
         lookahead = Lookahead(
             order.first, self._ahead.listed(order.first), job.own.space, part=job.part, capacity=path.capacity,
             serving=None if serving is None else serving.cache,
@@ -276,7 +301,8 @@ class Stages:
             steps_left=self._epochs.left(order.first), previous=previous, served=seen.served, remote=seen.remote,
             hits=seen.hits, resolve_s=seen.resolve_s, fetches=seen.fetches,
             rebuild_s=0.0 if serving is None else serving.rebuild_s, late_steps=self._late_steps,
-            stepped=seen.stepped, lookahead=lookahead,
+            stepped=seen.stepped, lookahead=lookahead, now=now, early=order.early, left=max(left, 0),
+            pending=previous if pending is None else pending.plan.nearest_action(job.part),
         )  # fmt: skip
 
     # what they wait for; the lock is held

@@ -18,12 +18,16 @@ class Order:
         first: step from which it should serve.
         decided: whether the policy is asked; it is not for the first window of a run.
         plans: how often the path had changed; what was ordered before a change is of no use after it.
+        early: whether links have changed, so that the window which serves may be abandoned for it.
+        serving: number of the window that may be abandoned.
     """
 
     number: int
     first: int
     decided: bool
     plans: int
+    early: bool = False
+    serving: int = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +88,33 @@ class WindowSchedule:
 
     def current(self, order: Order) -> bool:
         """Whether what was ordered is still wanted."""
+        if order.early and (self.serving is None or self.serving.plan.number != order.serving):
+            return False
         return order.plans == self._plans
 
+    def reconsider(self, step: int) -> None:
+        """Order a cache to take the place of the next window's, from a step on, where links have changed.
+
+        Nothing is ordered where the next window is not decided yet, or begins within two steps anyway. The policy may
+        keep to what it had decided.
+        """
+        if self.serving is None or self.order is not None or self.ends - step < 2:
+            return
+        if self._epochs.stop is None or self.ends < self._epochs.stop:
+            number = self._numbers - 1
+            self.order = Order(number, step, True, self._plans, early=True, serving=self.serving.plan.number)
+
+    @property
+    def pending(self) -> Built | None:
+        """The next window's cache, where it is built."""
+        return self._pending
+
     def offer(self, order: Order, built: Built) -> None:
-        """A cache is ready; dropped if it is no longer wanted."""
+        """A cache is ready; dropped if it is no longer wanted. An early one is due at once."""
         if self.current(order):
             self._pending = built
+            if order.early:
+                self.ends = min(self.ends, built.plan.first)
 
     @property
     def ready(self) -> bool:

@@ -80,6 +80,13 @@ class FeatureService:
             parts_per_rank=self._per_rank,
         )  # fmt: skip
 
+    def loopback(self, part: int) -> FeatureClient:
+        """Asks for one of this rank's parts' own rows, as a requester of its own whose link nothing slows."""
+        return FeatureClient(
+            self.space.parts, {part: self._addresses[part]}, self._token, self.own[part].features, self._timeout_s,
+            parts_per_rank=self._per_rank,
+        )  # fmt: skip
+
     def set_links(self, links: LinkState) -> None:
         """Have replies of this rank's parts be as slow as these links; it holds when this returns."""
         self._server.set_links(links)

@@ -56,6 +56,8 @@ class Remote:
         if before is not None and _asked(before) == _asked(config):
             return
         for part, way in zip(self._layout.parts, self._ways(config), strict=True):
+            if way[0].decides and not part.control.probed:
+                part.control.probe(self._probe(part))
             part.steer(*way)
 
     def refusal(self, config: RunConfig) -> str:
@@ -126,6 +128,14 @@ class Remote:
             return timed_fetches(fetcher, part.number, service.space, row_bytes=service.row_bytes, note=part.probed)
         finally:
             fetcher.close()
+
+    def _probe(self, part: RemotePart) -> RpcModel:
+        """The law of a fetch that no link slows: the part's own rows over the loopback. No bytes of training's."""
+        service = self._layout.service
+        with service.loopback(part.number) as fetcher:
+            return timed_fetches(
+                fetcher, part.number, service.space, row_bytes=service.row_bytes, note=lambda _: None, loopback=True
+            )
 
     def _remote_keys(self, part: RemotePart, number: int) -> NDArray[np.int64]:
         keys = part.sampler.sample(number).keys

@@ -115,6 +115,7 @@ def remote_part(mini: MiniBatches, part: int, service: FeatureService, draw: Nei
     made.pipeline = FeaturePipeline(
         service.own[part], sample=made.sample, fetcher=lambda: service.fetcher(part),
         path=FeaturePath(mode="on_demand"), epoch_steps=steps, decide=control.decide,
+        watch=control.watch,
         stop=mini.config.epochs * steps,
     )  # fmt: skip
     return made

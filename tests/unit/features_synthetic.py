@@ -99,7 +99,7 @@ def decision_row(
     late = [SLOW_MS * 0.95 * (slow_at(step) and owner == SLOW_OWNER) for owner in others]
     delays = list(delays_ms) if delays_ms is not None else late
     return [step, step // PER_EPOCH, part, policy, {"state": [0.0] * (3 * parts + 11)}, worth if values else [], action,
-            window, biased, 0.05, greedy, reward, delays, []]  # fmt: skip
+            window, biased, 0.05, greedy, reward, delays, [], 0, False]  # fmt: skip
 
 
 def swaps(last: int) -> Iterator[tuple[int, int, int]]:

@@ -9,10 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.control.cache_cases import CacheCase
-from dtdg_lab.control.cache_comparison import compare
+from dtdg_lab.control.cache_comparison import PolicyRuns, compare, run_policy
+from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, replayed_episode
+from dtdg_lab.control.cache_fixed import FixedWindow
 from dtdg_lab.control.cache_memory import LatenessMemory, RunsMemory, memory_size
 from dtdg_lab.control.cache_planner import CachePlanner
+from dtdg_lab.control.cache_simulator import CacheSimulator
 from dtdg_lab.control.cache_state import CacheObservation, cache_state, state_size
+from dtdg_lab.control.cache_views import ManyPolicy
+from dtdg_lab.control.clairvoyant import best_plan, cost_of
+from dtdg_lab.control.link_trace import LinkTrace
 from dtdg_lab.control.shipped_costs import products, reddit
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_path import CacheActions, CacheView
@@ -129,8 +135,6 @@ def test_a_throttled_owner_is_given_more_of_the_cache_and_a_late_one_need_not_be
 
 def test_it_decides_for_many_runs_as_for_one() -> None:
     """The same decisions in the simulator's plural as one view at a time."""
-    from dtdg_lab.control.cache_simulator import CacheSimulator
-
     simulator = CacheSimulator(
         [products()], [CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)], episodes=3, epochs=8, seed=5
     )
@@ -157,7 +161,49 @@ def test_it_beats_every_fixed_window_where_a_link_is_throttled_for_long_and_lose
         rows = compare({"planner": CachePlanner(ACTIONS, costs)}, [costs], cases, episodes=8)
         over = {row.case.split("/")[0]: row.over_best_fixed for row in rows if row.policy == "planner"}
         assert over["one_slow"] < -0.05, over
-        assert max(over.values()) < 0.01, over
+        assert max(over.values()) < 0.05, over
+
+
+def replayed(trace: LinkTrace, policy: ManyPolicy) -> tuple[PolicyRuns, CacheEpisode]:
+    episode = replayed_episode(trace, reddit(), epoch_steps=16, noise=CacheNoise(constants=0.0, baseline=0.0))
+    simulator = CacheSimulator([reddit()], episodes=1, epoch_steps=16, draw=lambda _: episode)
+    return run_policy(simulator, policy, number=0), episode
+
+
+def slow_between(first: int, end: int, steps: int = 256) -> LinkTrace:
+    """Owner 2 of 3 at 50 Mbit/s in some steps."""
+    which = ((np.arange(steps) >= first) & (np.arange(steps) < end)).astype(np.int64)
+    return LinkTrace(np.zeros((2, 3)), np.array([[np.inf] * 3, [np.inf, np.inf, 50 / 8 * 1e6]]), which)
+
+
+def test_it_prefers_an_owner_within_a_few_steps_after_its_link_became_slow() -> None:
+    """Medians of 30 fetches, and a window that had to end, took 80: slow from step 32, preferred from 112 on."""
+    runs, episode = replayed(slow_between(40, 200), CachePlanner(ACTIONS, reddit()))
+    prefers = [step for step, action in runs.windows[0] if ACTIONS.biased(action) == 2]
+    assert 40 < prefers[0] <= 64, runs.windows[0]
+    ends = [step for step, action in runs.windows[0] if step > 200 and ACTIONS.biased(action) is None]
+    assert ends[0] <= 232, runs.windows[0]
+    assert runs.joules[0] == pytest.approx(cost_of(episode, runs.windows[0]), rel=1e-9), "abandoned windows are paid"
+
+
+def test_a_link_that_is_slow_from_the_start_is_preferred() -> None:
+    """As it passed for a clean one, the planner took what W = 16 did: 10,091 J where the clairvoyant took 4,622."""
+    runs, episode = replayed(slow_between(0, 256), CachePlanner(ACTIONS, reddit()))
+    fixed = replayed(slow_between(0, 256), FixedWindow(ACTIONS, 16))[0]
+    best = float(best_plan([episode]).totals[0])
+    assert fixed.joules[0] > 1.5 * best
+    assert runs.joules[0] < 1.25 * best
+
+
+def test_even_shares_are_taken_where_its_own_choices_have_lost() -> None:
+    """Links that take turns sooner than a rebuild pays off: no more than 5 % over the best fixed window."""
+    which = 1 + np.arange(600) // 12 % 3
+    which[:50] = 0
+    rates = np.full((4, 3), np.inf)
+    rates[[1, 2, 3], [0, 1, 2]] = 50 / 8 * 1e6
+    trace = LinkTrace(np.zeros((4, 3)), rates, which)
+    fixed = min(replayed(trace, FixedWindow(ACTIONS, window))[0].joules[0] for window in (8, 16, 32))
+    assert replayed(trace, CachePlanner(ACTIONS, reddit()))[0].joules[0] < 1.05 * fixed
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -32,6 +32,7 @@ def views(delays_ms: np.ndarray, step: int = 0) -> CacheViews:
     return CacheViews(
         np.zeros((len(runs), 23), np.float32), delays_ms / 1e3, np.full_like(runs, step), np.full_like(runs, 25),
         np.full_like(runs, ACTIONS.action(16)), lambda delays_s: np.zeros((len(delays_s), 32)), runs,
+            np.full_like(runs, step), np.zeros_like(runs),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.control.cache_cases import ARCHETYPES, STEADY, CacheCase, comparison_cases, training_cases
+from dtdg_lab.control.cache_cases import CacheCase, comparison_cases, training_cases
 from dtdg_lab.control.cache_comparison import always_compared, run_policy
 from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, draw_episode, replayed_episode
 from dtdg_lab.control.cache_fixed import FixedWindow
@@ -25,7 +25,7 @@ PRODUCTS, REDDIT = training_costs(4)
 
 
 def drawn(count: int, *, parts: int = 4, seed: int = 3, epochs: int = 8, epoch_steps: int = 10) -> list[CacheEpisode]:
-    cases = training_cases((*ARCHETYPES, STEADY))[::5]
+    cases = training_cases()[::7]
     return [
         draw_episode(training_costs(parts), cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps)
         for number in range(count)

@@ -183,6 +183,21 @@ def test_an_oscillation_moves_congestion_from_one_owner_to_the_other_and_back() 
     assert min(state.bytes_per_s.min() for state in states) == pytest.approx(10e6 / 8)
 
 
+def test_owners_take_turns_are_slow_together_or_each_by_itself() -> None:
+    turns = _over("rotating", shares=8, first_epoch=2, cycle=4)
+    assert not any(turns[:16]) and all(list(slow.values()) == [20.0] for slow in turns[16:])
+    assert [next(iter(slow)) for slow in turns[16:48:8]] == list(PatternSettings(4, seed=3).all_owners)
+    assert turns[16:48] == turns[48:80]
+    alike = _over("all_slow")
+    assert {tuple(sorted(slow)) for slow in alike if slow} == {(0, 1, 2, 3)}
+    assert [bool(slow) for slow in alike] == [bool(slow) for slow in _over("one_slow")]
+    alone = _over("markov", shares=8, first_epoch=0, cycle=4)
+    assert alone == _over("markov", shares=8, first_epoch=0, cycle=4)
+    assert len({tuple(sorted(slow)) for slow in alone}) > 4
+    share = np.mean([[owner in slow for owner in range(4)] for slow in alone])
+    assert 0.08 < share < 0.5, "a quarter of the time, in the mean"
+
+
 def test_the_seed_chooses_the_owners() -> None:
     chosen = {PatternSettings(4, seed=seed).owners for seed in range(60)}
     assert len(chosen) == 12, "all ordered pairs of four parts"

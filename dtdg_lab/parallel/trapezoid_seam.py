@@ -69,8 +69,10 @@ class TrapezoidSeam:
 
         The first few are one piece although some of them enter late: what calls cost is more than they do.
         """
-        most = max((min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
-                   default=None)  # fmt: skip
+        most = max(
+            (min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
+            default=None,
+        )
         found = []
         for first, stop, held in _runs(self._heights, rows, size):
             step = WIDER * size if most is None else max(1, min(WIDER * size, most // held))

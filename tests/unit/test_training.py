@@ -377,8 +377,9 @@ def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, 
     assert len(build(config_of(group_window=11, parts=1), graph_of(), SoloGroup()).layout.epoch(0)) == 2
 
 
-@pytest.mark.parametrize("settings", [{}, LINK, {**CLASSES, "dtype": "float64"}, {"system": "flaredtdg", "chunks": 4}],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "settings", [{}, LINK, {**CLASSES, "dtype": "float64"}, {"system": "flaredtdg", "chunks": 4}], ids=str
+)
 def test_torch_s_defaults_do_not_reach_a_run(tmp_path: Path, settings: dict[str, Any]) -> None:
     config = config_of(**settings)
     graph = load_for(config)

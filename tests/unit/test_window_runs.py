@@ -154,8 +154,18 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
 @pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm"])
 @pytest.mark.parametrize("decay", ["text", "ladder"])
 def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, decay: str) -> None:
-    config = _config(model=model, generated_nodes=24_000, generated_edges=24_000, chunks=128, hidden=32, window=8,
-                     alpha=0.1, decay=decay, dtype="float32", generated_snapshots=40)  # fmt: skip
+    config = _config(
+        model=model,
+        generated_nodes=24_000,
+        generated_edges=24_000,
+        chunks=128,
+        hidden=32,
+        window=8,
+        alpha=0.1,
+        decay=decay,
+        dtype="float32",
+        generated_snapshots=40,
+    )
     built = build(config, load_for(config), SoloGroup())
     layout = built.layout
     assert isinstance(layout, HaloWindowLayout)
@@ -225,7 +235,7 @@ def _refused(done: Trained) -> list[dict[str, Any]]:
         ([{"chunks": 40}, {"parts": 1}, {"window": 400}], {"chunks": 40, "parts": 1}, [{"window": 400}]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_changes_that_wait_together_are_refused_one_by_one(
     asked: list[dict[str, Any]], made: dict[str, Any], refused: list[dict[str, Any]], tmp_path: Path
 ) -> None:

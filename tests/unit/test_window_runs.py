@@ -295,7 +295,7 @@ def _gradient(config: RunConfig) -> Tensor:
     """Of the first whole window."""
     built = build(config, _graph(), SoloGroup())
     assert isinstance(built.layout, HaloWindowLayout)
-    built.layout.compute(built.layout.most(), Unmarked())
+    built.layout.compute(built.layout.by_length()[-1], Unmarked())
     return built.gradients.gradients
 
 
@@ -330,7 +330,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
     assert isinstance(layout, HaloWindowLayout)
     for parameter in built.model.parameters():
         parameter.data.zero_()
-    work = layout.most()
+    work = layout.by_length()[-1]
     built.gradients.zero()
     found = layout.compute(work, Unmarked()).loss_sum
     assert built.chunking is not None and built.partition is not None

@@ -86,7 +86,7 @@ def test_the_planner_holds_in_some_of_the_cases() -> None:
     """Part of what is below, for every run of the tests: fewer cases and episodes, so with more room for chance."""
     rows = accepted([reddit()], acceptance_cases(("none", "one_slow", "oscillating", "rotating", "steady")), episodes=2)
     holds(rows)
-    assert saved_share(rows, "planner") > 0.05 and saved_share(rows, "planner", than="fixed-16") > 0.05
+    assert saved_share(rows, "planner") > 0.03 and saved_share(rows, "planner", than="fixed-16") > 0.03
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_the_planner_holds_in_some_of_the_cases() -> None:
     """Part of what is below, for every run of the tests: fewer cases and episodes, so with more room for chance."""
     rows = accepted([reddit()], acceptance_cases(("none", "one_slow", "oscillating", "rotating", "steady")), episodes=2)
     holds(rows)
-    assert saved_share(rows, "planner") > 0.05 and saved_share(rows, "planner", than="fixed-16") > 0.05
+    assert saved_share(rows, "planner") > 0.03 and saved_share(rows, "planner", than="fixed-16") > 0.03
 
 
 @pytest.mark.slow
@@ -113,6 +113,19 @@ def test_what_the_planner_reaches_for_fewer_parts(parts: int) -> None:
     assert max(by_pattern(rows, "planner", "over_best_fixed").values()) <= 0.02
     assert over(rows, "planner", "over_best_fixed").max() <= 0.05
     assert over(rows, "planner", "over_clairvoyant").mean() < 0.05
+
+
+@pytest.mark.slow
+def test_double_dqn_plus_does_not_reach_the_bar_on_links_that_rotate() -> None:
+    """Its worst pattern is rotating links on Reddit: 5.3 % over the best fixed window in the mean, 22.5 % in a case.
+
+    Elsewhere it holds: 2.2 % at most in the mean of a pattern. Before these patterns joined its training these were
+    9.2 % and 32.5 %.
+    """
+    found = by_pattern(whole(4), DOUBLE_DQN_PLUS, "over_best_fixed")
+    assert max(found, key=lambda of: found[of]) == ("reddit", "rotating")
+    assert 0.02 < found.pop(("reddit", "rotating")) < 0.09
+    assert max(found.values()) < 0.03
 
 
 def test_a_share_saved_counts_joules() -> None:

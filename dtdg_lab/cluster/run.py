@@ -123,8 +123,8 @@ class Run:
     def set(self, **knobs: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
-        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch. What
-        one call asks for is made together or refused together; other calls that wait are made all the same.
+        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch. The
+        epoch settings of one call are made or refused together, apart from its step settings and from other calls.
 
         Raises:
             ConfigError: a value is not allowed with the settings in force and those that wait, or the setting cannot

@@ -137,14 +137,17 @@ class Steered:
     def _apply_up_to(self, version: int, heard: str) -> None:
         next_step = self._next_step(heard)
         while self.knobs.version < version:
-            self.knobs.version += 1
-            payload = self._requested(self.knobs.version, heard)
+            number = self.knobs.version + 1
+            payload = self._requested(number, heard)
             self._keep_asked = self._keep_asked or bool(payload.get("keep", False))
-            was_paused, config, changed = self.knobs.paused, self.knobs.config, {}
+            was_paused, config, changed, reason = self.knobs.paused, self.knobs.config, {}, ""
             try:
                 changed = self.knobs.apply(payload)
             except ConfigError as error:  # of settings alone: the same on every rank
-                self._refused(payload["set"], str(error))
+                reason = str(error)
+            self.knobs.version = number  # after the change: the control thread counts newer requests as not yet made
+            if reason:
+                self._refused(payload["set"], reason)
             if changed and self._cannot(changed):
                 self.knobs.config = config
             elif changed:

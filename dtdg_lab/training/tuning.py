@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.batching.greedy_tuner import Setting, candidates, neighbours, next_setting
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.training.blocked import GIB
 
 
@@ -22,14 +24,14 @@ class Decision:
             validation ``loss`` after a trial epoch, None where none was made because it needs more than the budget.
         action: ``full_snapshots`` and ``alpha`` from here on.
         reward: the present setting's loss less the chosen one's; 0 where it stays, negative only where the budget
-            forced it.
+            forced it, None where a trial diverged.
     """
 
     policy: str
     state: dict[str, Any]
     values: list[dict[str, Any]]
     action: dict[str, Any]
-    reward: float
+    reward: float | None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -81,15 +83,32 @@ class Tuner:
             return None
         window, most_bytes = int(self.config["window"]), float(self.config["tune_memory_gib"]) * GIB
         at = Setting(min(int(self.config["full_snapshots"]), window), float(self.config["alpha"]))
-        around = neighbours(at, window=window)
+        around = [setting for setting in neighbours(at, window=window) if self._fits(setting)]
         peaks = {setting: float(predicted(setting.full_snapshots, setting.alpha)) for setting in (at, *around)}
-        chosen_from = candidates(at, window=window, predicted=peaks.__getitem__, most_bytes=most_bytes)
+        chosen_from = candidates(
+            at, window=window, predicted=lambda setting: peaks.get(setting, math.inf), most_bytes=most_bytes
+        )
         losses = {setting: float(ask(setting.full_snapshots, setting.alpha)) for setting in (at, *chosen_from)}
         chosen = next_setting(at, losses, must_leave=peaks[at] > most_bytes)
-        values = [_named(setting) | {"bytes": peaks[setting], "loss": losses.get(setting)} for setting in peaks]
+        values = [
+            _named(setting) | {"bytes": peaks[setting], "loss": _finite(losses.get(setting))} for setting in peaks
+        ]
         state = _named(at) | {"bytes": peaks[at], "most_bytes": most_bytes}
-        reward = losses[at] - losses[chosen] if chosen != at else 0.0
+        reward = _finite(losses[at] - losses[chosen]) if chosen != at else 0.0
         return Decision("greedy", state, values, _named(chosen), reward)
+
+    def _fits(self, setting: Setting) -> bool:
+        """Whether the run can have it: some models need full snapshots where the loss is at the last one."""
+        try:
+            self.config.replace(**_named(setting))
+        except UnsupportedError:
+            return False
+        return True
+
+
+def _finite(value: float | None) -> float | None:
+    """None for the loss of a trial that diverged."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _named(setting: Setting) -> dict[str, Any]:

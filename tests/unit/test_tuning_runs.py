@@ -166,3 +166,13 @@ def test_settings_changed_by_hand_are_tuned_from_there(tmp_path: Path) -> None:
     done = train(tmp_path, config_of(), script={1: {"set": {"full_snapshots": 4, "alpha": 0.8}}})
     state = done.recorder.tables["decisions"][0]["state"]
     assert (state["full_snapshots"], state["alpha"]) == (4, 0.8)
+
+
+def test_a_shape_that_the_model_cannot_have_is_no_candidate(tmp_path: Path) -> None:
+    """Full snapshots alone, over the budget: decayed ones would be refused with the loss at the last snapshot."""
+    config = config_of(
+        model="graphsage", loss_at="last", full_snapshots=5, tune_every=1, epochs=2, tune_memory_gib=1e-6
+    )
+    rows = train(tmp_path, config).recorder.tables["decisions"]
+    assert [row["action"]["full_snapshots"] for row in rows] == [5, 5]
+    assert all(len(row["values"]) == 1 for row in rows)

@@ -71,11 +71,12 @@ class _Seen(NamedTuple):
 class _Account:
     """What the planner's own choices would have saved against even shares, in steps of time, for each of B runs.
 
-    Kept whether they are taken or not: where they have lost lately, even shares are taken until they pay again.
+    Kept whether they are taken or not: where they have lost lately, even shares are taken until they pay again. Steps
+    before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at any step.
     """
 
-    def __init__(self, runs: NDArray[np.int64], first: int) -> None:
-        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), np.zeros(len(runs), dtype=np.int64)
+    def __init__(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> None:
+        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), now.copy()
         self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
         self._share = np.zeros(len(runs))  # of a step that the serving one saved when it was last looked at
 
@@ -96,10 +97,10 @@ class _Account:
     def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
         """Itself, with new beginnings for runs that are new."""
         if len(runs) != len(self.runs):
-            return _Account(runs, first)
+            return _Account(runs, now, first)
         fresh = (runs != self.runs) | (now < self.now)
-        for array, value in ((self.saved, 0.0), (self._share, 0.0), (self.now, 0)):
-            array[fresh] = value
+        self.saved[fresh] = self._share[fresh] = 0.0
+        self.now[fresh] = now[fresh]
         self.serving[fresh] = self.pending[fresh] = first
         self.runs = runs
         return self
@@ -170,7 +171,8 @@ class CachePlanner:
         self._windows = np.array([actions.window(action) for action in range(len(actions))])
         self._longest = max(longest, WINDOWS[0])
         self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
-        self._account = _Account(np.zeros(0, dtype=np.int64), self.first)
+        nothing = np.zeros(0, dtype=np.int64)
+        self._account = _Account(nothing, nothing, self.first)
         self._allocation = np.arange(len(actions)) // len(WINDOWS)
         if costs is not None:
             clean = costs.of_actions(np.zeros(actions.parts - 1))

@@ -36,6 +36,7 @@ class DelayEstimator:
     Args:
         others: P - 1.
         model: of a fetch, for the seconds a byte; None to fit it to the warm-up, owner by owner.
+        probe: of a fetch that no link slows, to compare owners with that were all slow in the warm-up; None for none.
         warm_epochs: epochs, from the first that is heard of, that tell the baseline.
 
     Raises:
@@ -46,9 +47,12 @@ class DelayEstimator:
 
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
-    Differs from the paper: absolute references and change points, as above. Bytes are taken off each fetch first, since
-    fetches differ in size; the distance from the 15th percentile to the median, as it was in the warm-up, is noise and
-    no delay; and a baseline that most of the last 30 fetches undercut was taken from a slow network, and is lowered.
+    Differs from the paper: bytes are taken off each fetch first, since fetches differ in size. The distance from the
+    15th percentile to the median, as it was in the warm-up, is noise and no delay. Where a change of an owner's link is
+    found (:mod:`dtdg_lab.control.change_points`), its fetches of before the change are dropped. A baseline that most of
+    the last 30 fetches undercut was taken from a slow network, and is lowered. An owner whose own baseline takes more
+    than 2 times the quickest owner's was slow in the warm-up, and is compared with the quickest one; where even that
+    takes more than 3 times the probe's fetch, all were slow, and all are compared with the probe.
     """
 
     def __init__(
@@ -118,7 +122,14 @@ class DelayEstimator:
         return np.asarray(np.maximum(late, 0.0) / self._trips)
 
     def _reference(self, place: int, nbytes: float) -> tuple[float, float]:
-        """Seconds of a clean fetch of an owner without bytes, and seconds a byte."""
+        """Seconds of a clean fetch without bytes, and seconds a byte, that an owner's fetches are compared with.
+
+        These are of the owner's own warm-up, of the quickest owner's, or of the probe; see the class.
+
+        Args:
+            place: of the owner, which is settled.
+            nbytes: of the fetch for which baselines are compared.
+        """
         settled = np.flatnonzero(self._settled)
         levels = self._clean[settled] + self._per_byte[settled] * nbytes
         quickest = settled[levels.argmin()]

@@ -18,7 +18,7 @@ from dtdg_lab.control.delay_estimator import DelayEstimator
 from dtdg_lab.control.rpc_model import RpcModel
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CachePolicy, CacheView, OwnerReply
-from dtdg_lab.features.boundary import Boundary
+from dtdg_lab.features.boundary import Boundary, FetchTime
 from dtdg_lab.features.live_forecast import LiveForecast
 
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: whose steps and fetches are those of clean links
@@ -74,19 +74,10 @@ class CacheControl:
         """
         with self._lock:
             self._watches = True
-            found = [
-                self._estimator.add(
-                    of.owner - (of.owner > self._part), of.rtt_s, of.nbytes, epoch=step // self._epoch_steps
-                )
-                for of in replies
-            ]
-            if any(found):
-                if not self._changes or step - self._changes[-1] >= SAME_CHANGE:
-                    self._changes.append(step)
-                self._look_again = step + LOOK_AGAIN
+            found = self._hear([(of, step) for of in replies], step)
             again = 0 <= self._look_again <= step
             self._look_again = -1 if again else self._look_again
-            return (any(found) or again) and isinstance(self.policy, CachePlanner)
+            return (found or again) and isinstance(self.policy, CachePlanner)
 
     def decide(self, boundary: Boundary) -> CacheDecision | None:
         """The action of the window that comes after the one that begins now.
@@ -139,12 +130,27 @@ class CacheControl:
 
     # what was measured
 
+    def _hear(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
+        """Take in fetches and the steps that they were for; whether a change is found at step ``now``.
+
+        The lock is held. A change is counted, and is looked at again a few steps later.
+        """
+        found = [
+            self._estimator.add(
+                of.owner - (of.owner > self._part), of.rtt_s, of.nbytes, epoch=step // self._epoch_steps
+            )
+            for of, step in fetches
+        ]
+        if any(found):
+            if not self._changes or now - self._changes[-1] >= SAME_CHANGE:
+                self._changes.append(now)
+            self._look_again = now + LOOK_AGAIN
+        return any(found)
+
     def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
         with self._lock:
-            for of in boundary.fetches:
-                if of.purpose == "bulk" or not self._watches:
-                    place = of.owner - (of.owner > self._part)
-                    self._estimator.add(place, of.rtt_s, of.nbytes, epoch=of.step // self._epoch_steps)
+            unheard = [(of, of.step) for of in boundary.fetches if of.purpose == "bulk" or not self._watches]
+            self._hear(unheard, boundary.now)
             known = [self._estimator.known(place) for place in range(len(self._others))]
             self._forecast.hear(boundary, known)
             return self._estimator.delays_s()

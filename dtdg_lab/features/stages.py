@@ -272,10 +272,13 @@ class Stages:
     def _ahead_of_decision(
         self, order: Order, path: FeaturePath, serving: Built | None, unwanted: Callable[[], bool]
     ) -> None:
-        """Wait until as many batches are sampled as a window like the last one needs; no longer than it serves."""
+        """Wait until as many batches are sampled as a window like the last one needs; no longer than it serves.
+
+        Of a longer window than the path looks ahead, only so many are sampled before it is decided.
+        """
         if not path.ahead:
             return
-        wanted = order.first + (path.window if serving is None else serving.plan.length)
+        wanted = order.first + min(path.window if serving is None else serving.plan.length, path.ahead)
         if self._epochs.stop is not None:
             wanted = min(wanted, self._epochs.stop)
         with self._moved:

@@ -102,6 +102,16 @@ def test_a_forecast_that_never_changes_is_followed_to_its_least(late: list[float
     assert int(np.argmax(decision.values)) == decision.action
 
 
+@pytest.mark.parametrize("steps", [[0], [5000], [9000, 5000]], ids=["from 0", "late", "again, from an earlier step"])
+def test_steps_before_it_began_are_not_charged(steps: list[int]) -> None:
+    """W = 16 took twice the best even window's time: 5,000 such steps were charged, and even shares taken instead."""
+    forecast = np.full(len(ACTIONS), 2.0)
+    forecast[ACTIONS.action(64)], forecast[ACTIONS.action(32, 1)] = 1.0, 0.5
+    planner = CachePlanner(ACTIONS)
+    decided = [planner.decide(view([0.0, 0.0, 0.0], step, forecast=lambda _: forecast)).action for step in steps]
+    assert decided == [ACTIONS.action(32, 1)] * len(steps)
+
+
 def test_without_costs_or_a_forecast_nothing_changes() -> None:
     seen = replace(view([0.1, 0.0, 0.0]), previous=ACTIONS.action(4, 1))
     assert CachePlanner(ACTIONS).decide(seen).action == ACTIONS.action(4, 1)

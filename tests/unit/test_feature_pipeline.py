@@ -309,6 +309,22 @@ def test_a_policy_sees_what_happened_since_the_last_swap() -> None:
     assert max(of.lookahead.steps for of in seen) >= 8
 
 
+def test_a_window_longer_than_the_path_looks_ahead_is_decided_while_the_one_before_serves() -> None:
+    """The sampler stops 16 steps past the window that serves: a decision that waited for 64 came at its last step."""
+    seen: list[Boundary] = []
+
+    def decide(boundary: Boundary) -> CacheDecision:
+        seen.append(boundary)
+        return CacheDecision("mine", CacheActions(3).action(16))
+
+    path = FeaturePath.of_policy("mine", window=64, capacity=20, ahead=16)
+    with _running(path, Owners(World()), decide=decide) as (pipeline, world):
+        _take(pipeline, world, 0)
+        _until(lambda: seen)
+        assert seen[0].step == 64 and seen[0].lookahead.steps == 16
+        assert seen[0].now <= 1 + path.depth, "nothing more was taken by training"
+
+
 def _at_five(step: int) -> None:
     if step == 5:
         raise ValueError("a bad batch")

@@ -8,15 +8,20 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.congestion.patterns import make_pattern
 from dtdg_lab.congestion.recorded import load_trace
+from dtdg_lab.control.cache_planner import CachePlanner
+from dtdg_lab.control.change_points import LOOK_AGAIN
 from dtdg_lab.control.clairvoyant import clairvoyant_of
 from dtdg_lab.control.delay_estimator import DelayEstimator
 from dtdg_lab.control.link_trace import trace_of_pattern
 from dtdg_lab.control.shipped_costs import reddit
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_path import CacheActions, CacheView
+from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CacheView, OwnerReply
+from dtdg_lab.features.boundary import Boundary, FetchTime
+from dtdg_lab.features.cache_control import CacheControl
 from dtdg_lab.features.foreseen import STRETCH, ForeseenWindows
+from dtdg_lab.features.keys import KeySpace
 from dtdg_lab.features.live_forecast import LiveForecast
-from dtdg_lab.features.lookahead import Outlook
+from dtdg_lab.features.lookahead import Lookahead, Outlook
 
 ROW_BYTES, START_S = 400, 1e-3
 
@@ -114,6 +119,42 @@ def test_what_clean_links_were_is_not_learnt_anew_from_slow_ones() -> None:
     other = DelayEstimator(2)
     other.load_state_dict(before.state_dict())
     assert (other.baselines_s() == 0).all(), "one of other parts is not taken"
+
+
+class Noting(CachePlanner):
+    """Keeps what it was asked about."""
+
+    def __init__(self, actions: CacheActions) -> None:
+        super().__init__(actions)
+        self.seen: list[CacheView] = []
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        self.seen.append(view)
+        return super().decide(view)
+
+
+def test_a_change_found_in_the_fetches_of_a_rebuild_is_one_that_a_policy_is_asked_about() -> None:
+    """They began the owner's level again, so that later misses raised no alarm: no change counted, nothing asked."""
+    policy, now, nothing = Noting(CacheActions(2)), 41, np.zeros(2, dtype=np.int64)
+    control = CacheControl(0, 2, epoch_steps=10, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+    control.policy = policy
+
+    def misses(rtt_s: float, step: int) -> bool:
+        return control.watch([OwnerReply(1, np.zeros((1, 1), np.float32), rtt_s, 4000)], step)
+
+    assert not any(misses(START_S, step) for step in range(now))
+    ahead = Lookahead(48, [], KeySpace(np.arange(2), 2, 1), part=0, capacity=4, serving=None)
+    bulk = tuple(FetchTime(1, "bulk", 10, 4000, 20 * START_S, 48) for _ in range(3))
+    control.decide(
+        Boundary(
+            part=0, parts=2, number=3, step=48, steps_left=2, previous=CacheActions(2).action(16), served=16,
+            remote=nothing, hits=nothing, resolve_s=0.0, fetches=bulk, rebuild_s=0.0, late_steps=0, stepped=(),
+            lookahead=ahead, now=now,
+        )
+    )  # fmt: skip
+    assert [view.changes for view in policy.seen] == [1]
+    asked = [step for step in range(now, now + 20) if misses(20 * START_S, step)]
+    assert asked == [now + LOOK_AGAIN]
 
 
 def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:

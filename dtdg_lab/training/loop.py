@@ -100,7 +100,7 @@ class Trainer(Steered):
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
         self.knobs = Knobs(config) if stored is None else self._knobs_from(stored, config)
-        plan = {**({} if stored is None else stored.plan), **self._told_schedule()}
+        plan = {**({} if stored is None else stored.plan), **self._told_schedule(self._position.step)}
         self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
         try:
             self._row_memory = windowed.measure(self._built, group, device=device)

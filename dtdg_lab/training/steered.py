@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -178,8 +179,13 @@ class Steered:
         self._event("refused", {"version": self.knobs.version, "changes": changes, "reason": reason})
 
     def _refused_before(self, changes: dict[str, Any]) -> str:
-        """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated."""
-        return "" if self._replay is None else self._replay.refusal(self._position.step, changes)
+        """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated.
+
+        Refusals are recorded at rank 0's step: while ranks are at steps of their own, only rank 0 looks them up.
+        """
+        if self._replay is None or (self._group.rank != 0 and not self._updates.together):
+            return ""
+        return self._replay.refusal(self._position.step, changes)
 
     def _take_settings(self) -> None:
         windowed.steer(self._built, self.knobs.config)
@@ -241,12 +247,17 @@ class Steered:
     def _settled(self, asked: list[dict[str, Any]]) -> Settled:
         """What becomes of requests: those that the run which is repeated refused are refused again."""
         reasons = [self._refused_before(changes) for changes in asked]
+        if self._replay is not None:
+            reasons = json.loads(self._group.broadcast_text(json.dumps(reasons)))
         refused = [(changes, why) for changes, why in zip(asked, reasons, strict=True) if why]
         tried = [changes for changes, why in zip(asked, reasons, strict=True) if not why]
         if not tried:
             return Settled(None, {}, refused)
         memory, config = replace(self._snapshot(), waiting=[]), self.knobs.config
-        memory.plan.update(self._told_schedule())
+        at = self._position
+        if self._replay is not None and not self._updates.together:  # schedules are recorded where all ranks go on
+            at = as_rank_0(at, self._group, device=self._device)
+        memory.plan.update(self._told_schedule(at.step))
 
         def make(changes: dict[str, Any]) -> tuple[Rebuilt | None, str]:
             graph, group, before = self._graph, self._group, self._built
@@ -255,9 +266,11 @@ class Steered:
         found = settle(tried, partial(merged, config), make)
         return replace(found, refused=[*refused, *found.refused])
 
-    def _told_schedule(self) -> dict[str, Any]:
-        """For a plan: the schedule that was made here in the run that is repeated."""
-        told = None if self._replay is None else self._replay.schedule(self._position.step, "build")
+    def _told_schedule(self, step: int) -> dict[str, Any]:
+        """For a plan: the schedule that was made at a step, the same on all ranks, of the run that is repeated."""
+        if self._replay is None:
+            return {}
+        told = self._replay.schedule(step, "build")
         return {} if told is None else {TOLD: told}
 
     def _other_schedule(self) -> bool:

@@ -125,6 +125,20 @@ def test_dynahb_is_resumed_with_its_adjuster(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("scripted_s")
+def test_an_adjuster_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None:
+    config = small_config(**TOGETHER, adjuster="bandit", decide_every=2)
+    whole = train_small(config, tmp_path)
+    train_small(config, tmp_path, script={6: {"stop": True}})
+    path = tmp_path / "last.pt"
+    held = torch.load(path, weights_only=True)
+    adjuster = held["plan"]["hybrid"]["adjuster"]
+    adjuster["last"] = adjuster["last"][:3]  # without the best rate of progress
+    torch.save({**held, "schema": 1, "waiting": {}}, path)
+    rest = train_small(config, tmp_path, resume=True, first_step=7)
+    assert rest.losses == whole.losses[7:]
+
+
 def test_a_pause_changes_nothing(tmp_path: Path) -> None:
     script = {3: {"pause": True}, 1000: {"pause": False}}
     for config in (small_config("dbov"), small_config(adjuster="none", reservoir=False, average_every_s=0.5)):

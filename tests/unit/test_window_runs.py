@@ -271,6 +271,20 @@ def test_what_waited_in_an_older_checkpoint_is_one_request(tmp_path: Path) -> No
     assert read_kept(path).waiting == {"window": 6, "chunks": 4}
 
 
+def test_a_checkpoint_of_schema_1_within_an_epoch_is_resumed(tmp_path: Path) -> None:
+    """It held one snapshot for all vertices that windows carry state of."""
+    first = _train(_config(), tmp_path, script={4: {"stop": True}})
+    path = tmp_path / "last.pt"
+    held = torch.load(path, weights_only=True)
+    carried = held["plan"]["carried"]
+    assert len(carried["after"]) == len(carried["vertices"]) > 0
+    carried["after"] = int(carried["after"][0])
+    torch.save({**held, "schema": 1, "waiting": {}}, path)
+    assert Checkpoint.load(path).plan["carried"]["after"].tolist() == [carried["after"]] * len(carried["vertices"])
+    rest = _train(_config(), tmp_path, resume=True, first_step=len(first.losses))
+    assert rest.outcome.state == "finished"
+
+
 def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_path: Path) -> None:
     done = _train(_config(), tmp_path, script={3: {"set": {"window": 8}}, 4: {"set": {"full_snapshots": 7}}})
     batches = done.recorder.tables["batches"]

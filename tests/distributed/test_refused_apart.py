@@ -1,0 +1,72 @@
+"""A run whose ranks average models repeats a change that was refused, though each rank is at a step of its own."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hybrid_on_ranks import run_config
+from hybrid_training import train
+
+from dtdg_lab.comm.averager import Averager
+from dtdg_lab.comm.averager_for import averager_for
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.training import build, updates
+from dtdg_lab.training.replay import Replay, Request, changes_key
+from dtdg_lab.training.steered import Steered
+
+REFUSED = {"partitioner": "load_aware"}
+FIXED = {"adjuster": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}
+
+
+def _named(run: str, *given: Any, name: str, **more: Any) -> Averager:
+    return averager_for(*given, name=f"{run} {name}", **more)
+
+
+def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[list[float], list[str], int]]:
+    """Losses, reasons and the step of the change, of a run and of its replay, in which the change could be made."""
+    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    group = join_group(rank, ranks, address)
+    config, found = run_config(**FIXED), []
+    graph, make, stood = load_for(config), build.make_layout, list[int]()
+
+    def failing(of: Any) -> Any:
+        if of.config["partitioner"] == REFUSED["partitioner"]:
+            raise MemoryError("no room")
+        return make(of)
+
+    settle = Steered._settled
+
+    def noted(self: Steered, asked: Any) -> Any:
+        stood.append(self._position.step)
+        return settle(self, asked)
+
+    Steered._settled = noted  # type: ignore[method-assign]
+    updates.averager_for, build.make_layout = partial(_named, "run"), failing
+    done = train(config, graph, Path(folder) / "run.pt", group=group, script={4: {"set": REFUSED}})
+    build.make_layout = make
+    events = done.recorder.events
+    asked, refused = json.loads(group.broadcast_text(json.dumps([events("asked"), events("refused")])))
+    tables = done.recorder.tables
+    replay = Replay.of(
+        tables["rounds"], tables["targets"], tables["steps"],
+        requests=tuple(Request(row["step"], row["data"]["heard"], row["data"]["request"]) for row in asked),
+        refused={(row["step"], changes_key(row["data"]["changes"])): [row["data"]["reason"]] for row in refused},
+    )  # fmt: skip
+    updates.averager_for = partial(_named, "again")
+    again = train(config, graph, Path(folder) / "again.pt", group=group, replay=replay)
+    for of, step in zip((done, again), stood, strict=True):
+        found.append((of.losses, [row["data"]["reason"] for row in of.recorder.events("refused")], step))
+    group.close()
+    return found
+
+
+def test_what_was_refused_between_ranks_at_own_steps_is_refused_again(tmp_path: Path) -> None:
+    found = run_ranks(_on_rank, 2, str(tmp_path), timeout_s=60)
+    for (losses, _, at), (again, _, _) in found:
+        assert losses == again and at > 0
+    assert found[0][0][2] != found[1][0][2], "ranks were at steps of their own"
+    assert found[0][0][1] == found[0][1][1] == ["MemoryError: no room"]

@@ -19,6 +19,7 @@ from dtdg_lab.control.link_trace import LinkTrace
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_path import CacheDecision, CacheView
 
+AT_ONCE = 64  # runs that are planned at once: more take gigabytes
 REFERENCE = 16  # see :mod:`dtdg_lab.control.cache_simulator`: at its power a change of the allocation is paid
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -87,6 +88,18 @@ def best_plan(
         raise PlanError(f"episodes of (steps, parts, steps of an epoch) {sorted(sizes)}: one size is needed.")
     ((_, parts, epoch_steps),) = sizes
     choices = cache_choices(parts, epoch_steps)
+    if len(episodes) > AT_ONCE:
+        some = [
+            best_plan(
+                episodes[first : first + AT_ONCE], of_joules=of_joules, change_s=change_s, only_actions=only_actions
+            )
+            for first in range(0, len(episodes), AT_ONCE)
+        ]
+        to_go, best, lengths = (
+            np.concatenate(of)
+            for of in zip(*((plan.to_go, plan.best, plan.lengths) for plan in some), strict=True)
+        )  # fmt: skip
+        return CachePlan(choices, to_go, best, lengths)
     reference = choices.actions.action(REFERENCE)
     costs = np.stack([episode.step_costs(of_joules=of_joules) for episode in episodes])
     seconds = np.stack([episode.step_costs(of_joules=False)[reference] for episode in episodes])

@@ -103,6 +103,29 @@ def test_no_policy_beats_it(seed: int, parts: int, change_s: float) -> None:
     assert (runs.seconds >= seconds.totals * (1 - 1e-10)).all()
 
 
+def test_many_runs_are_planned_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    episodes = drawn(9)
+    whole = best_plan(episodes)
+    monkeypatch.setattr("dtdg_lab.control.clairvoyant.AT_ONCE", 4)
+    parted = best_plan(episodes)
+    for name in ("to_go", "best", "lengths"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parted, name))
+
+
+def test_where_links_change_within_a_window_it_is_best_abandoned() -> None:
+    """And what is planned then costs less than with whole windows alone, by what the simulator charges."""
+    which = np.repeat([0, 1, 0], [40, 90, 70])
+    trace = LinkTrace(np.zeros((2, 3)), np.array([[np.inf] * 3, [np.inf, np.inf, 6.25e6]]), which)
+    episode = replayed_episode(trace, REDDIT, epoch_steps=25)
+    plan, whole = best_plan([episode]), best_plan([episode], only_actions=True)
+    windows = plan.windows()
+    assert cost_of(episode, windows) == pytest.approx(plan.totals[0], rel=1e-12)
+    assert plan.totals[0] <= whole.totals[0]
+    early = [(first, choice) for first, choice in windows if first + plan.choices.windows[choice] > 200]
+    late = cost_of(episode, [(0, windows[0][1]), (3, windows[0][1]), *[(s, c) for s, c in windows[1:] if s > 3]])
+    assert late > plan.totals[0] and early, "three steps of a window cost both rebuilds"
+
+
 def test_without_the_window_of_an_epoch_it_can_only_be_worse() -> None:
     episodes = drawn(14)
     whole, actions = best_plan(episodes), best_plan(episodes, only_actions=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from feature_world import Owners, World
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.core.feature_path import CacheActions, CacheDecision
+from dtdg_lab.core.feature_path import CacheActions, CacheDecision, OwnerReply
 from dtdg_lab.features.boundary import Boundary
 from dtdg_lab.features.hot_set import hot_set, hottest_first
 from dtdg_lab.features.key_counts import key_counts
@@ -323,6 +323,40 @@ def test_a_window_longer_than_the_path_looks_ahead_is_decided_while_the_one_befo
         _until(lambda: seen)
         assert seen[0].step == 64 and seen[0].lookahead.steps == 16
         assert seen[0].now <= 1 + path.depth, "nothing more was taken by training"
+
+
+@pytest.mark.parametrize("abandons", [True, False])
+def test_a_window_is_abandoned_where_links_change_and_both_rebuilds_are_counted(abandons: bool) -> None:
+    early: list[Boundary] = []
+    changed = 0
+
+    def decide(boundary: Boundary) -> CacheDecision | None:
+        if not boundary.early:
+            return CacheDecision("mine", CacheActions(3).action(32))
+        early.append(boundary)
+        return CacheDecision("mine", CacheActions(3).action(16, 1)) if abandons else None
+
+    def watch(replies: Sequence[OwnerReply], step: int) -> bool:
+        nonlocal changed
+        changed += step >= 8 and not changed
+        return changed == 1 and step >= 8 and not early
+
+    path = FeaturePath.of_policy("mine", window=32, capacity=20, ahead=64)
+    with _running(path, Owners(World()), decide=decide, watch=watch, stop=64) as (pipeline, world):
+        for step in range(64):
+            _take(pipeline, world, step)
+            time.sleep(0.004)
+        rows = pipeline.taken()
+    assert [(of.previous, of.pending) for of in early[:1]] == [(CacheActions(3).action(32), CacheActions(3).action(32))]
+    assert 0 < early[0].left <= 32 - 8 and 8 <= early[0].now < 32
+    bulk = [row for row in rows["fetches"] if row[2] == "bulk"]
+    built = sum(row[11] for row in rows["windows"])
+    windows = [row[2] for row in rows["windows"]]
+    if abandons:
+        assert 8 < windows[1] < 32 and rows["windows"][1][7] == 2, "the second window began early, with a preference"
+        assert sum(row[3] for row in bulk) > built, "the cache that was thrown away was fetched, too"
+    else:
+        assert windows[:2] == [0, 32]
 
 
 def _at_five(step: int) -> None:

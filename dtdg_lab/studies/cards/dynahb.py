@@ -8,7 +8,6 @@ from dtdg_lab.studies.cards.text import CardText, Formula, Measured, Reported
 _MICRO = "python benchmarks/dynahb.py slowed reservoir memory building"
 _GROWTH = "python benchmarks/dynahb.py growth --seeds 1"
 _CONVERGENCE = "python benchmarks/dynahb.py convergence --seeds 1 --models tgcn --only mathoverflow collegemsg"
-_ADJUSTERS = "python benchmarks/dynahb.py adjusters --only collegemsg --seeds 3 --seconds 3"
 _LANDSCAPES = "python benchmarks/dynahb.py landscapes"
 _CACHE = Formula(
     r"C_i = \{u \,|\, u \in \bigcup_{l=1}^{L} N^l(v), \, v \in P_i, \, u \notin P_i\}",
@@ -168,8 +167,6 @@ CARDS = (
             Measured("the other rank's step where one is slowed tenfold: with models, with gradients",
                      "1.06, 10.5", _MICRO),
             Measured("memory of a step, mathoverflow (and of a stand-in)", "8.3 (14.0) MiB", _MICRO),
-            Measured("time to the near loss on collegemsg: DQN, bandit, random, best of nine fixed sizes",
-                     "110, 111, 112, 107 ms", _ADJUSTERS),
             Measured("simulated trainings, time over the best fixed size's, medians of five seeds on six landscapes: "
                      "DQN, law", "1.36 to 1.54, 1.00 to 1.13", _LANDSCAPES),
         ),

@@ -40,10 +40,11 @@ class ModelAverager:
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
     mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
-    steps a worker makes. Here ranks share the steps of an epoch, so that a slow rank delays a run by one step at most
-    [ours]. Weights by steps keep what a fast rank learned: with equal ones its many steps would count as much as the
-    slow rank's few. In the round of all they are by vertices, so that the last steps of every part count. Before it, a
-    part whose rank makes an n-th of the steps pulls the mean by about an n-th of an n-th.
+    steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run by the steps it has
+    taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps keep what a fast rank learned: with
+    equal ones its many steps would count as much as the slow rank's few. In the round of all they are by vertices, so
+    that the last steps of every part count. Before it, a part whose rank makes an n-th of the steps pulls the mean by
+    about an n-th of an n-th.
 
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all

@@ -9,10 +9,16 @@ LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
 
 
 class SharedSteps:
-    """Gives every step of an epoch to one rank, once; each rank takes some ahead, so that most steps ask no other.
+    """Gives every step of an epoch to one rank; each rank takes some ahead, so that most steps ask no other.
 
     A rank takes as many steps as it makes in 50 ms, at least one, and at most the 2R-th part of those that are left
     (guided self-scheduling). So a slow rank takes them one by one, and the last steps of an epoch are shared evenly.
+    Steps that were taken stay with their rank. If it slows down among them, the others wait at the end of the run for
+    all of them, not for one: 50 ms of work at its former pace at most, however long that takes at its new one.
+
+    Every number of an epoch is given once, until a stop. A stop drops the steps that were taken and not made, and only
+    the count of the steps made is kept. So a run that is resumed makes as many steps as are missing, and by number it
+    may repeat some and leave out others.
 
     References: Polychronopoulos and Kuck, Guided self-scheduling, IEEE Transactions on Computers, 1987.
 

@@ -21,7 +21,12 @@ SCHEMA = 2  # of the file; those before it had one have none. See _of_schema_1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run is: the next step to make is iteration ``iteration`` of epoch ``epoch``."""
+    """Where a run is: the next step to make is iteration ``iteration`` of epoch ``epoch``.
+
+    Where ranks share the steps of an epoch, ``iteration`` is the count of those made only once ranks have gathered, as
+    after a stop. In between it is an estimate, as in a checkpoint written within an epoch: one above the number of rank
+    0's newest step, of which others may have made fewer or more.
+    """
 
     epoch: int = 0
     iteration: int = 0

@@ -96,3 +96,24 @@ def test_an_epoch_under_way_is_ended() -> None:
 def test_one_rank_makes_all_in_order() -> None:
     ranks = _Ranks([0.01], 6, 2)
     assert ranks.taken == [(0, epoch, number) for epoch in range(2) for number in range(6)]
+
+
+def test_steps_that_a_rank_has_taken_ahead_stay_with_it() -> None:
+    """One that makes a step in 2 ms holds 50 ms of them: if it becomes slow then, others wait for all of these."""
+    counters: dict[str, int] = {}
+    now = [0.0]
+
+    def add(counter: str, amount: int) -> int:
+        counters[counter] = counters.get(counter, 0) + amount
+        return counters[counter]
+
+    early, late = (SharedSteps(add, ranks=2, clock=lambda: now[0]) for _ in range(2))
+    assert early.take(0, 101) == 0
+    now[0] = 0.002
+    first = early.take(0, 101)
+    taken = counters["steps/0"] - 1
+    assert first == 1 and 2 <= taken <= LEASE_S / 0.002
+    others = [number for number in iter(lambda: late.take(0, 101), None)]
+    assert others == list(range(1 + taken, 101))
+    own = [number for number in iter(lambda: early.take(0, 101), None)]
+    assert own == list(range(2, 1 + taken)), "each was given once"

@@ -161,6 +161,8 @@ def test_what_a_cache_had_and_what_was_asked_for_is_what_batches_read(
         assert sum(missed) < sum(row["remote"] for row in rows.values())
     noted = served.noted(done.recorder)
     for pair, (rpcs, nbytes) in served.by_servers.items():  # what was under way at the end has been served, not taken
+        if pair[1] >= PARTS:
+            continue  # probes of the loopback, under a number of their own
         assert noted[pair][0] <= rpcs <= noted[pair][0] + 2 and noted[pair][1] <= nbytes
 
 

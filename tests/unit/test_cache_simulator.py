@@ -445,7 +445,7 @@ def test_a_restarted_run_begins_with_the_states_of_a_new_one() -> None:
 
 def test_an_episode_of_thirty_epochs_takes_milliseconds() -> None:
     """Of one core, at the nominal window; alone, and as one of 256. Best of a few: the machine has other work."""
-    for episodes, repeats, most_s in ((1, 15, 0.02), (256, 2, 0.01)):  # change points cost one alone 2 ms
+    for episodes, repeats, most_s in ((1, 15, 0.02), (256, 2, 0.01)):  # change points are found in each
         simulator = CacheSimulator(COSTS, training_cases(), episodes=episodes)
         taken = []
         for _ in range(repeats):

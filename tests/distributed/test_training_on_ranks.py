@@ -91,7 +91,7 @@ def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, A
         "one refuses": _told(_one_cannot_build(group, folder, graph, config)),
         "overflow": _overflow(group, folder, graph, config),
     }
-    slow = {"slow_rank": 1, "slow_ms": 1e3 * SLOW_S, "epochs": 1}
+    slow = {"slow_rank": ranks - 1, "slow_ms": 1e3 * SLOW_S, "epochs": 1}
     found["slow"] = _told(_train(group, folder, graph, config.replace(**slow)))
     group.close()
     return found
@@ -162,6 +162,7 @@ def test_a_knob_that_one_rank_cannot_follow_is_refused_by_all(ranks: list[dict[s
         assert _same(found["one refuses"]["parameters"], found["untouched"]["parameters"])
     (event,) = ranks[0]["one refuses"]["refused"]
     assert event["data"] == {
+        "version": 1,
         "changes": {"group_window": 6},
         "reason": "rank 1 could not build it: this machine lacks something",
     }

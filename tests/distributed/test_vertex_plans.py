@@ -118,7 +118,7 @@ def ranks(request: pytest.FixtureRequest) -> list[list[dict[str, Any]]]:
 
 @cache
 def _single(case: int) -> dict[str, Any]:
-    layout_options = ("system", "partitioner", "halo_reuse")
+    layout_options = ("system", "partitioner", "halo_reuse", "blocks")
     plain = {name: value for name, value in CASES[case].items() if name not in layout_options}
     return _steps(RunConfig(**{**SMALL, **plain}, system="single"), SoloGroup())
 

@@ -58,7 +58,7 @@ demo: env
 
 # Folders in which most tests are of one thread go two at a time; then those whose tests use all cores, or compare clocks
 TOGETHER := $(addprefix tests/,unit properties contracts house)
-ALONE := $(addprefix tests/,notebooks distributed cluster browser)
+ALONE := $(addprefix tests/,notebooks frozen distributed cluster browser)
 PYTEST := $(BIN)/python -m pytest -m 'not slow and not network'
 # Tests of several processes compare clocks, and a machine may be interrupted: an assertion that fails there is tried once
 # more, and named

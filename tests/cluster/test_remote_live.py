@@ -18,7 +18,7 @@ from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import RunFailedError
+from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.open import open_run
 
 STEP: list[dict[str, Any]] = [
@@ -68,9 +68,9 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     assert sorted(first) == [0, 1]
     for knobs in STEP:
         change(run, **knobs)
-    refused(run, "names part 9", links="9>0 delay=5")
-    refused(run, "delay", links="1>0 delay=-3")
-    refused(run, "rate", links="1>0 rate=-1")
+    for why, links in (("names part 9", "9>0 delay=5"), ("delay", "1>0 delay=-3"), ("rate", "1>0 rate=-1")):
+        with pytest.raises(ConfigError, match=why):
+            run.set(links=links)
     refused(run, "batch_length=9999 of a training part", batch_length=9999)
     for knobs in EPOCH:
         change(run, **knobs)

@@ -60,7 +60,7 @@ from contenders import hb_text as words
 from contenders.esdg_plan import Workload
 from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, Plan, variants_of_systems
 
-from dtdg_lab.control.batch_simulator import LANDSCAPES
+from dtdg_lab.control.batch_size import LANDSCAPES
 from dtdg_lab.datasets.names import datasets
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

@@ -23,12 +23,10 @@ import numpy as np
 import torch
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.core.streams import generator
+from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.backend import has_bag_kernel, import_dgl
-from dtdg_lab.kernels.edge_source import SnapshotSource
-from dtdg_lab.kernels.operators import Operators, OperatorSettings
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl
 
 WIDTHS = (2, 16, 32, 64, 128)
 SIZES = {"small": (600, 3_000), "medium": (20_000, 100_000), "large": (200_000, 1_000_000)}

@@ -24,7 +24,7 @@ from typing import Any
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -132,7 +132,7 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
     """Click to first point, and record to drawn point, on a served page."""
     from playwright.sync_api import sync_playwright
 
-    from dtdg_lab.dash.served import serve
+    from dtdg_lab.dash.app import serve
 
     port = _free_port()
     server = serve(session, port=port, threaded=True)

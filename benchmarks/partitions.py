@@ -33,7 +33,7 @@ from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import datasets, load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.measured import partition_graph
+from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.testing.processes import run_ranks
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

@@ -10,44 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.calibrate_here import calibrate_here
-    from dtdg_lab.cluster.fork import fork
     from dtdg_lab.cluster.local import train
-    from dtdg_lab.cluster.repeats import repeats
-    from dtdg_lab.cluster.replay import replay
+    from dtdg_lab.cluster.replay import fork, repeats, replay
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.dash.app import Dashboard
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
-    from dtdg_lab.datasets.own import from_edges
-    from dtdg_lab.datasets.own_csv import from_csv
-    from dtdg_lab.datasets.own_dgl import from_dgl
-    from dtdg_lab.datasets.own_static import from_static
-    from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
+    from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet, from_static
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.partition.measured import compare_partitions, partition_graph
-    from dtdg_lab.partition.store import load_partition
-    from dtdg_lab.runs.congestion_trace import save_congestion
-    from dtdg_lab.runs.difference_study import compare_transfers
-    from dtdg_lab.runs.echo import echo
-    from dtdg_lab.runs.graphs import compare_graphs
-    from dtdg_lab.runs.memory_study import compare_blocks
-    from dtdg_lab.runs.open import compare
-    from dtdg_lab.runs.open_any import open_run
+    from dtdg_lab.partition.base import load_partition
+    from dtdg_lab.partition.metrics import compare_partitions, partition_graph
+    from dtdg_lab.runs.calibration import save_congestion
+    from dtdg_lab.runs.exports import open_run
+    from dtdg_lab.runs.inspect_model import compare_graphs, echo, follow_vertex, trace
     from dtdg_lab.runs.plot import plot
-    from dtdg_lab.runs.progress import progress
+    from dtdg_lab.runs.run import compare, progress
     from dtdg_lab.runs.scaling_study import predict_scaling
     from dtdg_lab.runs.schedule_study import simulate_schedules
-    from dtdg_lab.runs.trace import trace
-    from dtdg_lab.runs.vertex import follow_vertex
-    from dtdg_lab.runs.volume_study import compare_volumes
+    from dtdg_lab.runs.time_block_studies import compare_blocks, compare_transfers, compare_volumes
     from dtdg_lab.studies.advise import advise
     from dtdg_lab.studies.cards.card import card
     from dtdg_lab.studies.export.export import export
-    from dtdg_lab.studies.export.packed_race import open_race
+    from dtdg_lab.studies.export.race import open_race
     from dtdg_lab.studies.race import race
-    from dtdg_lab.studies.run_study import run_study
+    from dtdg_lab.studies.runner import run_study
     from dtdg_lab.studies.stop_rule import StopRule
     from dtdg_lab.studies.study import open_study
     from dtdg_lab.studies.sweep import Sweep
@@ -106,16 +94,16 @@ __all__ = [
 ]
 
 _WHERE = {
-    "repeats": "dtdg_lab.cluster.repeats",
+    "repeats": "dtdg_lab.cluster.replay",
     "export": "dtdg_lab.studies.export.export",
     "replay": "dtdg_lab.cluster.replay",
-    "fork": "dtdg_lab.cluster.fork",
-    "open_race": "dtdg_lab.studies.export.packed_race",
+    "fork": "dtdg_lab.cluster.replay",
+    "open_race": "dtdg_lab.studies.export.race",
     "card": "dtdg_lab.studies.cards.card",
     "StopRule": "dtdg_lab.studies.stop_rule",
     "Sweep": "dtdg_lab.studies.sweep",
     "open_study": "dtdg_lab.studies.study",
-    "run_study": "dtdg_lab.studies.run_study",
+    "run_study": "dtdg_lab.studies.runner",
     "race": "dtdg_lab.studies.race",
     "what_if": "dtdg_lab.studies.what_if",
     "advise": "dtdg_lab.studies.advise",
@@ -124,34 +112,34 @@ _WHERE = {
     "RunConfig": "dtdg_lab.core.config",
     "Session": "dtdg_lab.cluster.session",
     "calibrate_here": "dtdg_lab.cluster.calibrate_here",
-    "compare": "dtdg_lab.runs.open",
-    "compare_blocks": "dtdg_lab.runs.memory_study",
-    "compare_transfers": "dtdg_lab.runs.difference_study",
-    "compare_volumes": "dtdg_lab.runs.volume_study",
-    "compare_graphs": "dtdg_lab.runs.graphs",
-    "compare_partitions": "dtdg_lab.partition.measured",
+    "compare": "dtdg_lab.runs.run",
+    "compare_blocks": "dtdg_lab.runs.time_block_studies",
+    "compare_transfers": "dtdg_lab.runs.time_block_studies",
+    "compare_volumes": "dtdg_lab.runs.time_block_studies",
+    "compare_graphs": "dtdg_lab.runs.inspect_model",
+    "compare_partitions": "dtdg_lab.partition.metrics",
     "datasets": "dtdg_lab.datasets.names",
     "default_dataset": "dtdg_lab.datasets.names",
     "describe": "dtdg_lab.core.catalogue",
-    "echo": "dtdg_lab.runs.echo",
-    "follow_vertex": "dtdg_lab.runs.vertex",
-    "from_csv": "dtdg_lab.datasets.own_csv",
-    "from_dgl": "dtdg_lab.datasets.own_dgl",
-    "from_edges": "dtdg_lab.datasets.own",
-    "from_pandas": "dtdg_lab.datasets.own_tables",
-    "from_parquet": "dtdg_lab.datasets.own_tables",
-    "from_static": "dtdg_lab.datasets.own_static",
+    "echo": "dtdg_lab.runs.inspect_model",
+    "follow_vertex": "dtdg_lab.runs.inspect_model",
+    "from_csv": "dtdg_lab.datasets.user_data",
+    "from_dgl": "dtdg_lab.datasets.user_data",
+    "from_edges": "dtdg_lab.datasets.user_data",
+    "from_pandas": "dtdg_lab.datasets.user_data",
+    "from_parquet": "dtdg_lab.datasets.user_data",
+    "from_static": "dtdg_lab.datasets.user_data",
     "load_dataset": "dtdg_lab.datasets.names",
-    "load_partition": "dtdg_lab.partition.store",
-    "open_run": "dtdg_lab.runs.open_any",
-    "partition_graph": "dtdg_lab.partition.measured",
+    "load_partition": "dtdg_lab.partition.base",
+    "open_run": "dtdg_lab.runs.exports",
+    "partition_graph": "dtdg_lab.partition.metrics",
     "plot": "dtdg_lab.runs.plot",
     "predict_scaling": "dtdg_lab.runs.scaling_study",
-    "progress": "dtdg_lab.runs.progress",
-    "save_congestion": "dtdg_lab.runs.congestion_trace",
+    "progress": "dtdg_lab.runs.run",
+    "save_congestion": "dtdg_lab.runs.calibration",
     "simulate_schedules": "dtdg_lab.runs.schedule_study",
     "study_decay": "dtdg_lab.cluster.study_decay",
-    "trace": "dtdg_lab.runs.trace",
+    "trace": "dtdg_lab.runs.inspect_model",
     "train": "dtdg_lab.cluster.local",
 }
 

@@ -151,7 +151,7 @@ def _run(parsed: argparse.Namespace) -> int:
     config = RunConfig.load(parsed.config)
     if config.ranks > 1 or parsed.cluster:
         from dtdg_lab.cluster.session import Session
-        from dtdg_lab.runs.progress import progress
+        from dtdg_lab.runs.run import progress
 
         with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
             run = session.train(config)
@@ -166,7 +166,7 @@ def _run(parsed: argparse.Namespace) -> int:
 def _demo(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.local import train
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.datasets import load_dataset
+    from dtdg_lab.datasets.names import load_dataset
 
     dataset = "collegemsg"
     try:
@@ -187,7 +187,7 @@ def _report(run: Any) -> int:
 
 def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.dash.served import serve
+    from dtdg_lab.dash.app import serve
 
     with Session(ranks=parsed.ranks) as session:
         serve(session, port=parsed.port)
@@ -196,7 +196,7 @@ def _dash(parsed: argparse.Namespace) -> int:
 
 def _datasets(parsed: argparse.Namespace) -> int:
     from dtdg_lab.core.units import format_bytes
-    from dtdg_lab.datasets import datasets
+    from dtdg_lab.datasets.names import datasets
 
     rows = [("name", "here", "rows", "nodes", "size", "learns", "licence", "where")]
     for info in datasets():
@@ -210,7 +210,7 @@ def _datasets(parsed: argparse.Namespace) -> int:
 def _train_policy(parsed: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from dtdg_lab.control.cache_training import shipped_training, train_policy
+    from dtdg_lab.control.cache.training import shipped_training, train_policy
 
     training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
     if parsed.episodes is not None:
@@ -233,8 +233,8 @@ def _export(parsed: argparse.Namespace) -> int:
 
 def _study(parsed: argparse.Namespace) -> int:
     from dtdg_lab.core.errors import ConfigError
-    from dtdg_lab.studies.shipped import shipped
-    from dtdg_lab.studies.study_at_command import study_at_command
+    from dtdg_lab.studies.presets import shipped
+    from dtdg_lab.studies.runner import study_at_command
     from dtdg_lab.studies.sweep import Sweep
 
     if parsed.study.endswith(".json"):
@@ -253,7 +253,7 @@ def _study(parsed: argparse.Namespace) -> int:
 
 
 def _sessions(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.cluster.sessions import end_session, list_sessions
+    from dtdg_lab.cluster.session_files import end_session, list_sessions
     from dtdg_lab.core.units import format_seconds
 
     if parsed.end:

@@ -22,9 +22,9 @@ from typing import Any, Literal
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.options import option
-from dtdg_lab.datasets import datasets
-from dtdg_lab.energy import RaplReader, readers_for
-from dtdg_lab.energy.rapl import POWERCAP
+from dtdg_lab.datasets.names import datasets
+from dtdg_lab.energy.monitor import readers_for
+from dtdg_lab.energy.readers import POWERCAP, RaplReader
 
 State = Literal["yes", "partly", "no"]
 

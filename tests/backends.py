@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.kernels.backend import import_dgl
+from dtdg_lab.kernels.spmm import import_dgl
 
 
 def has_dgl() -> bool:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.feature_path import OwnerReply
-from dtdg_lab.features.keys import KeySpace
-from dtdg_lab.features.own_rows import OwnRows
+from dtdg_lab.core.feature_store import OwnerReply
+from dtdg_lab.features.store import KeySpace, OwnRows
 
 ROW_OVERHEAD = 8  # bytes of a key, in the owners' own count
 

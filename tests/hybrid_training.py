@@ -16,11 +16,10 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.in_memory import Script, Trained
-from dtdg_lab.testing.recorders import RecordingRecorder
+from dtdg_lab.testing.doubles import RecordingRecorder, Script, Trained
 from dtdg_lab.training.loop import Trainer
-from dtdg_lab.training.replay import Replay
-from dtdg_lab.training.vitals import Vitals
+from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.replay import RunReplay
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15
@@ -88,7 +87,7 @@ def train(
     recorder: RecordingRecorder | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
-    replay: Replay | None = None,
+    replay: RunReplay | None = None,
     one_by_one: bool = False,
 ) -> Trained:
     """Train one rank to its end, as ``train_in_memory`` does."""
@@ -109,10 +108,10 @@ def train(
     return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.knobs.config)
 
 
-def repeated(done: Trained) -> Replay:
+def repeated(done: Trained) -> RunReplay:
     """What a rank did, to be done again."""
     tables = done.recorder.tables
-    return Replay.of(tables["rounds"], tables["targets"], tables["steps"])
+    return RunReplay.of(tables["rounds"], tables["targets"], tables["steps"])
 
 
 def drawn(done: Trained) -> list[tuple[Any, ...]]:

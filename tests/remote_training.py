@@ -19,18 +19,16 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.comm.group import Group, SoloGroup
-from dtdg_lab.control.cache_state import state_size
-from dtdg_lab.control.policy_files import StoredPolicy, save_policy
+from dtdg_lab.control.cache.env import state_size
+from dtdg_lab.control.cache.policies import StoredPolicy, save_policy
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.datasets.own_static import from_static
+from dtdg_lab.datasets.user_data import from_static
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.feature_service import FeatureService
-from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout, RemotePart
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
-from dtdg_lab.testing.recorders import RecordingRecorder
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.parallel.greendygnn import FeatureService, RemoteFeatureLayout, RemotePart
+from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
+from dtdg_lab.training.build import RunComponents, build
 
 PARTS, STEPS, EPOCHS = 4, 6, 2  # steps of an epoch
 SYSTEMS = {"on_demand": "dgl-default", "prefetch": "bgl", "epoch_hot": "rapidgnn", "fixed": "fixed-window",
@@ -103,7 +101,9 @@ def train_remote(config: RunConfig, folder: Path, *, graph: DynamicGraph | None 
 
 
 @contextmanager
-def built_remote(config: RunConfig, group: Group | None = None, graph: DynamicGraph | None = None) -> Iterator[Built]:
+def built_remote(
+    config: RunConfig, group: Group | None = None, graph: DynamicGraph | None = None
+) -> Iterator[RunComponents]:
     """What a config becomes, for a while."""
     built = build(config, graph or changing_graph(), SoloGroup() if group is None else group)
     try:
@@ -193,7 +193,7 @@ def servers_left() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-            if "feature_child" in " ".join(child.cmdline()):
+            if "feature_server_process" in " ".join(child.cmdline()):
                 found.append(child)
     return found
 

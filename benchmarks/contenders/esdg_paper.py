@@ -1,6 +1,6 @@
 """What the ESDG paper reports, on up to 128 V100 GPUs, eight a node; beside our rows in benchmarks/esdg.py.
 
-Table 2 is in ``dtdg_lab.runs.volume_study.PAPER``, speed-ups are in ``dtdg_lab.runs.scaling_study.PAPER``.
+Table 2 is in ``dtdg_lab.runs.time_block_studies.PAPER``, speed-ups are in ``dtdg_lab.runs.scaling_study.PAPER``.
 """
 
 from __future__ import annotations

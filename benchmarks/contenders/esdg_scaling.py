@@ -19,14 +19,13 @@ import numpy as np
 from contenders.esdg_plan import DENSITY, HIDDEN, LAYERS, Plan, Scaling, Workload, config, generated
 from contenders.esdg_steps import Contender, in_turn, medians
 from contenders.transfers import SMOOTHING
-from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.graphs.difference_sizes import SequenceChanges, sequence_changes
+from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition.scaling_model import MeasuredStep
-from dtdg_lab.partition.step_work import StepSettings, scaled
+from dtdg_lab.partition.snapshot_cost_model import MeasuredStep, StepSettings, scaled
 from dtdg_lab.runs.scaling_study import ScalingStudy, continued
-from dtdg_lab.runs.volume_study import LINK_OUTPUTS
+from dtdg_lab.runs.time_block_studies import LINK_OUTPUTS
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0

@@ -17,7 +17,7 @@ from contenders.snapshot_groups import pinned
 if TYPE_CHECKING:
     from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.training.build import Built
+    from dtdg_lab.training.build import RunComponents
 
 WARM_UPS = 2
 OWN = ("batch", "compute", "update")  # what a rank computes by itself
@@ -66,7 +66,7 @@ class BothClocks:
         return self._wall_s - before[0], self._cpu_s - before[1]
 
 
-def one_step(built: Built, epoch: int) -> dict[str, Any]:
+def one_step(built: RunComponents, epoch: int) -> dict[str, Any]:
     """Train an epoch, which is one step, and tell what it took on this rank, what it sent and what it brought."""
     began_s, clocks = time.perf_counter(), BothClocks()
     built.gradients.zero()
@@ -97,7 +97,7 @@ def in_turn(
 ) -> list[list[dict[str, Any]]]:
     """Steps of all contenders on one rank, one of each a turn; those of warm-ups are left out."""
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.testing.delayed_group import DelayedGroup
+    from dtdg_lab.testing.doubles import DelayedGroup
     from dtdg_lab.training.build import build
 
     group = pinned(rank, ranks, address, cores)

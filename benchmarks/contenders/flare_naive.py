@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtdg_lab.batching.shrink import Shrinker, ShrunkenEdges
-    from dtdg_lab.core.batch_plans import HybridBatch, SurvivalOrder
+    from dtdg_lab.batching.temporal_decay import Shrinker, ShrunkenEdges
+    from dtdg_lab.core.plans import HybridBatch, SurvivalOrder
     from dtdg_lab.graphs.snapshot import Snapshot
 
 
@@ -20,8 +20,7 @@ def naive_remapping(on: bool) -> Iterator[None]:
     if not on:
         yield
         return
-    from dtdg_lab.batching.naive_remap import naive_edges
-    from dtdg_lab.batching.shrink import Shrinker
+    from dtdg_lab.batching.temporal_decay import Shrinker, naive_edges
 
     real = Shrinker.edges
 
@@ -58,7 +57,7 @@ def cut_out(
 def _pass(
     snapshots: Sequence[Snapshot], order: SurvivalOrder, batches: Iterable[HybridBatch], *, naive: bool
 ) -> tuple[list[float], float, int]:
-    from dtdg_lab.batching.shrink import Shrinker
+    from dtdg_lab.batching.temporal_decay import Shrinker
 
     shrinker, edges, seconds = Shrinker(snapshots), 0, []
     began_s = time.perf_counter()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from contenders.flare_plan import Limits
     from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.parallel.layout import Work
-    from dtdg_lab.training.build import Built
+    from dtdg_lab.parallel.base import Work
+    from dtdg_lab.training.build import RunComponents
     from dtdg_lab.training.memory import MemoryTrace
 
 WARM_UPS = 1
@@ -64,7 +64,7 @@ def placed(rank: int, ranks: int, address: str, cores: tuple[int, ...]) -> Group
     return SoloGroup()
 
 
-def step(built: Built, work: Work, clocks: BothClocks) -> float:
+def step(built: RunComponents, work: Work, clocks: BothClocks) -> float:
     """One step with its update, and its loss."""
     built.gradients.zero()
     computed = built.layout.compute(work, clocks)
@@ -76,7 +76,7 @@ def step(built: Built, work: Work, clocks: BothClocks) -> float:
     return agreed.loss_sum / max(agreed.groups, 1)
 
 
-def epoch_of(built: Built, number: int, *, steps: int = 0) -> Row:
+def epoch_of(built: RunComponents, number: int, *, steps: int = 0) -> Row:
     """Train an epoch, or its first steps: what it took on this rank, sent and cut out."""
     began_s, clocks = time.perf_counter(), BothClocks()
     built.layout.rows()
@@ -108,7 +108,7 @@ def in_turn(
 ) -> list[list[Row]]:
     """Epochs of all contenders on one rank, one of each a turn; those of warm-ups are left out."""
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.testing.delayed_group import DelayedGroup
+    from dtdg_lab.testing.doubles import DelayedGroup
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)
@@ -170,7 +170,7 @@ def trained(
     return found
 
 
-def _until_it_stays(built: Built, group: Group, limits: Limits) -> Row:
+def _until_it_stays(built: RunComponents, group: Group, limits: Limits) -> Row:
     """Train; the model then has the parameters of the best evaluation. Evaluations are not in the seconds."""
     best, kept, curve = float("inf"), copy.deepcopy(built.model.state_dict()), []
     spent_s, updates, seen, epoch, at, without = 0.0, 0, 0, 0, (0.0, 0), 0
@@ -209,9 +209,9 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     step's. What steps leave for the next ones, such as the state they carry, is counted. ``whole_bytes`` is of steps
     whose window is whole, or of all where no step says how long it is.
     """
-    from dtdg_lab.core.peak_rss import peak_rss_bytes
+    from dtdg_lab.core.units import peak_rss_bytes
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.parallel.layout import Marks, Unmarked
+    from dtdg_lab.parallel.base import StepMarks, Unmarked
     from dtdg_lab.training.build import build
     from dtdg_lab.training.memory import trace_memory
 
@@ -220,7 +220,7 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     built = build(config, graph, group)
     window, batches = config["window"], []
 
-    def some_steps(marks: Marks, epoch: int = 1) -> None:
+    def some_steps(marks: StepMarks, epoch: int = 1) -> None:
         for number, work in enumerate(built.layout.epoch(epoch)):
             marks.block(number, "step")
             built.gradients.zero()

@@ -15,8 +15,8 @@ from contenders.esdg_plan import Workload
 from contenders.flare_plan import Plan, config
 from contenders.flare_rows import TIMEOUT_S, attempted, over, spread
 from contenders.flare_steps import Contender, Row, epoch_of, in_turn, joined, peaks, placed
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.split import split
 from dtdg_lab.testing.processes import run_ranks
@@ -72,11 +72,8 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
     import numpy as np
 
     from contenders.flare_naive import cut_out
-    from dtdg_lab.batching.decay import decayed_counts
-    from dtdg_lab.batching.segments import epoch_batches
-    from dtdg_lab.batching.survival import survival_order
-    from dtdg_lab.training.chunked import shared_chunks
-    from dtdg_lab.training.partitioned import shared_partition
+    from dtdg_lab.batching.temporal_decay import decayed_counts, epoch_batches, survival_order
+    from dtdg_lab.training.callbacks.partition import shared_chunks, shared_partition
 
     group = placed(rank, ranks, address, cores)
     graph = load_for(chosen)
@@ -115,7 +112,7 @@ def broken_down(
     rank: int, ranks: int, address: str, chosen: RunConfig, epochs: int, cores: tuple[int, ...]
 ) -> dict[str, float]:
     """Seconds of chunking once, and of some epochs' shuffling, remapping, forward, backward and the rest."""
-    from dtdg_lab.batching.survival import survival_order
+    from dtdg_lab.batching.temporal_decay import survival_order
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)

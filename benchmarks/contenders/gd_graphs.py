@@ -8,7 +8,7 @@ import numpy as np
 
 import dtdg_lab as lab
 from contenders.gd_plan import Ground, Plan
-from dtdg_lab.core.streams import generator
+from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
 
 CLASSES = 8

@@ -14,27 +14,26 @@ import numpy as np
 
 from contenders.gd_plan import Plan, config
 from dtdg_lab.cluster.calibrate_here import calibrate_here
-from dtdg_lab.comm.feature_probe import measure
-from dtdg_lab.control.cache_costs import CacheCosts
-from dtdg_lab.control.calibration import Calibration, calibrate
-from dtdg_lab.control.calibration_table import against_middle, mean_percent, regrets
+from dtdg_lab.comm.rpc_benchmark import measure
+from dtdg_lab.control.cache.calibration import Calibration, against_middle, calibrate, mean_percent, regrets
+from dtdg_lab.control.cache.costs import CacheCosts
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.feature_path import WINDOWS
-from dtdg_lab.features.cache import FeatureCache
-from dtdg_lab.features.run_costs import RunFacts, run_costs, timed_fetches
-from dtdg_lab.runs.calibration_study import CalibrationStudy
-from dtdg_lab.views.rpc_payload import call_cost
+from dtdg_lab.core.feature_store import WINDOWS
+from dtdg_lab.features.policy_inputs import RunFacts, run_costs, timed_fetches
+from dtdg_lab.features.store import FeatureCache
+from dtdg_lab.runs.calibration import CalibrationStudy
+from dtdg_lab.views.feature_cache import call_cost
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.training.build import Built
+    from dtdg_lab.training.build import RunComponents
 
 Row = dict[str, Any]
 FLOAT_BYTES = 4
 TRIED = 3  # steps, of which the last is timed
 
 
-def built(config: RunConfig) -> Built:
+def built(config: RunConfig) -> RunComponents:
     """A run's parts in this process; to be closed."""
     from dtdg_lab.comm.group import SoloGroup
     from dtdg_lab.datasets.names import load_for
@@ -48,8 +47,8 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
 
     A step is timed with all parts one after another; ranks share the cores.
     """
-    from dtdg_lab.parallel.layout import Unmarked
-    from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
+    from dtdg_lab.parallel.base import Unmarked
+    from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout
 
     with closing(built(config)) as made:
         layout = made.layout

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.control.policy_files import shipped_path
+from dtdg_lab.control.cache.policies import shipped_path
 from dtdg_lab.core.config import RunConfig
 
 HIDDEN = 16  # section VI-A

@@ -13,8 +13,8 @@ import pandas as pd
 import dtdg_lab as lab
 from dtdg_lab.core.errors import LabError, RunFailedError
 from dtdg_lab.core.records import BETWEEN_STEPS
-from dtdg_lab.runs.energy_facts import device_joules, spent, stall_energy
-from dtdg_lab.runs.open import StoredRun
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import device_joules, spent, stall_energy
 
 NOT_IN_STEPS = (*BETWEEN_STEPS, "idle")  # idle is also what came before the first step
 Row = dict[str, Any]

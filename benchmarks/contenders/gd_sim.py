@@ -13,23 +13,34 @@ import numpy as np
 from contenders.gd_here import costs_here
 from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.congestion.patterns import make_pattern
-from dtdg_lab.control.cache_cases import STEADY, CacheCase, comparison_cases, training_cases
-from dtdg_lab.control.cache_comparison import ComparedPolicy, always_compared, compare, run_policy
-from dtdg_lab.control.cache_costs import CacheCosts
-from dtdg_lab.control.cache_dqn import DOUBLE_DQN, DOUBLE_DQN_PLUS, CacheDQN, learned_policy
-from dtdg_lab.control.cache_episode import CacheEpisode, replayed_episode
-from dtdg_lab.control.cache_fixed import FixedWindow
-from dtdg_lab.control.cache_planner import CachePlanner
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.cache_views import ManyPolicy
-from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan
-from dtdg_lab.control.link_trace import trace_of_pattern
-from dtdg_lab.control.policy_files import save_policy, shipped_policy
-from dtdg_lab.control.q_network import QNetwork
-from dtdg_lab.control.shipped_costs import shipped_costs
+from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan
+from dtdg_lab.control.cache.costs import CacheCosts
+from dtdg_lab.control.cache.env import ManyPolicy
+from dtdg_lab.control.cache.link_trace import trace_of_pattern
+from dtdg_lab.control.cache.planner import CachePlanner
+from dtdg_lab.control.cache.policies import (
+    DOUBLE_DQN,
+    DOUBLE_DQN_PLUS,
+    CacheDQN,
+    FixedWindow,
+    learned_policy,
+    save_policy,
+    shipped_policy,
+)
+from dtdg_lab.control.cache.shipped_costs import shipped_costs
+from dtdg_lab.control.cache.simulator import (
+    STEADY,
+    CacheCase,
+    CacheEpisode,
+    CacheSimulator,
+    comparison_cases,
+    replayed_episode,
+    training_cases,
+)
+from dtdg_lab.control.cache.training import ComparedPolicy, always_compared, compare, run_policy
+from dtdg_lab.control.rl.dqn import QNetwork
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.feature_path import WINDOWS, CacheActions
-from dtdg_lab.core.links import BITS
+from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
 
 Row = dict[str, Any]
 LEARNED = (DOUBLE_DQN, DOUBLE_DQN_PLUS)

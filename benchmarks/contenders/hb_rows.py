@@ -24,7 +24,7 @@ from contenders.hb_plan import (
     wall_ranks,
 )
 from contenders.hb_training import LAST_LINE, trained
-from dtdg_lab.control.batch_simulator import LANDSCAPES, TARGET, compared
+from dtdg_lab.control.batch_size import LANDSCAPES, TARGET, compared
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError

@@ -15,11 +15,11 @@ from contenders.esdg_steps import BothClocks
 from dtdg_lab.core.records import TABLES
 
 if TYPE_CHECKING:
-    from dtdg_lab.comm.averager import Word
     from dtdg_lab.comm.group import Group
+    from dtdg_lab.comm.model_averaging import Word
+    from dtdg_lab.control.batch_size import BatchDecision
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.parallel.layout import Work
-    from dtdg_lab.training.hybrid import Decision
+    from dtdg_lab.parallel.base import Work
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
 NAMED = {"gen_bat": ("batch",), "to_gpu": ("transfer",), "comp": ("compute",), "comm": ("wait", "communicate"),
@@ -135,7 +135,7 @@ class RankRun:
         self._wanted = self._heard = number
 
     def _asked(self) -> Word:
-        from dtdg_lab.comm.averager import Word
+        from dtdg_lab.comm.model_averaging import Word
 
         return Word(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
 
@@ -185,7 +185,7 @@ class RankRun:
         return {"seconds": seconds, "loss": loss, "choice": choice, "batch_s": clocks.wall["batch"], "own_s": own,
                 "cpu_s": time.process_time() - cpu_s}  # fmt: skip
 
-    def _evaluated(self) -> Decision | None:
+    def _evaluated(self) -> BatchDecision | None:
         """Evaluate as a run does: all ranks together where gradients are summed, else rank 0 alone."""
         built = self.built
         evaluator = built.evaluator if self._updates.together else built.alone

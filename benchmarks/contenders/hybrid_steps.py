@@ -9,7 +9,7 @@ from contenders.lab import as_graph
 from contenders.workload import Workload
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.parallel.base import Unmarked
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -10,8 +10,8 @@ from contenders.workload import Workload
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.parallel.graph_view import DeviceSequence
 from dtdg_lab.parallel.single import SingleLayout
 from dtdg_lab.tasks.regression import Regression
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.training.build import Built
+    from dtdg_lab.training.build import RunComponents
 
 WARM_UPS = 2
 
@@ -52,7 +52,7 @@ def pinned(rank: int, ranks: int, address: str, cores: Sequence[int]) -> Group:
     return join_group(rank, ranks, address)
 
 
-def one_epoch(built: Built, epoch: int) -> dict[str, Any]:
+def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
     """Train an epoch and tell a rank's own seconds in each iteration, by the wall clock and by its processor.
 
     Own are forward, backward and update, without what is waited for and exchanged.
@@ -80,7 +80,7 @@ def one_epoch(built: Built, epoch: int) -> dict[str, Any]:
     return {"seconds": seconds, "wall": wall, "cpu": cpu, "wait_s": wait_s, "loss": lost / count, "groups": times}
 
 
-def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[str, Any]) -> Built:
+def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[str, Any]) -> RunComponents:
     """Build a run, and time its groups as the run does, unless a plan of the same groups brings their times."""
     from dtdg_lab.training.build import build
 

@@ -13,7 +13,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.difference_study import compare_transfers
+from dtdg_lab.runs.time_block_studies import compare_transfers
 from dtdg_lab.testing.processes import run_ranks
 
 EDGE_LIFE, WINDOW = 5, 5
@@ -116,7 +116,7 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.testing.processes import join_group
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.clock import PhaseClock
+    from dtdg_lab.training.trainer import PhaseClock
 
     group = join_group(rank, ranks, address)
     graph = load_for(configs[0])

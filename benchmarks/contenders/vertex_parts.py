@@ -59,7 +59,7 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
     """One full-batch epoch as a call, and what is known before the first: seconds of building, predicted bytes."""
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.partitioned import told_partition
+    from dtdg_lab.training.callbacks.partition import told_partition
 
     graph = load_for(config)
     began = time.perf_counter()
@@ -124,7 +124,6 @@ def in_turn(rank: int, ranks: int, address: str, contenders: tuple[Contender, ..
 
 def memory(rank: int, ranks: int, address: str, config: RunConfig) -> dict[str, int]:
     """Peak of resident memory of one rank above what it held after import and loading, over two epochs."""
-    import dtdg_lab.training.build  # noqa: F401  imports are no part of what training takes
     from dtdg_lab.comm.group import SoloGroup
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.testing.processes import join_group

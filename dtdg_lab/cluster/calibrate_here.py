@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.congestion.links_text import parse_links
-from dtdg_lab.control.calibration_records import cells_of
+from dtdg_lab.congestion.patterns import parse_links
+from dtdg_lab.control.cache.calibration import cells_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.runs.calibration_study import (
+from dtdg_lab.runs.calibration import (
     WARM_UPS,
     CalibrationStudy,
     cells_wanted,
@@ -21,10 +21,11 @@ from dtdg_lab.runs.calibration_study import (
     step_seconds,
     stored_study,
 )
-from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
+
 
 WINDOWS, MIDDLE = (1, 2, 4, 8, 16, 32, 64), 16
 CONDITIONS = ("c1_500mbit", "c1_200mbit", "c1_100mbit", "c1_50mbit", "c4_5ms", "c4_10ms", "c4_20ms")
@@ -57,7 +58,7 @@ def calibrate_here(
         config: of a system that fetches features; its policy, window, links and epochs are replaced.
         folder: for the files; those of an earlier study are replaced.
         windows: W measured on clean links.
-        conditions: what one owner's links are subject to, in turn; see :mod:`dtdg_lab.control.conditions`.
+        conditions: what one owner's links are subject to, in turn; see :mod:`dtdg_lab.control.cache.calibration`.
         rows: numbers of rows that fetches ask for.
         repeats: fetches of each number and owner, by itself and at once.
         steps: of a run at least that count.
@@ -99,7 +100,7 @@ def _fetches(
     cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
 ) -> list[dict[str, Any]]:
     """Round trips of the feature RPC by itself, under each condition of the cells that tells of rates."""
-    from dtdg_lab.comm.feature_probe import measure  # imports torch
+    from dtdg_lab.comm.rpc_benchmark import measure  # imports torch
 
     fetched = []
     for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
@@ -130,9 +131,14 @@ def _trained(
     """A run with a cache of one window, under one condition from the first step to the last."""
     condition, window = cell
     of_cell = config.replace(
-        cache_policy="fixed", cache_bias=-1, cache_window=window, congestion="none", epochs=epochs,
-        links=links_of(condition, config.parts), evaluate_every=epochs,
-    )  # fmt: skip
+        cache_policy="fixed",
+        cache_bias=-1,
+        cache_window=window,
+        congestion="none",
+        epochs=epochs,
+        links=links_of(condition, config.parts),
+        evaluate_every=epochs,
+    )
     if session is None:
         run = train(of_cell, runs_dir=runs_dir, progress=False)
     else:

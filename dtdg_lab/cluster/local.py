@@ -2,29 +2,126 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from dtdg_lab.cluster.beginning import Beginning
-from dtdg_lab.cluster.judging import Bench
-from dtdg_lab.cluster.local_run import LocalRun
+from dtdg_lab.cluster.run import LocalRun
+from dtdg_lab.cluster.worker import Beginning
 from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.core.paths import NETEM, state_root
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import StoredRun, open_run
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.core.units import NETEM, state_root
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.records import RecordWriter, tail
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
     from dtdg_lab.training.interfaces import LocalControl, Recorder
+
+
+# Judging a run while it trains: by evaluations of its validation part, and by nothing else.
+
+
+VALIDATION = "validation"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One evaluation of the validation part.
+
+    Attributes:
+        step: updates made before it.
+        epoch: epochs done before it.
+        seconds: since the run was started, all that passed.
+        loss: of the validation part; None where it was not finite.
+    """
+
+    step: int
+    epoch: int
+    seconds: float
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of a run.
+
+    Attributes:
+        what: ``finish``: it ends after its present epoch as if that had been the last one, so that its final evaluation
+            is made; ``stop``: it is stopped at once, with a checkpoint and without a final evaluation.
+        why: in words.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+
+    what: Literal["finish", "stop"]
+    why: str
+
+    def __post_init__(self) -> None:
+        if self.what not in ("finish", "stop"):
+            raise ConfigError(f"a verdict says {self.what!r}: 'finish' and 'stop' are allowed.")
+
+    def request(self, epochs_done: int) -> dict[str, Any]:
+        """The control request that carries it out after ``epochs_done`` epochs."""
+        if self.what == "stop":
+            return {"stop": True}
+        return {"set": {"epochs": epochs_done + 1}}  # the present one has begun when the ranks hear of it
+
+
+Judge = Callable[[tuple[Evaluated, ...]], Verdict | None]
+
+
+class Bench:
+    """Hands a judge every validation evaluation of one run, until there is a verdict.
+
+    Args:
+        judge: asked after each evaluation with all of them.
+        epochs: that the run is to make: where none is left, nobody needs to end it.
+
+    Attributes:
+        verdict: once there is one.
+    """
+
+    def __init__(self, judge: Judge, epochs: int) -> None:
+        self._judge, self._epochs = judge, epochs
+        self._began_ns: int | None = None
+        self._seen: list[Evaluated] = []
+        self.verdict: Verdict | None = None
+
+    def started(self, time_ns: int) -> None:
+        """The run began; the first time counts."""
+        if self._began_ns is None:
+            self._began_ns = time_ns
+
+    def evaluated(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take in a row of the table ``evaluations``; the request that a verdict makes of it, where it makes one.
+
+        Other parts than validation are not looked at.
+        """
+        if row["split"] != VALIDATION or self.verdict is not None:
+            return None
+        if self._seen and row["step"] <= self._seen[-1].step:
+            return None  # the same model, evaluated again at the end or after a resume
+        self.started(row["time_ns"])
+        assert self._began_ns is not None
+        seconds = (row["time_ns"] - self._began_ns) * 1e-9
+        self._seen.append(Evaluated(row["step"], row["epoch"], seconds, row["loss"]))
+        verdict = self._judge(tuple(self._seen))
+        if verdict is None or row["epoch"] + (verdict.what == "finish") >= self._epochs:
+            return None
+        self.verdict = verdict
+        return verdict.request(row["epoch"])
 
 
 def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = True) -> StoredRun:
@@ -106,7 +203,7 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.interfaces import LocalControl
     from dtdg_lab.training.loop import Trainer
-    from dtdg_lab.training.vitals import Vitals
+    from dtdg_lab.training.recording import Vitals
 
     beginning = Beginning.of(directory, 0)
     if config.threads or beginning.threads:
@@ -132,7 +229,135 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
         bench.started(time.time_ns())
         recorder = _Watched(writer, bench, control)
     trainer = Trainer(
-        config, graph, SoloGroup(), recorder=recorder, control=control, checkpoint=directory.checkpoint_file,
-        vitals=vitals, device=device, show_progress=progress, begin=beginning.begin, replay=beginning.replay,
-    )  # fmt: skip
+        config,
+        graph,
+        SoloGroup(),
+        recorder=recorder,
+        control=control,
+        checkpoint=directory.checkpoint_file,
+        vitals=vitals,
+        device=device,
+        show_progress=progress,
+        begin=beginning.begin,
+        replay=beginning.replay,
+    )
     return trainer.run().state
+
+
+# One run from its config to its end, in this process or on engines: what races and studies are made of.
+
+
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A run that has ended.
+
+    Attributes:
+        run: read from its folder; finished, or stopped.
+        verdict: of the judge that ended it before its epochs were over; None where none did, or where the run was over
+            before the verdict reached it.
+    """
+
+    run: StoredRun
+    verdict: Verdict | None = None
+
+
+def run_config(
+    config: RunConfig,
+    *,
+    session: Session | None = None,
+    engines: Sequence[int] | None = None,
+    runs_dir: str | Path = "runs",
+    judge: Judge | None = None,
+    on_start: Callable[[Any], None] | None = None,
+    progress: bool = False,
+) -> Done:
+    """Train as a config says, and return when the run has ended.
+
+    In this process a verdict comes between two steps, at the same one each time; on engines it takes some steps to
+    arrive, so that runs that are ended early need not end at the same step twice.
+
+    Args:
+        config: the settings.
+        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
+        engines: places of the session's engines, one for each rank; the first ones where not given.
+        runs_dir: folder that holds runs, without a session.
+        judge: asked after every evaluation of the validation part.
+        on_start: handed what can be seen of the run once it begins: ``id path config status window lock version``.
+        progress: show a bar of epochs, in this process.
+
+    Raises:
+        ConfigError: several ranks and no session, or engines without one.
+        RunFailedError: the run failed.
+        LabError: it cannot be started.
+        Exception: of ``judge`` or ``on_start``; the run does not go on without them.
+    """
+    bench = None if judge is None else Bench(judge, config.epochs)
+    if session is None:
+        if engines is not None:
+            raise ConfigError(f"engines={tuple(engines)} without a session: give session=lab.Session(...), or neither.")
+        run = train_here(config, runs_dir=runs_dir, progress=progress, bench=bench, on_start=on_start)
+        return _done(run, bench)
+    handle = session.train(config, engines=engines)
+    try:
+        if on_start is not None:
+            on_start(handle)
+        _wait(handle, bench)
+    except BaseException:  # whoever interrupts does not want the run to go on, and who fails cannot watch it
+        _end(handle)
+        raise
+    return _done(open_run(handle.path), bench)
+
+
+def _done(run: StoredRun, bench: Bench | None) -> Done:
+    verdict = None if bench is None else bench.verdict
+    if verdict is None:
+        return Done(run)
+    made = run.summary.get("epochs")
+    in_time = run.status == "stopped" if verdict.what == "stop" else made is None or made < run.config.epochs
+    return Done(run, verdict if in_time else None)
+
+
+def _end(run: Run) -> None:
+    """Stop a run that nobody waits for any more; one that is about to end by itself is left alone."""
+    if run.status in (*ENDED, "stopping"):
+        return
+    try:
+        run.stop()
+    except ControlError:
+        if run.status not in (*ENDED, "stopping"):
+            raise
+
+
+def _wait(run: Run, bench: Bench | None) -> None:
+    if bench is None:
+        run.wait()
+        return
+    over, offset, records = threading.Event(), 0, run.path / "records" / "rank0.jsonl"
+    while not over.is_set():
+        if run.status in ENDED:
+            over.set()
+        lines, offset = tail(records, offset)
+        for line in lines:
+            for values in line["rows"]:
+                _show(bench, run, line["table"], dict(zip(line["columns"], values, strict=True)))
+        over.wait(LOOK_S)
+    run.wait()
+
+
+def _show(bench: Bench, run: Run, table: str, row: dict[str, Any]) -> None:
+    if table == "events" and row["kind"] == "started":
+        bench.started(row["time_ns"])
+    request = bench.evaluated(row) if table == "evaluations" else None
+    if request is None or run.status in ENDED:
+        return
+    try:
+        if request.get("stop"):
+            run.stop()
+        else:
+            run.set(**request["set"])
+    except ControlError:
+        if run.status not in (*ENDED, "stopping") and run.window.progress.epoch < run.config.epochs:
+            raise  # else it was about to end by itself

@@ -4,23 +4,277 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.beginning import FORKED, REPLAYS
 from dtdg_lab.cluster.local import train_here
-from dtdg_lab.cluster.repeats import Repeated, repeats
 from dtdg_lab.cluster.story import Story
+from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.environment import describe_environment
-from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.runs.directory import RunDirectory, describe_environment
+from dtdg_lab.runs.kept import LAST, Kept, read_kept
+from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
+
+
+# Branching: a new run that begins with a checkpoint of another one, under other settings or the same.
+
+
+FROZEN = ("dataset", "model", "hidden", "layers", "protocol", "task", "link_head")  # and all of data and models
+WITHIN_EPOCH = ("epochs", "evaluate_every", "keep_every", "checkpoint_every_s", "threads", "device", "optimizer")
+
+
+def fork(
+    run: str | Path | StoredRun | Run,
+    at: str | int = LAST,
+    *,
+    session: Session | None = None,
+    runs_dir: str | Path | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> StoredRun | Run:
+    """Train on from a checkpoint of a run, as a run of its own; the first run and its folder stay as they are.
+
+    The fork has the settings that held at the checkpoint, with ``changes``: any that its parameters fit, such as
+    another system, partitioner, learning rate or number of parts. With no changes that matter it goes on exactly as the
+    first run did: all later losses are the same, bit for bit on a CPU, but of systems whose ranks average models, which
+    clocks decide. Steps are numbered on, and both its environment and an event say where it comes from. Where the first
+    run has made all its epochs by then and ``epochs`` is not given, the fork trains as many again.
+
+    Args:
+        run: the folder or handle of a run; it may be under way.
+        at: ``"last"``; the name of a checkpoint that was kept (``epoch-00012``, ``step-00345``); or a number of epochs.
+        session: whose engines train it, so that a handle comes back at once; this process where not given, with
+            ``ranks=1``.
+        runs_dir: folder that holds the fork; the session's, or the first run's, where not given.
+        progress: show a bar of epochs, in this process.
+        changes: settings that differ from there on. Within an epoch only such as keep the epoch's plan.
+
+    Raises:
+        ConfigError: there is no such checkpoint, a change is not possible from there, or no epoch is left to train.
+        RunStoreError: there is no run, or the checkpoint cannot be read.
+        LabError: what ended the fork, where it trains in this process.
+    """
+    directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
+    kept = checkpoint_at(directory, at)
+    config = branched_config(directory, kept, changes)
+    make = partial(RunDirectory.create, config, environment=_environment(directory, kept, config), begin=kept.path)
+    if session is not None:
+        return session.launch(config.ranks, make, runs_dir=runs_dir)
+    _check_alone(config)
+    return train_here(config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make)
+
+
+def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
+    """The checkpoint of a run that a name or a number of epochs means.
+
+    Raises:
+        ConfigError: there is none.
+        RunStoreError: it cannot be read.
+    """
+    if isinstance(at, str):
+        name = at.removesuffix(".pt")
+        path = directory.checkpoint_file.parent / f"{name}.pt"
+        if "/" not in name and "\\" not in name and path.is_file():
+            return read_kept(path)
+    found = directory.checkpoints
+    if isinstance(at, int):
+        for kept in found:
+            if (kept.epoch, kept.iteration) == (at, 0):
+                return kept
+    names = ", ".join(f"{kept.name} (epoch {kept.epoch}, step {kept.step})" for kept in found) or "none"
+    nearest = _nearest(found, at) if isinstance(at, int) else ""
+    raise ConfigError(
+        f"at={at!r}: run {directory.id} has no such checkpoint; it has {names}.{nearest} Set keep_every to keep one "
+        "after some epochs, or ask for one by run.keep()."
+    )
+
+
+def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]) -> RunConfig:
+    """The settings of a fork.
+
+    Raises:
+        ConfigError: the changes are not possible from there, or no epoch is left.
+    """
+    for name in changes:
+        if name in FROZEN or (name in OPTIONS and OPTIONS[name].owner in ("datasets", "models")):
+            raise ConfigError(
+                f"{name!r} cannot change in a fork: its parameters were trained with "
+                f"{name}={kept.config[name]!r}, and fit nothing else (or would be tested on what they have seen). "
+                f"Train a new run: config.replace({name}=...)."
+            )
+    if "generated_snapshots" in kept.config.flat and changes.get("seed", kept.config.seed) != kept.config.seed:
+        raise ConfigError(
+            f"'seed' cannot change in a fork on {kept.config.dataset!r}, whose data are made by it: they would be "
+            "others than the parameters were trained on. Keep the seed, or train a new run."
+        )
+    config = kept.config.replace(**changes)
+    changed = [name for name in changes if kept.config.flat.get(name) != config.flat.get(name)]
+    keeping = [name for name in changed if name in WITHIN_EPOCH or (name in OPTIONS and OPTIONS[name].live == "step")]
+    if kept.iteration and set(changed) - set(keeping):
+        names = ", ".join(name for name in changed if name not in keeping)
+        nearest = _nearest(directory.checkpoints, kept.epoch)
+        raise ConfigError(
+            f"{names}: checkpoint {kept.name} is at iteration {kept.iteration} of epoch {kept.epoch}, whose plan they "
+            f"would change in the middle.{nearest or ' No checkpoint between two epochs is kept: set keep_every.'}"
+        )
+    epochs = config.epochs if "epochs" in changes else kept.waiting.get("epochs", config.epochs)
+    if kept.epoch >= epochs and "epochs" not in changes:
+        return config.replace(epochs=kept.epoch + epochs)
+    if kept.epoch >= epochs:
+        raise ConfigError(
+            f"epochs={epochs}: checkpoint {kept.name} of run {directory.id} is after {kept.epoch} epochs, so that none "
+            f"is left to train. Give epochs={kept.epoch + 1} or more."
+        )
+    return config
+
+
+def _nearest(found: tuple[Kept, ...], epoch: int) -> str:
+    between = [kept for kept in found if not kept.iteration]
+    if not between:
+        return ""
+    nearest = min(between, key=lambda kept: abs(kept.epoch - epoch))
+    return f" The nearest one between two epochs is at={nearest.name!r}, after {nearest.epoch} epochs."
+
+
+def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict[str, Any]:
+    now, before = config.flat, kept.config.flat
+    changed = {name: value for name, value in now.items() if name not in before or before[name] != value}
+    told: dict[str, Any] = {
+        "run": directory.id,
+        "checkpoint": kept.name,
+        "epoch": kept.epoch,
+        "iteration": kept.iteration,
+        "step": kept.step,
+        "changes": changed,
+    }
+    if not {"threads", "ranks", "device"} & set(changed):  # sums depend on how many add them up
+        told["threads"] = Story(directory).threads
+    return describe_environment(config) | {FORKED: told}
+
+
+def _check_alone(config: RunConfig) -> None:
+    if config.ranks != 1:
+        raise ConfigError(
+            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
+            f"{config.ranks}), or ranks=1, which keeps the plan but not every bit."
+        )
+
+
+# Whether a replay did what its run did, bit for bit.
+
+
+STEP = ("epoch", "iteration", "loss", "global_loss")
+SCORES = ("loss", "persistence_loss", "mean_loss", "snapshots", "metrics")
+Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or part of the sequence) -> what it must be
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """What a comparison of a replay with its run found.
+
+    Attributes:
+        run: the replay's name.
+        of: its run's.
+        steps: of all ranks, that were compared.
+        evaluations: parts of the sequence, that were compared.
+        first_difference: the first step whose loss or evaluation differs; None where none does.
+        parameters: whether the last parameters are the same; None where either run does not tell.
+        words: what was found, in words.
+    """
+
+    run: str
+    of: str
+    steps: int
+    evaluations: int
+    first_difference: int | None
+    parameters: bool | None
+    words: str
+
+    def __bool__(self) -> bool:
+        """Whether nothing differs."""
+        return self.first_difference is None and self.parameters is not False
+
+    def told(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"bit_for_bit": bool(self), **asdict(self)}
+
+
+def repeats(run: str | Path | StoredRun) -> Repeated:
+    """Compare a replay with the run that it repeats: every loss, every evaluation, and the last parameters.
+
+    Raises:
+        ConfigError: it is no replay.
+        RunStoreError: either folder is gone.
+        DataError: a record line is damaged.
+    """
+    directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
+    first, again = Story(repeated_by(directory)), Story(directory)
+    steps, evaluations = (_steps(first), _steps(again)), (_evaluations(first), _evaluations(again))
+    failed = first.directory.status()["state"] == "failed"  # some ranks recorded more than others, and none its end
+    differing = [step for one, other in (steps, evaluations) for step in _differing(one, other, part=failed)]
+    prints = _parameters(first), _parameters(again)
+    parameters = None if None in prints else prints[0] == prints[1]
+    where = min(differing, default=None)
+    words = _words(first, again, where, parameters)
+    return Repeated(directory.id, first.directory.id, len(steps[0]), len(evaluations[0]), where, parameters, words)
+
+
+def _steps(of: Story) -> Facts:
+    return {
+        (row["step"], rank): tuple(row[name] for name in STEP)
+        for rank in of.directory.record_files()
+        for row in of.rows("steps", rank)
+    }
+
+
+def _evaluations(of: Story) -> Facts:
+    """Of the timeline; where an attempt ended that was gone on with, the later one's count, and no test part's."""
+    found: Facts = {}
+    for row in of.evaluations():
+        found[row["step"], row["split"]] = tuple(row[name] for name in SCORES)
+    return found
+
+
+def _differing(one: Facts, other: Facts, *, part: bool) -> list[int]:
+    """Steps at which they differ; with ``part``, of those that the first one has."""
+    keys = one.keys() if part else one.keys() | other.keys()
+    return [key[0] for key in keys if one.get(key) != other.get(key)]
+
+
+def _parameters(of: Story) -> str | None:
+    ended = of.events("ended")
+    return ended[-1]["data"]["parameters"] if ended else None
+
+
+def _words(first: Story, again: Story, where: int | None, parameters: bool | None) -> str:
+    ids = f"run {again.directory.id} repeats run {first.directory.id}"
+    if where is None and parameters is not False:
+        end = "." if parameters else "; last parameters are not compared, since the first run does not tell its own."
+        return f"{ids} bit for bit: every loss and every evaluation is the same" + (
+            ", and so are the last parameters." if parameters else end
+        )
+    place = "in its last parameters" if where is None else f"from step {where} on"
+    causes = _causes(first.directory, again.directory)
+    return f"{ids}, but not bit for bit: it differs {place}. {causes}"
+
+
+def _causes(first: RunDirectory, again: RunDirectory) -> str:
+    before, now = first.environment(), again.environment()
+    hashes = [each.get("data", {}).get("sha256") for each in (before, now)]
+    if hashes[0] != hashes[1]:
+        return "Their data are not the same: bring back the data set that the first run had."
+    told = [name for name in ("versions", "python", "cpu", "gpus", "git") if before.get(name) != now.get(name)]
+    if told:
+        return f"Their environments differ in {', '.join(told)}: sums may be made in another order there."
+    return "Their data and environments are the same: on a GPU sums need not repeat; on a CPU please report it."
 
 
 def replay(
@@ -67,9 +321,7 @@ def replay(
     return repeated
 
 
-def start_replay(
-    run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None
-) -> Run:  # fmt: skip
+def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None) -> Run:
     """As :func:`replay` on engines, without waiting for its end: :func:`tell_repeats` is to be called then.
 
     Raises:

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.control import ask
-from dtdg_lab.cluster.engine import death_reason, place_of
 from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
-from dtdg_lab.cluster.telemetry import Subscriber
+from dtdg_lab.cluster.messaging import Subscriber, ask
+from dtdg_lab.cluster.worker import death_reason, place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.lines import tail
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.records import tail
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.views.window import RunWindow
 
 if TYPE_CHECKING:
@@ -26,7 +25,68 @@ if TYPE_CHECKING:
 
     from dtdg_lab.cluster.session import Session
 
-LOOK_S = 0.05
+
+# What is seen of a run that trains in this process: its records, as they come.
+
+
+LOOK_S = 0.1
+
+
+class LocalRun:
+    """Follows the records of one process, so that views can be drawn while it trains.
+
+    Attributes:
+        config: the settings it was started with.
+        window: what views are drawn from; hold ``lock`` while reading it.
+        version: grows with each change of ``window``.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self.config: RunConfig = directory.config()
+        self.window = RunWindow(self.config)
+        self.lock = threading.Lock()
+        self.version = 0
+        self._offset = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        """The run's name: its folder's."""
+        return self._directory.id
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self._directory.path
+
+    @property
+    def status(self) -> str:
+        """The state written last."""
+        return str(self._directory.status()["state"])
+
+    def close(self) -> None:
+        """The run has ended: read what is left, and stop following."""
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self._read()
+        self._read()
+
+    def _read(self) -> None:
+        lines, self._offset = tail(self._directory.record_file(0), self._offset)
+        if lines:
+            with self.lock:
+                for line in lines:
+                    self.window.add(line)
+                self.version += 1
+
+
+RUN_LOOK_S = 0.05
 LEFT_S = 0.01  # ranks leave a moment after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
@@ -306,7 +366,7 @@ class Run:
         self._read_from_disk()
         if self._file_status["state"] not in ENDED:
             self._subscriber.start()
-            while self._file_status["state"] not in ENDED and not self._closing.wait(LOOK_S):
+            while self._file_status["state"] not in ENDED and not self._closing.wait(RUN_LOOK_S):
                 self._look()
             if not self._closing.is_set():
                 self._wait_for_ranks()

@@ -10,18 +10,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dtdg_lab.cluster.beginning import check_resumable
-from dtdg_lab.cluster.engines import Engines
+from dtdg_lab.cluster.engines import Engines, Launch, places_of, trouble
 from dtdg_lab.cluster.keeper import start_keeper
-from dtdg_lab.cluster.launch import Launch, places_of, trouble
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
-from dtdg_lab.cluster.lookup import find_session, foreign_session_files, new_session_files
 from dtdg_lab.cluster.run import Run
-from dtdg_lab.cluster.session_files import SessionFiles, all_sessions, end_processes
+from dtdg_lab.cluster.session_files import (
+    SessionFiles,
+    all_sessions,
+    end_processes,
+    find_session,
+    foreign_session_files,
+    new_session_files,
+)
+from dtdg_lab.cluster.worker import check_resumable
 from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
-from dtdg_lab.core.paths import NETEM, state_root
+from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 
 HEARTBEAT_S = 5.0
@@ -203,9 +208,13 @@ class Session:
         return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines)
 
     def launch(
-        self, ranks: int, make: Callable[..., RunDirectory], *, runs_dir: str | Path | None = None,
+        self,
+        ranks: int,
+        make: Callable[..., RunDirectory],
+        *,
+        runs_dir: str | Path | None = None,
         engines: Sequence[int] | None = None,
-    ) -> Run:  # fmt: skip
+    ) -> Run:
         """As :meth:`train`, of the run whose folder ``make`` makes in the folder ``root``: a fork, or a replay.
 
         Args:
@@ -234,7 +243,7 @@ class Session:
 
     def resume(self, run: Run, changes: Mapping[str, Any]) -> Run:
         """Go on with a run from its checkpoint (see :meth:`Run.resume`)."""
-        from dtdg_lab.cluster.engine import check_request
+        from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
             directory = RunDirectory.open(run.path)
@@ -381,7 +390,7 @@ def is_under_way(path: Path) -> bool:
 
 def default_ranks() -> int:
     """One rank per GPU, or two on machines without."""
-    from dtdg_lab.runs.environment import gpu_count
+    from dtdg_lab.runs.directory import gpu_count
 
     return gpu_count() or 2
 

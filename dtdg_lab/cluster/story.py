@@ -12,10 +12,11 @@ from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.lines import read_lines
+from dtdg_lab.runs.records import read_lines
 
 if TYPE_CHECKING:
-    from dtdg_lab.training.replay import Replay, Request
+    from dtdg_lab.training.replay import RecordedRequest, RunReplay
+
 
 ENDLESS = 1 << 62
 Row = dict[str, Any]
@@ -144,22 +145,27 @@ class Story:
         """Whether control requests are in the records."""
         return self.threads > 0
 
-    def replay(self, rank: int) -> Replay:
+    def replay(self, rank: int) -> RunReplay:
         """What a rank did."""
-        from dtdg_lab.training.replay import Replay
+        from dtdg_lab.training.replay import RunReplay
 
-        return Replay.of(
-            self.rows("rounds", rank), self.rows("targets", rank), self.rows("steps", rank), requests=self._requests(),
-            schedules=self._schedules(), refused=self._refused(), decisions=self._decisions(),
-        )  # fmt: skip
+        return RunReplay.of(
+            self.rows("rounds", rank),
+            self.rows("targets", rank),
+            self.rows("steps", rank),
+            requests=self._requests(),
+            schedules=self._schedules(),
+            refused=self._refused(),
+            decisions=self._decisions(),
+        )
 
-    def _requests(self) -> tuple[Request, ...]:
-        from dtdg_lab.training.replay import STEP, Request
+    def _requests(self) -> tuple[RecordedRequest, ...]:
+        from dtdg_lab.training.replay import STEP, RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
         asked = self.events("asked") if self._is_told else self._asked_by_knobs()
         found = [
-            (row["attempt"], Request(row["step"], row["data"]["heard"], row["data"]["request"]))
+            (row["attempt"], RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]))
             for row in asked
             if row["attempt"] == last or not row["data"]["request"].get("stop")
         ]
@@ -168,11 +174,11 @@ class Story:
                 before = [of for attempt, of in found if attempt < row["attempt"] and of.step == row["step"]]
                 payload = {"set": row["data"]["changes"], "pause": False}
                 heard = before[-1].heard if before else STEP
-                found.append((row["attempt"] - 0.5, Request(row["step"], heard, payload)))
+                found.append((row["attempt"] - 0.5, RecordedRequest(row["step"], heard, payload)))
         if self.directory.status()["state"] == "failed":  # what it would have done later is not known
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1
-            found.append((last + 1, Request(ends, STEP, {"stop": True})))
+            found.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
         return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
 
     def _asked_by_knobs(self) -> list[Row]:

@@ -12,13 +12,13 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.decay_cells import Cell, DecayCells
-from dtdg_lab.runs.decay_study import DecayStudy, cell_row, failed_row
+from dtdg_lab.runs.decay_study import Cell, DecayCells, DecayStudy, cell_row, failed_row
 from dtdg_lab.runs.directory import ENDED
-from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
+
 
 FULL_SNAPSHOTS, ALPHAS, SEEDS = (1, 2, 3, 4), (0.05, 0.1, 0.3, 0.6, 1.0), (0, 1, 2)
 

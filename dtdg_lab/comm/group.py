@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import socket
 import time
@@ -16,11 +17,121 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.comm import broadcast
-from dtdg_lab.comm.pending_rows import NothingInFlight, PendingRows
-from dtdg_lab.comm.rows import Members, check_counts, start_rows
-from dtdg_lab.comm.sub_groups import check_split, columns_of, make_mine, rows_of
-from dtdg_lab.core.errors import ClusterError, PlanError
+from dtdg_lab.comm.all_to_all import GroupMembers, NothingInFlight, PendingRows, check_counts, start_rows
+from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
+
+# An array from rank 0 to all ranks.
+
+
+_TYPES = ("uint8", "int32", "int64", "float64")
+_MOST_DIMENSIONS = 6
+_HEADER = 2 + _MOST_DIMENSIONS  # type, dimensions, lengths
+_REFUSED = -1
+
+
+def broadcast_array(
+    array: NDArray[Any] | None, *, rank: int, device: str, process_group: dist.ProcessGroup | None = None
+) -> NDArray[Any]:
+    """Rank 0's array on every rank, a writable copy; its shape and type go first.
+
+    Args:
+        array: on rank 0 what to send; what others give is not looked at.
+        rank: this process.
+        device: where the group's tensors live.
+        process_group: torch's group of the ranks; the default one where None.
+
+    Raises:
+        ConfigError: rank 0 has nothing of an allowed type to send. All ranks raise, and stay in step.
+    """
+    header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
+    if rank == 0:
+        try:
+            header = _header_of(checked(array))
+        except ConfigError as error:
+            header[0], refusal = _REFUSED, error
+    header = header.to(device)
+    source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    dist.broadcast(header, source, group=process_group)
+    code, dimensions, *lengths = header.tolist()
+    if code == _REFUSED:
+        raise refusal or ConfigError("rank 0 was given nothing that it can send to the others; see its own error.")
+    shape = tuple(lengths[:dimensions])
+    # rank 0 sends a copy: torch warns of read-only arrays
+    mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
+    if not math.prod(shape):
+        return mine
+    data = torch.from_numpy(mine.reshape(-1)).to(device)
+    dist.broadcast(data, source, group=process_group)
+    received: NDArray[Any] = data.cpu().numpy().reshape(shape)
+    return received
+
+
+def checked(array: NDArray[Any] | None) -> NDArray[Any]:
+    """The array, if it can be sent.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if isinstance(array, np.ndarray) and array.dtype in _TYPES and array.ndim <= _MOST_DIMENSIONS:
+        return array
+    given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+    raise ConfigError(
+        f"rank 0 cannot send {given} to the others: give an array of {', '.join(_TYPES)} with at most "
+        f"{_MOST_DIMENSIONS} dimensions."
+    )
+
+
+def moved_bytes(array: NDArray[Any], rank: int, size: int) -> tuple[int, int]:
+    """Bytes sent and received by this rank, as if rank 0 sent to each other one itself."""
+    total = array.nbytes + 8 * _HEADER
+    return (total * (size - 1), 0) if rank == 0 else (0, total)
+
+
+def _header_of(array: NDArray[Any]) -> torch.Tensor:
+    lengths = array.shape + (0,) * (_MOST_DIMENSIONS - array.ndim)
+    return torch.tensor([_TYPES.index(array.dtype.name), array.ndim, *lengths], dtype=torch.int64)
+
+
+# Ranks dealt to groups that hold the same snapshots, and to columns that hold the same rows.
+
+
+def rows_of(row_ranks: int, ranks: int) -> list[list[int]]:
+    """The row groups: ranks of equal r // G, G = ``row_ranks``, which divides R."""
+    return [list(range(start, start + row_ranks)) for start in range(0, ranks, row_ranks)]
+
+
+def columns_of(row_ranks: int, ranks: int) -> list[list[int]]:
+    """The columns: ranks of equal r % G."""
+    return [list(range(start, ranks, row_ranks)) for start in range(row_ranks)]
+
+
+def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
+    """Refuse what cannot be split so.
+
+    Raises:
+        PlanError: ``row_ranks`` does not divide the ranks, or they are not those of the whole run.
+    """
+    if row_ranks < 1 or ranks % row_ranks:
+        raise PlanError(
+            f"{ranks} rank(s) cannot be split into groups of row_ranks={row_ranks}: set row_ranks to a divisor of "
+            f"{ranks}."
+        )
+    if not whole:
+        raise PlanError(f"a group of {ranks} rank(s) that came of a split cannot be split again: split the whole one.")
+
+
+def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) -> tuple[list[int], dist.ProcessGroup]:
+    """Torch's groups of all parts, made by all ranks in one order; returns that of this rank and its members.
+
+    Args:
+        parts: ranks of each; every rank is in one.
+        rank: this one, in the default group.
+        timeout: of their collectives.
+    """
+    made = [dist.new_group(part, timeout=timeout) for part in parts]
+    number = next(number for number, part in enumerate(parts) if rank in part)
+    return parts[number], made[number]
+
 
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
 
@@ -148,7 +259,7 @@ class SoloGroup:
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """A copy of this rank's array."""
-        return broadcast.checked(array).copy()
+        return checked(array).copy()
 
     def broadcast_text(self, text: str) -> str:
         """This rank's text."""
@@ -182,12 +293,12 @@ class ProcessGroup:
     bytes_received: int = 0
     _offset_ns: int = 0
     _whole: ProcessGroup | None = field(default=None, repr=False)  # what this group was split from
-    _members: Members = field(init=False, repr=False)
+    _members: GroupMembers = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
     _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._members = Members(self.rank, range(self.size), self.clock_ns)
+        self._members = GroupMembers(self.rank, range(self.size), self.clock_ns)
 
     @classmethod
     def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
@@ -259,8 +370,9 @@ class ProcessGroup:
         check_split(row_ranks, self.size, whole=self._whole is None)
         if row_ranks not in self._splits:
             self._splits[row_ranks] = (
-                self._part(rows_of(row_ranks, self.size)), self._part(columns_of(row_ranks, self.size)),
-            )  # fmt: skip
+                self._part(rows_of(row_ranks, self.size)),
+                self._part(columns_of(row_ranks, self.size)),
+            )
         return self._splits[row_ranks]
 
     def _part(self, parts: list[list[int]]) -> Group:
@@ -272,7 +384,7 @@ class ProcessGroup:
         numbers, process_group = make_mine(parts, self.rank, COLLECTIVE_TIMEOUT)
         rank = numbers.index(self.rank)
         part = ProcessGroup(rank, len(numbers), self.store, self.device, _offset_ns=self._offset_ns, _whole=self)
-        part._members = Members(rank, numbers, self.clock_ns, process_group)
+        part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
         return part
 
     def beside(self) -> tuple[dist.ProcessGroup, Any]:
@@ -302,10 +414,8 @@ class ProcessGroup:
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Rank 0's array, after its shape and type."""
-        received = broadcast.broadcast_array(
-            array, rank=self.rank, device=self.device, process_group=self._members.process_group
-        )
-        self._count(*broadcast.moved_bytes(received, self.rank, self.size))
+        received = broadcast_array(array, rank=self.rank, device=self.device, process_group=self._members.process_group)
+        self._count(*moved_bytes(received, self.rank, self.size))
         return received
 
     def broadcast_text(self, text: str) -> str:
@@ -369,3 +479,26 @@ def share_cores(threads: int, local_ranks: int) -> int:
     """Threads a rank uses: as asked, else the machine's cores shared out, at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return threads or max(1, cores // local_ranks)
+
+
+# A short text of every rank, known to all of them.
+
+
+MOST_BYTES = 600
+
+
+def gather_texts(group: Group, text: str, *, device: str = "cpu") -> list[str]:
+    """Every rank's text in rank order; collective.
+
+    Args:
+        group: the ranks.
+        text: this one's; of more than 600 bytes the beginning is sent.
+        device: where tensors that are sent must be.
+    """
+    letters = text.encode()
+    if len(letters) > MOST_BYTES:
+        letters = letters[: MOST_BYTES - 3] + b"..."
+    row = torch.zeros(1, MOST_BYTES, dtype=torch.int64, device=device)
+    row[0, : len(letters)] = torch.tensor(list(letters), dtype=torch.int64, device=device)
+    rows = group.gather_rows(row, [1] * group.size).cpu().tolist()
+    return [bytes(byte for byte in row if byte).decode(errors="replace") for row in rows]

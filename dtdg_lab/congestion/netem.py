@@ -3,19 +3,315 @@
 from __future__ import annotations
 
 import atexit
+import json
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import psutil
 
-from dtdg_lab.congestion import netem_commands as tc
-from dtdg_lab.congestion import traffic_control
-from dtdg_lab.congestion.netem_marks import Mark, marks
-from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.links import LinkState
+from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
+from dtdg_lab.core.feature_store import LinkState
+
+# Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
+
+
+HANDLE = "d7d6:"  # of the root queue: what marks it as this program's
+BURST = 65536  # bytes, the largest packet of the loopback device: a token bucket must hold one
+ENDLESS = 10**11  # bits per second of a class that limits nothing
+LIMIT = 100_000  # packets a delay may hold back; netem drops what is beyond
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What one class of traffic is told by, and how slow it is.
+
+    Attributes:
+        port: TCP port of the server whose replies they are.
+        address: IPv4 address they go to; any where empty.
+        delay_s: seconds a packet is held back.
+        bytes_per_s: at which packets leave; infinite for no limit.
+    """
+
+    port: int
+    address: str = ""
+    delay_s: float = 0.0
+    bytes_per_s: float = math.inf
+
+
+def queue(device: str) -> Command:
+    """Put a queue with classes in the place of a device's default one; what no class takes passes as before."""
+    return ("qdisc", "add", "dev", device, "root", "handle", HANDLE, "htb", "default", "0")
+
+
+def remove(device: str) -> Command:
+    """Take the queue away, with all classes: the device gets its default one back."""
+    return ("qdisc", "del", "dev", device, "root", "handle", HANDLE)
+
+
+def link_class(device: str, number: int, link: Link, *, change: bool = False) -> Command:
+    """The class of a link, a token bucket of its rate: ``number`` is 1 or more.
+
+    The bucket is that of htb, which is tbf's with classes beside each other: tbf itself holds one class only.
+    """
+    rate = ENDLESS if math.isinf(link.bytes_per_s) else max(8, round(link.bytes_per_s * 8))
+    bucket = max(BURST, rate // 8000)  # a millisecond's worth: the kernel's clock refills it no oftener
+    return (
+        "class",
+        "change" if change else "add",
+        "dev",
+        device,
+        "parent",
+        HANDLE,
+        "classid",
+        f"{HANDLE}{number:x}",
+        "htb",
+        "rate",
+        f"{rate}bit",
+        "ceil",
+        f"{rate}bit",
+        "burst",
+        f"{bucket}b",
+        "cburst",
+        f"{bucket}b",
+        "quantum",
+        str(BURST),
+    )
+
+
+def link_delay(device: str, number: int, link: Link, *, change: bool = False) -> Command:
+    """The delay of a link's class."""
+    return (
+        "qdisc",
+        "change" if change else "add",
+        "dev",
+        device,
+        "parent",
+        f"{HANDLE}{number:x}",
+        "handle",
+        f"{number + 0x1000:x}:",
+        "netem",
+        "delay",
+        f"{round(link.delay_s * 1e6)}us",
+        "limit",
+        str(LIMIT),
+    )
+
+
+def link_filter(device: str, number: int, link: Link) -> Command:
+    """What sends a link's packets, TCP over IPv4 from its port, to its class; of all others none is touched."""
+    to = ("match", "ip", "dst", f"{link.address}/32") if link.address else ()
+    return (
+        "filter",
+        "add",
+        "dev",
+        device,
+        "parent",
+        HANDLE,
+        "protocol",
+        "ip",
+        "prio",
+        "1",
+        "u32",
+        "match",
+        "ip",
+        "protocol",
+        "6",
+        "0xff",
+        "match",
+        "ip",
+        "sport",
+        str(link.port),
+        "0xffff",
+        *to,
+        "flowid",
+        f"{HANDLE}{number:x}",
+    )
+
+
+# Marks of devices whose traffic is being shaped, so that the next start undoes what a killed process left.
+
+
+@dataclass(frozen=True, slots=True)
+class NetemMark:
+    """Who shapes which device.
+
+    Attributes:
+        device: its name.
+        space: number of the network namespace it is in, which has devices of its own.
+        process: number of the process.
+        started_s: when that process started: numbers are used again.
+        boot: of the machine; nothing outlives it.
+    """
+
+    device: str
+    space: int
+    process: int
+    started_s: float
+    boot: str
+
+    @classmethod
+    def own(cls, device: str) -> NetemMark:
+        """The mark of this process on a device."""
+        return cls(device, network_space(), os.getpid(), psutil.Process().create_time(), _boot())
+
+    def file(self, folder: Path) -> Path:
+        """Where it is kept: one for each device of a namespace."""
+        return folder / f"netem-{self.device}-{self.space}.json"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its device is one that this process sees, since the last start of the machine."""
+        return (self.space, self.boot) == (network_space(), _boot())
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process still runs."""
+        try:
+            process = psutil.Process(self.process)
+            return abs(process.create_time() - self.started_s) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def write(self, folder: Path) -> None:
+        """Keep it, before the first change.
+
+        Raises:
+            DataError: the folder cannot be written: nothing should be changed that could not be undone.
+        """
+        path = self.file(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            raise DataError(
+                f"cannot write {path}, which tells the next start what to undo: {error}. Give a folder you can write."
+            ) from error
+
+
+def marks(folder: Path) -> Iterator[NetemMark]:
+    """All marks kept in a folder.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    for path in sorted(folder.glob("netem-*.json")):
+        try:
+            yield NetemMark(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue  # its process has just undone what it did
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(
+                f"{path} is damaged ({error}). Look at its device with 'tc qdisc show', remove the queue d7d6: with "
+                "'tc qdisc del dev DEVICE root' if it has one, then remove the file."
+            ) from error
+
+
+def network_space() -> int:
+    """The number of this process's network namespace; 0 where there are none."""
+    try:
+        return os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return 0
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(int(psutil.boot_time()))
+
+
+# The program tc: whether it may be used here, and what it answers.
+
+
+TIME_LIMIT_S = 10.0
+_CAP_NET_ADMIN = 12  # linux/capability.h
+
+
+def check_device(device: str) -> None:
+    """Go on where traffic of a device may be shaped, and is not yet.
+
+    Raises:
+        NotAvailableError: this is not Linux with tc, the right to use it is lacking, there is no such device, or
+            somebody has set up a queue on it. The message says what to do.
+    """
+    if not may_administer():
+        raise NotAvailableError(
+            "shaping traffic needs the right CAP_NET_ADMIN, which this process lacks. Run as root, or set "
+            "congestion_by=emulated."
+        )
+    try:
+        socket.if_nametoindex(device)
+    except OSError as error:
+        raise NotAvailableError(
+            f"there is no network device {device!r} here; there are: "
+            f"{', '.join(name for _, name in socket.if_nameindex())}."
+        ) from error
+    kind, handle = root_queue(device)
+    if handle != "0:":  # the kernel's default queues have no handle
+        owner = "another run's, or was left by one" if handle == HANDLE else "not this program's, and stays untouched"
+        raise NotAvailableError(
+            f"the device {device} has a queue {kind} {handle} that is {owner}. Set congestion_by=emulated, or remove "
+            f"it with 'tc qdisc del dev {device} root' if nobody needs it."
+        )
+
+
+def may_administer() -> bool:
+    """Whether this process has the right to change the network; False where that cannot be known."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return False
+    effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> _CAP_NET_ADMIN & 1)
+
+
+def root_queue(device: str) -> tuple[str, str]:
+    """Kind and handle of a device's queue; handle ``0:`` is the kernel's default.
+
+    Raises:
+        NotAvailableError: tc is not there, or does not answer.
+    """
+    found = json.loads(run(("-j", "qdisc", "show", "dev", device)) or "[]")
+    root = next((each for each in found if each.get("root")), {"kind": "none", "handle": "0:"})
+    return str(root["kind"]), str(root["handle"])
+
+
+def run(command: Command) -> str:
+    """What ``tc`` prints, given these arguments.
+
+    Raises:
+        NotAvailableError: it is not there, takes too long, or refuses; its words are quoted.
+    """
+    program = shutil.which("tc") or shutil.which("tc", path="/usr/sbin:/sbin")
+    if program is None:
+        raise NotAvailableError(
+            "the program tc is not here. Install it (Debian: apt-get install iproute2), or set congestion_by=emulated."
+        )
+    try:
+        done = subprocess.run([program, *command], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAvailableError(f"tc {' '.join(command)} failed: {error}.") from error
+    if done.returncode:
+        told = " ".join(done.stderr.split()).rstrip(".")
+        advice = ""
+        if "kind is unknown" in told:
+            lacks = "netem (sch_netem)" if "netem" in command else "htb (sch_htb)"
+            advice = f" This machine's kernel lacks {lacks}: load its module, or set congestion_by=emulated."
+        raise NotAvailableError(f"tc {' '.join(command)} was refused: {told}.{advice}")
+    return done.stdout
 
 
 class NetemLinks:
@@ -57,9 +353,9 @@ class NetemLinks:
         self.device, self.folder = device, Path(folder)
         self._delays, self._dry_run, self._addresses = delays, dry_run, dict(addresses or {})
         goals = sorted(set(self._addresses.values())) or [""]
-        self._links = {(owner, to): tc.Link(port, to) for owner, port in sorted(ports.items()) for to in goals}
+        self._links = {(owner, to): Link(port, to) for owner, port in sorted(ports.items()) for to in goals}
         self._process: int | None = None  # that has shaped the device
-        self.commands: list[tc.Command] = []
+        self.commands: list[Command] = []
 
     def __enter__(self) -> NetemLinks:
         self.start()
@@ -79,17 +375,17 @@ class NetemLinks:
         """
         if not self._dry_run:
             undo_left_over(self.folder)
-            traffic_control.check_device(self.device)
-            Mark.own(self.device).write(self.folder)
+            check_device(self.device)
+            NetemMark.own(self.device).write(self.folder)
             self._process = os.getpid()
             atexit.register(self.close)
         try:
-            self._run(tc.queue(self.device))
+            self._run(queue(self.device))
             for number, link in enumerate(self._links.values(), start=1):
-                self._run(tc.link_class(self.device, number, link))
+                self._run(link_class(self.device, number, link))
                 if self._delays:
-                    self._run(tc.link_delay(self.device, number, link))
-                self._run(tc.link_filter(self.device, number, link))
+                    self._run(link_delay(self.device, number, link))
+                self._run(link_filter(self.device, number, link))
         except BaseException:
             self.close()
             raise
@@ -109,29 +405,29 @@ class NetemLinks:
         for number, (place, link) in enumerate(wanted.items(), start=1):
             before = self._links[place]
             if link.bytes_per_s != before.bytes_per_s:
-                self._run(tc.link_class(self.device, number, link, change=True))
+                self._run(link_class(self.device, number, link, change=True))
             if link.delay_s != before.delay_s:
-                self._run(tc.link_delay(self.device, number, link, change=True))
+                self._run(link_delay(self.device, number, link, change=True))
             self._links[place] = link
 
     def close(self) -> None:
         """Give the device its default queue back; a second call does nothing, nor one in a forked process."""
         if self._dry_run:
-            self._run(tc.remove(self.device))
+            self._run(remove(self.device))
         elif self._process == os.getpid():
             self._process = None
             atexit.unregister(self.close)
-            mark = Mark.own(self.device)
-            if traffic_control.root_queue(self.device)[1] == tc.HANDLE:
-                self._run(tc.remove(self.device))
+            mark = NetemMark.own(self.device)
+            if root_queue(self.device)[1] == HANDLE:
+                self._run(remove(self.device))
             mark.file(self.folder).unlink(missing_ok=True)
 
-    def _run(self, command: tc.Command) -> None:
+    def _run(self, command: Command) -> None:
         if not self._dry_run:
-            traffic_control.run(command)
+            run(command)
         self.commands.append(("tc", *command))
 
-    def _wanted(self, links: LinkState, owner: int, to: str) -> tc.Link:
+    def _wanted(self, links: LinkState, owner: int, to: str) -> Link:
         """The link of an owner to those that ask from an address."""
         named = [owner, *self._addresses]
         if max(named) >= links.parts:
@@ -165,8 +461,8 @@ def undo_left_over(folder: str | Path) -> list[str]:
     undone = []
     for mark in marks(Path(folder)):
         if mark.is_here and not mark.is_alive:
-            if traffic_control.root_queue(mark.device)[1] == tc.HANDLE:
-                traffic_control.run(tc.remove(mark.device))
+            if root_queue(mark.device)[1] == HANDLE:
+                run(remove(mark.device))
                 undone.append(mark.device)
             mark.file(Path(folder)).unlink(missing_ok=True)
     return undone

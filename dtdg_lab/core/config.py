@@ -11,14 +11,26 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.defaults import default
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.options import OPTIONS, default, option
 
 SCHEMA = 1
-_FIELDS = ("system", "dataset", "model", "ranks", "epochs", "seed", "parts", "hidden", "layers", "learning_rate",
-           "protocol", "device", "threads")  # fmt: skip
+_FIELDS = (
+    "system",
+    "dataset",
+    "model",
+    "ranks",
+    "epochs",
+    "seed",
+    "parts",
+    "hidden",
+    "layers",
+    "learning_rate",
+    "protocol",
+    "device",
+    "threads",
+)
 _NAMES = ("system", "dataset", "model", "protocol")
 
 

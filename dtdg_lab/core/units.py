@@ -2,6 +2,70 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.errors import DataError, shortened
+
+# Paths that somebody gives, as text or pathlib.Path, with ~ for a home folder; and where the lab keeps its state.
+
+
+NETEM = "netem"  # folder in the state of the lab: marks of devices whose traffic is shaped
+
+
+def as_path(given: Any, called: str) -> Path:
+    """The path, with ~ expanded; nothing need be there.
+
+    Args:
+        given: text, or a path object that stands for text.
+        called: what the message calls it, such as ``root``.
+
+    Raises:
+        DataError: it is no path.
+    """
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise DataError(
+            f"{called}={shortened(given)} is of type {type(given).__name__}; the path of a file or folder is needed, "
+            "as text or pathlib.Path."
+        )
+    if not text or "\0" in text:
+        raise DataError(f"{called}={shortened(text)} is no path; the name of a file or folder is needed.")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{called}={shortened(text)}: {error} Give the whole path.") from error
+
+
+def state_root() -> Path:
+    """Where sessions, and marks of what is to be undone, are kept: ``$DTDG_LAB_STATE``, else ``~/.local/state``."""
+    return Path(os.environ.get("DTDG_LAB_STATE") or Path.home() / ".local" / "state" / "dtdg-lab")
+
+
+# The highest resident memory of this process.
+
+
+_STATUS = Path("/proc/self/status")
+
+
+def peak_rss_bytes() -> int:
+    """Highest resident set size of this process since it began its program, in bytes.
+
+    On Linux from VmHWM: what ``getrusage`` says there starts at the size of the process that started this one.
+    """
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
 
 def format_bytes(count: float | None) -> str:
     """Bytes with a binary prefix, such as ``1.5 MiB``; ``unknown`` for None."""

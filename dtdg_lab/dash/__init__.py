@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dtdg_lab.dash.app import Dashboard
-from dtdg_lab.dash.ascode import as_cell, as_json
-from dtdg_lab.dash.served import serve
+from dtdg_lab.dash.app import Dashboard, serve
+from dtdg_lab.dash.settings import as_cell, as_json
 
 __all__ = ["Dashboard", "as_cell", "as_json", "serve"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import logging
+import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,34 +14,61 @@ import panel as pn
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dash.actions import Actions, describe
-from dtdg_lab.dash.batch_page import BatchPage
-from dtdg_lab.dash.block_page import BlockPage
-from dtdg_lab.dash.branch import Branch
-from dtdg_lab.dash.card_page import CardPage
-from dtdg_lab.dash.changes import ACTIVE, Change, Changes
-from dtdg_lab.dash.feature_page import FeaturePage
-from dtdg_lab.dash.graph_page import GraphPage
-from dtdg_lab.dash.live import LiveCharts
-from dtdg_lab.dash.pages import CodePage, ComparePage
-from dtdg_lab.dash.partition_page import PartitionPage
-from dtdg_lab.dash.race_page import RacePage
-from dtdg_lab.dash.resources import load_resources
-from dtdg_lab.dash.schedule_page import SchedulePage
+from dtdg_lab.dash.actions import ACTIVE, Actions, Change, Changes, SessionWatch, describe, status_html
+from dtdg_lab.dash.live import LiveCharts, ThemeSwitch, labelled
+from dtdg_lab.dash.pages.cards import CardPage
+from dtdg_lab.dash.pages.checkpoints import Branch
+from dtdg_lab.dash.pages.compare import CodePage, ComparePage
+from dtdg_lab.dash.pages.data import GraphPage
+from dtdg_lab.dash.pages.decayed_window import TrapezoidPage
+from dtdg_lab.dash.pages.partition import PartitionPage
+from dtdg_lab.dash.pages.race import RacePage
+from dtdg_lab.dash.pages.run_pages import BatchPage, BlockPage, FeaturePage
+from dtdg_lab.dash.pages.schedule import SchedulePage
+from dtdg_lab.dash.pages.study import StudyPage
 from dtdg_lab.dash.settings import Settings
-from dtdg_lab.dash.status import status_html
-from dtdg_lab.dash.study_page import StudyPage
-from dtdg_lab.dash.theme import ThemeSwitch, labelled
-from dtdg_lab.dash.trapezoid_page import TrapezoidPage
-from dtdg_lab.dash.watch import SessionWatch
-from dtdg_lab.datasets import default_dataset
-from dtdg_lab.views import RunWindow
+from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.views.layout import join_words
-from dtdg_lab.views.theme import coloured
+from dtdg_lab.views.style import coloured
+from dtdg_lab.views.window import RunWindow
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
+
+
+# Panel and Plotly for the page that will show the dashboard, without the internet.
+
+
+_KEY = "dtdg_lab.dash.page"
+
+
+def load_resources() -> None:
+    """Send a notebook page what charts need, once per page; a served page gets it from its server.
+
+    In a notebook everything is sent inline (16 MB), so that nothing is asked of the internet. A page that was
+    reloaded has lost it; it is known by the new session of its front end, and gets it again.
+    """
+    page = _notebook_page() if pn.state.curdoc is None else None
+    if page is None:
+        pn.extension("plotly")
+    elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
+        pn.extension("plotly", inline=True)
+        pn.state.cache[_KEY] = page
+
+
+def _notebook_page() -> str | None:
+    """The session of the front end that runs the present cell; None outside of notebooks."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    header = shell.get_parent().get("header", {})
+    return str(header.get("session", "unknown"))
+
 
 TITLE = "DTDG Lab"
 PERIOD_MS = 125
@@ -48,15 +77,27 @@ GONE_TICKS = 480  # a minute without any display ends the updates
 # places of the tabs
 LIVE, COMPARE, RACE, STUDY, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES, PAPERS, CODE = range(13)
 _STATUS = {"font-size": "13px", "min-height": "76px"}
-_ALERT = {"font-size": "13px", "color": coloured("alert"), "background": coloured("alert-back"),
-          "border": f"1px solid {coloured('alert-line')}",
-          "border-radius": "6px", "padding": "8px", "box-sizing": "border-box", "width": "285px",
-          "overflow-wrap": "anywhere"}  # fmt: skip
+_ALERT = {
+    "font-size": "13px",
+    "color": coloured("alert"),
+    "background": coloured("alert-back"),
+    "border": f"1px solid {coloured('alert-line')}",
+    "border-radius": "6px",
+    "padding": "8px",
+    "box-sizing": "border-box",
+    "width": "285px",
+    "overflow-wrap": "anywhere",
+}
 # tabs that do not fit go into a second line
 _WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
 _LOG = logging.getLogger(__name__)
-_BUTTONS = (("run", "Run", "success"), ("pause", "Pause", "default"), ("stop", "Stop", "danger"),
-            ("resume", "Resume", "primary"), ("repair", "Repair", "warning"))  # fmt: skip
+_BUTTONS = (
+    ("run", "Run", "success"),
+    ("pause", "Pause", "default"),
+    ("stop", "Stop", "danger"),
+    ("resume", "Resume", "primary"),
+    ("repair", "Repair", "warning"),
+)
 
 
 class Dashboard:
@@ -129,22 +170,39 @@ class Dashboard:
         return button
 
     def _lay_out(self) -> pn.Row:
-        rows = [pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
-                for names in (("run", "pause", "stop"), ("resume", "repair"))]  # fmt: skip
+        rows = [
+            pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
+            for names in (("run", "pause", "stop"), ("resume", "repair"))
+        ]
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
         controls = (self.settings.panel, axis, self.settings.more, self.branch.panel)
         left = pn.Column(
-            *rows, self.status, self.alert, *controls, ThemeSwitch(margin=(6, 10), width=200), width=305,
+            *rows,
+            self.status,
+            self.alert,
+            *controls,
+            ThemeSwitch(margin=(6, 10), width=200),
+            width=305,
             margin=(0, 8, 0, 0),
-        )  # fmt: skip
+        )
         self.tabs = pn.Tabs(
-            ("Live", self.charts), ("Compare", self.compare.page.panel), ("Race", self.race.panel),
-            ("Study", self.study.panel), ("Data", self.graph.page.panel), ("Partition", self.partition.panel),
-            ("Schedule", self.schedule.panel), ("Blocks", self.blocks.panel), ("Trapezoid", self.trapezoid.panel),
-            ("Batches", self.batches.panel), ("Features", self.features.panel), ("Papers", self.cards.panel),
+            ("Live", self.charts),
+            ("Compare", self.compare.page.panel),
+            ("Race", self.race.panel),
+            ("Study", self.study.panel),
+            ("Data", self.graph.page.panel),
+            ("Partition", self.partition.panel),
+            ("Schedule", self.schedule.panel),
+            ("Blocks", self.blocks.panel),
+            ("Trapezoid", self.trapezoid.panel),
+            ("Batches", self.batches.panel),
+            ("Features", self.features.panel),
+            ("Papers", self.cards.panel),
             ("As code", self.code.panel),
-            sizing_mode="stretch_width", margin=0, stylesheets=[_WRAPPED],
-        )  # fmt: skip
+            sizing_mode="stretch_width",
+            margin=0,
+            stylesheets=[_WRAPPED],
+        )
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
 
     # what a person does
@@ -163,8 +221,10 @@ class Dashboard:
             self.actions.do("Repair", session.repair)
         elif run is not None:
             requests: dict[str, Callable[[], Any]] = {
-                "pause": run.unpause if run.status == "paused" else run.pause, "stop": run.stop, "resume": run.resume,
-            }  # fmt: skip
+                "pause": run.unpause if run.status == "paused" else run.pause,
+                "stop": run.stop,
+                "resume": run.resume,
+            }
             self.actions.do(name.capitalize(), requests[name])
         self._refresh_state()
 
@@ -282,8 +342,19 @@ class Dashboard:
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
         self._changes.forget()
-        for page in (self.charts, self.partition, self.schedule, self.blocks, self.trapezoid, self.batches,
-                     self.features, self.race, self.study, self.cards, self.branch):  # fmt: skip
+        for page in (
+            self.charts,
+            self.partition,
+            self.schedule,
+            self.blocks,
+            self.trapezoid,
+            self.batches,
+            self.features,
+            self.race,
+            self.study,
+            self.cards,
+            self.branch,
+        ):
             page.follow(run)
         if run is not None:
             self._config = run.config
@@ -380,10 +451,54 @@ class Dashboard:
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
         self._stop()
-        for page in (self.graph, self.partition, self.schedule, self.race, self.study, self.cards, self.branch,
-                     self.actions):  # fmt: skip
+        for page in (
+            self.graph,
+            self.partition,
+            self.schedule,
+            self.race,
+            self.study,
+            self.cards,
+            self.branch,
+            self.actions,
+        ):
             page.close()
 
 
 def _alert(text: str) -> str:
     return f'<div role="alert">{html.escape(text, quote=False)}</div>'
+
+
+# The dashboard as a web page: one session, one dashboard for each page that is opened.
+
+
+def serve(
+    session: Session, port: int = 0, address: str = "127.0.0.1", show: bool = False, *, threaded: bool = False
+) -> Any:
+    """Serve the dashboard of a session; every page steers the same runs.
+
+    Args:
+        session: the one session; it is not closed when the server ends.
+        port: where to listen; 0 takes a free port.
+        address: interface to listen on; on others than loopback anybody who reaches it can steer the session.
+        show: open a browser.
+        threaded: return at once, with a thread whose ``stop()`` ends the server; else return when it ends.
+    """
+    pn.extension("plotly")
+    port = port or _free_port(address)
+
+    def page() -> pn.viewable.Viewable:
+        dashboard = Dashboard(session)
+        pn.state.on_session_destroyed(lambda context: dashboard.close())
+        return dashboard.layout
+
+    origins = [f"{host}:{port}" for host in dict.fromkeys((address, "localhost", "127.0.0.1"))]
+    return pn.serve(
+        page, port=port, address=address, show=show, title=TITLE, websocket_origin=origins, threaded=threaded
+    )
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port

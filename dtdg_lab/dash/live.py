@@ -7,18 +7,114 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import panel as pn
 import param
 from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dash.feed import ChartFeed, Message
-from dtdg_lab.views import CHARTS, RunWindow
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.series import XAxis
-from dtdg_lab.views.theme import theme_script
+from dtdg_lab.views.live_run import Line, XAxis
+from dtdg_lab.views.style import theme_script
+from dtdg_lab.views.window import CHARTS, RunWindow
+
+# What a display must be told: first everything, then only what is new since it was last told.
+
+
+Message = dict[str, Any]
+RELAID = ("title", "shapes", "annotations")  # what may change of a layout without drawing the lines again
+REDRAWN = ("phases", "timeline")  # small charts that change as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """How much of a line a display has: its stable points, and the ones at its end that may still change."""
+
+    key: str
+    stable: int
+    loose: tuple[list[float], list[float | None]]
+
+
+class ChartFeed:
+    """Messages for ``live.js`` about one run.
+
+    A snapshot holds whole figures. A patch holds ``extend``: ``[chart, trace, xs, ys, drop]``, points to append to a
+    trace after taking the last ``drop`` off; ``react``: figures to draw anew; ``relayout``: layouts that changed
+    (marks, titles); ``captions``. Messages are numbered: a display that misses one asks for a snapshot.
+    """
+
+    def __init__(self) -> None:
+        self._number = -1
+        self._lines: dict[str, list[_Sent]] = {}
+        self._layouts: dict[str, dict[str, Any]] = {}
+        self._drawn: dict[str, dict[str, Any]] = {}
+        self._captions: dict[str, str] = {}
+
+    def snapshot(self, window: RunWindow, x: XAxis) -> Message:
+        """Everything; the patches that follow start from here."""
+        figures = {chart: figure for chart, figure in window.figures(x).items() if chart in CHARTS}
+        self._number += 1
+        self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
+        self._layouts = window.layouts(x)
+        self._drawn = {chart: figures[chart] for chart in REDRAWN}
+        self._captions = _captions(window)
+        return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
+
+    def patch(self, window: RunWindow, x: XAxis) -> Message | None:
+        """What changed since the last message; None where nothing did."""
+        message: Message = {"extend": [], "react": {}, "relayout": {}, "captions": {}}
+        layouts = window.layouts(x)
+        for chart, lines in window.lines(x).items():
+            self._patch_lines(chart, lines, layouts[chart], message)
+        for chart in REDRAWN:
+            figure = (window.phases if chart == "phases" else window.timeline).figure()
+            if figure != self._drawn[chart]:
+                self._drawn[chart] = message["react"][chart] = figure
+        for chart, text in _captions(window).items():
+            if text != self._captions[chart]:
+                self._captions[chart] = message["captions"][chart] = text
+        if not any(message.values()):
+            return None
+        self._number += 1
+        return self._numbered(window, {"kind": "patch", **message})
+
+    def _patch_lines(self, chart: str, lines: list[Line], layout: dict[str, Any], message: Message) -> None:
+        sent, before = self._lines[chart], self._layouts[chart]
+        reframed = {name for name in layout if layout[name] != before.get(name)} - set(RELAID)
+        self._layouts[chart] = layout
+        self._lines[chart] = [_sent(line) for line in lines]
+        # a new trace, one that was thinned or cut, or other axes
+        if reframed or [line.key for line in lines] != [known.key for known in sent]:
+            message["react"][chart] = {"data": [line.trace() for line in lines], "layout": layout}
+            return
+        if layout != before:
+            message["relayout"][chart] = {name: layout[name] for name in RELAID}
+        for index, (line, known) in enumerate(zip(lines, sent, strict=True)):
+            xs, ys = line.xs[known.stable :], line.ys[known.stable :]
+            if (xs, ys) != known.loose:
+                message["extend"].append([chart, index, xs, ys, len(known.loose[0])])
+
+    def _numbered(self, window: RunWindow, message: Message) -> Message:
+        # one more than a series holds, for its newest point
+        return {**message, "number": self._number, "points": max(4, window.points) + 2}
+
+
+def _captions(window: RunWindow) -> dict[str, str]:
+    """The sentences of the live charts; a run's partition and its schedule have pages of their own."""
+    said = (
+        window.loss.sentence(),
+        window.phases.sentence(),
+        window.energy.sentence(),
+        window.timeline.sentence(),
+    )
+    return dict(zip(CHARTS, said, strict=True))
+
+
+def _sent(line: Line) -> _Sent:
+    return _Sent(line.key, line.stable, (line.xs[line.stable :], line.ys[line.stable :]))
 
 
 class Shown(Protocol):
@@ -155,9 +251,7 @@ class WholeCharts(Charts):
         self._number += 1
         react = {name: figure for name, (figure, _) in drawn.items()}
         captions = {name: text for name, (_, text) in drawn.items() if text is not None}
-        self._send(
-            {"kind": kind, "number": self._number, "points": 0, "react": react, "captions": captions, **more}
-        )  # fmt: skip
+        self._send({"kind": kind, "number": self._number, "points": 0, "react": react, "captions": captions, **more})
 
     def _on_ready(self) -> None:
         self._send_all(self._look())
@@ -230,3 +324,60 @@ class LiveCharts(Charts):
 
     def _on_ready(self) -> None:
         self.refresh()
+
+
+# A page behind a tab: it gets its charts when it is opened, so that a page nobody opens draws nothing.
+
+
+SETTLE_S = 0.2  # what opened the page may still be on its way through another thread
+AGAIN_S = 4.0
+
+
+class OpenedPage:
+    """A column that holds charts from when it was opened.
+
+    In a notebook the page's own message that a tab was opened comes on another thread than the event loop's. What the
+    loop changes at that very moment may be lost on its way to the page, so it waits a little, and where no display
+    reports it puts the charts there again.
+    """
+
+    def __init__(self, charts: Charts) -> None:
+        self._charts = charts
+        self._opened_s: float | None = None
+        self._put_s: float | None = None
+        self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def open(self) -> None:
+        """Put the charts on the page where they are not yet; called again and again while it is open."""
+        now = time.monotonic()
+        if self._opened_s is None:
+            self._opened_s = now
+        waits = now - self._opened_s < SETTLE_S if self._put_s is None else now - self._put_s < AGAIN_S
+        if self._charts.ready or waits:
+            return
+        self._put_s = now
+        self.panel.clear()
+        self.panel.append(self._charts)
+
+
+# The choice of a light or dark theme, and names for controls that Panel leaves without any.
+
+
+_HERE = Path(__file__).parent
+
+
+class ThemeSwitch(JSComponent):
+    """A menu for the theme: as the page (JupyterLab's, Notebook's, VS Code's, else the system's), light, or dark.
+
+    Part of the page it stands on: everything in the outermost layout around it takes the theme, and what has no name
+    for a screen reader or no keys gets some. The browser remembers the choice; the kernel does not know it.
+    """
+
+    _esm: ClassVar[str] = theme_script() + "".join(
+        (_HERE / name).read_text(encoding="utf-8") for name in ("labels.js", "theme.js")
+    )
+
+
+def labelled(words: str) -> str:
+    """A style sheet that names a widget which shows no label of its own, for screen readers."""
+    return f":host {{ --dl-label: {json.dumps(words, ensure_ascii=False)}; }}"

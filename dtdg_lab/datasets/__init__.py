@@ -7,10 +7,7 @@ import sys
 from types import ModuleType
 
 from dtdg_lab.datasets.names import DatasetInfo, datasets, default_dataset, load_dataset, load_for
-from dtdg_lab.datasets.own import from_edges
-from dtdg_lab.datasets.own_csv import from_csv
-from dtdg_lab.datasets.own_dgl import from_dgl
-from dtdg_lab.datasets.own_tables import from_pandas, from_parquet
+from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet
 
 __all__ = [
     "DatasetInfo",

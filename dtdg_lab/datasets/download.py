@@ -4,15 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import importlib.util
+import json
 import os
+import shlex
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dtdg_lab.core.errors import ChecksumError, DataError
-from dtdg_lab.datasets.one_at_a_time import one_at_a_time
+from dtdg_lab.core.errors import ChecksumError, DataError, shortened
+from dtdg_lab.core.units import as_path
+from dtdg_lab.datasets.archives import content
+from dtdg_lab.datasets.registry import Form, Published, PublishedFile
+from dtdg_lab.graphs.storage import cache_folder
+
+# One process of this machine at a time: slow work is done by the first and found by the rest.
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: Path) -> Iterator[bool]:
+    """Wait until no other process is inside this block for the same ``what``, a file or folder about to be made.
+
+    The lock is the kernel's and ends with its process, however that ends. No result depends on it: where a file system
+    has no locks, or ``fcntl`` is missing, several processes do the same work and one of them puts it in place.
+
+    Yields:
+        Whether there is a lock, so that no other process is inside.
+    """
+    alone = False
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, ImportError):
+            import fcntl
+
+            folder = cache_folder() / "locks"
+            folder.mkdir(parents=True, exist_ok=True)
+            name = hashlib.sha256(str(what.absolute()).encode()).hexdigest()[:32]
+            file = held.enter_context((folder / name).open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+            alone = True
+        yield alone
+
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5.0, 60.0
 TRIES = 3  # of one address
@@ -136,3 +171,304 @@ def _may_pass(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     response = getattr(error, "response", None)
     return str(error) if response is None else f"HTTP {response.status_code} {response.reason}"
+
+
+# SHA-256 of files: computed, remembered for large ones, and recorded at first use where nobody published one.
+
+
+REMEMBERED_FROM_BYTES = 64 << 20  # smaller files are hashed whenever they are read
+_HASHES_CHUNK_BYTES = 1 << 20
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal.
+
+    For files of ``REMEMBERED_FROM_BYTES`` or more it is kept in the cache beside size and time of change, and
+    computed again only where one of these is another.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        state = path.stat()
+        if state.st_size < REMEMBERED_FROM_BYTES:
+            return _computed(path)
+        stamp = {"path": str(path.absolute()), "bytes": state.st_size, "changed_ns": state.st_mtime_ns}
+        note = cache_folder() / "hashes" / f"{hashlib.sha256(str(stamp['path']).encode()).hexdigest()[:32]}.json"
+        known: dict[str, Any] | None = None
+        with contextlib.suppress(OSError, ValueError):  # such a note costs time only
+            known = _read(note)
+        if known is None or known != {**stamp, "sha256": known.get("sha256")}:
+            known = {**stamp, "sha256": _computed(path)}
+            with contextlib.suppress(OSError):
+                _write(note, known)
+        return str(known["sha256"])
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}. Check its permissions.") from error
+
+
+def check_recorded(dataset: str, name: str, path: Path, digest: str) -> None:
+    """Refuse a file with another hash than the one on record, if there is one.
+
+    Args:
+        dataset: name of the data set.
+        name: what the file is called; the record is kept under both names.
+        path: where it is.
+        digest: its SHA-256.
+
+    Raises:
+        ChecksumError: another hash is on record.
+        DataError: the record cannot be read.
+    """
+    note = _note_of(dataset, name)
+    known = _recorded(note)
+    if known is not None and known.get("sha256") != digest:
+        raise ChecksumError(
+            f"{path} has SHA-256 {digest}; when {dataset!r} was first used on this machine ({known.get('recorded')}, "
+            f"from {known.get('file')}) {name} had {known.get('sha256')}. Put that file back; or, where the new one is "
+            f"right, delete {note} and run again: its hash is then the one on record."
+        )
+
+
+def record(dataset: str, name: str, path: Path, digest: str) -> None:
+    """Put the hash of a file on record, unless there is one; see :func:`check_recorded`.
+
+    Raises:
+        DataError: the record cannot be read or written.
+    """
+    note = _note_of(dataset, name)
+    if _recorded(note) is None:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S%z")
+        try:
+            _write(note, {"sha256": digest, "recorded": moment, "file": str(path.absolute())})
+        except OSError as error:
+            raise DataError(
+                f"cannot write {note}: {error.strerror or error}. Set DTDG_LAB_CACHE to a folder you can write."
+            ) from error
+
+
+def _note_of(dataset: str, name: str) -> Path:
+    return cache_folder() / "recorded" / f"{dataset}--{name.replace('/', '--')}.json"
+
+
+def _recorded(note: Path) -> dict[str, Any] | None:
+    try:
+        return _read(note)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded anew.") from error
+
+
+def _computed(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_HASHES_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _read(note: Path) -> dict[str, Any] | None:
+    """The note, or None where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON object.
+    """
+    if not note.exists():
+        return None
+    found = json.loads(note.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found
+
+
+def _write(note: Path, found: dict[str, Any]) -> None:
+    """Write a note whole: two processes that write at once leave one of the two."""
+    note.parent.mkdir(parents=True, exist_ok=True)
+    draft = note.with_name(f".{note.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    draft.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    draft.replace(note)
+
+
+# The files of a published data set: found on this machine or downloaded, and known to be the right ones.
+
+
+_WEB_PAGES = (b"<!doctype", b"<html")  # what some servers send, with success, in place of a file they lack
+
+
+@dataclass(frozen=True, slots=True)
+class FoundForm:
+    """A form of a data set whose files are all on this machine.
+
+    Attributes:
+        form: which one.
+        paths: one for each of its files.
+    """
+
+    form: Form
+    paths: tuple[Path, ...]
+
+    @property
+    def where(self) -> str:
+        """The files, in words."""
+        names = ", ".join(path.name for path in self.paths)
+        folders = dict.fromkeys(str(path.parent) for path in self.paths)
+        return f"{'file' if len(self.paths) == 1 else 'files'} {names} in {', '.join(folders)}"
+
+
+def raw_folder() -> Path:
+    """Where downloads are kept: ``raw`` in the cache folder."""
+    return cache_folder() / "raw"
+
+
+def find(definition: Published, root: str | Path | None = None) -> FoundForm | None:
+    """The files of a data set on this machine, or None where some are missing in every form.
+
+    Looked for in ``root``, then in $DTDG_LAB_DATA, then among the downloads in $DTDG_LAB_CACHE/raw; the files of one
+    form may lie in several of them. Nothing is read.
+
+    Raises:
+        DataError: ``root`` or $DTDG_LAB_DATA is given and is no folder, or may not be read.
+    """
+    folders = _folders(root)
+    for count in range(1, len(folders) + 1):
+        for form in definition.forms:
+            paths = [_located(file, folders[:count]) for file in form.files]
+            if all(paths):
+                return FoundForm(form, tuple(path for path in paths if path))
+    return None
+
+
+def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
+    """The files of a data set, those that this machine lacks downloaded.
+
+    Files that are there already, put there by hand or by a run that was cut short, are not fetched again.
+
+    Raises:
+        ChecksumError: what was downloaded is not the published file.
+        DataError: it is not on this machine and cannot be downloaded; the message says where to put it.
+    """
+    found = find(definition, root)
+    if found is not None:
+        return found
+    folders = _folders(root)
+    failures: list[NotDownloadedError] = []
+    for form in definition.forms:
+        if form.downloadable:
+            try:
+                return FoundForm(form, tuple(_had(definition, file, folders) for file in form.files))
+            except NotDownloadedError as error:
+                failures.append(error)
+    said = f"cannot be downloaded ({'; '.join(map(str, failures))})" if failures else "has no address for programs"
+    problem = f"data set {definition.name!r} is not on this machine and {said}. {_by_hand(definition, folders)}"
+    if any(error.wrong for error in failures):
+        raise ChecksumError(problem) from failures[-1]
+    raise DataError(problem) from (failures[-1] if failures else None)
+
+
+def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
+    """What identifies the content of each file, once it is known to be the published or the recorded one.
+
+    A file that was packed anew is taken where the content is right, and identified by it.
+
+    Raises:
+        ChecksumError: a file is another one, or a damaged one.
+        DataError: it cannot be read.
+    """
+    files = zip(found.form.files, found.paths, strict=True)
+    return tuple(_identity(definition, file, path, path.name) for file, path in files)
+
+
+def remember(definition: Published, found: FoundForm) -> None:
+    """Record the hashes that nobody wrote down, once the files have been of use: others are refused from now on.
+
+    Raises:
+        DataError: the record cannot be written.
+    """
+    for file, path in zip(found.form.files, found.paths, strict=True):
+        if not (file.sha256 or file.sha256_content):
+            record(definition.name, path.name, path, file_hash(path))
+
+
+def given_folder(root: str | Path, called: str = "root") -> Path:
+    """The folder that somebody gives to look for files in.
+
+    Raises:
+        DataError: it is no folder, or one that may not be looked into.
+    """
+    folder = as_path(root, called)
+    if not os.path.isdir(folder):
+        raise DataError(f"{called}={shortened(str(root), 500)} is not a folder. Give one that exists, or leave it out.")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise DataError(f"{called}={shortened(str(root), 500)} may not be read by this user. Change its permissions.")
+    return folder
+
+
+def _folders(root: str | Path | None) -> list[Path]:
+    folders = [] if root is None else [given_folder(root)]
+    if os.environ.get("DTDG_LAB_DATA"):
+        folders.append(given_folder(os.environ["DTDG_LAB_DATA"], "DTDG_LAB_DATA"))
+    return [*folders, raw_folder()]
+
+
+def _located(file: PublishedFile, folders: list[Path]) -> Path | None:
+    for folder in folders:
+        for name in file.names:
+            if os.path.isfile(folder / name):
+                return folder.resolve() / name
+    return None
+
+
+def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Path:
+    """One file, downloaded unless it is in one of the folders."""
+    here = _located(file, folders)
+    if here is not None:
+        return here
+
+    def check(draft: Path) -> None:
+        with draft.open("rb") as start:
+            if start.read(512).lstrip().lower().startswith(_WEB_PAGES):
+                raise ChecksumError(f"a web page came in place of {file.name}")
+        _identity(definition, file, draft, file.name)
+
+    return download(raw_folder() / file.name, file.urls, check)
+
+
+def _identity(definition: Published, file: PublishedFile, path: Path, name: str) -> str:
+    """What identifies the content of a file; see :func:`verified`."""
+    digest = file_hash(path)
+    if not (file.sha256 or file.sha256_content):
+        check_recorded(definition.name, name, path, digest)
+        return digest
+    if digest in (file.sha256, file.sha256_content):
+        return file.sha256_content or digest
+    problem: Exception | None = None
+    if file.sha256_content:
+        try:
+            if hashlib.sha256(content(path, file.member)[0]).hexdigest() == file.sha256_content:
+                return file.sha256_content
+        except DataError as error:
+            problem = error
+    known = " or ".join(filter(None, (file.sha256, file.sha256_content and f"{file.sha256_content} unpacked")))
+    raise ChecksumError(
+        f"{path} has SHA-256 {digest}; {known} is recorded for {definition.name!r}. The file is damaged or another "
+        f"version: delete it to have it fetched again, or put the one from {definition.address or definition.page} "
+        "there."
+    ) from problem
+
+
+def _by_hand(definition: Published, folders: list[Path]) -> str:
+    """What a person does where the program cannot: the command, the place, and the other ways."""
+    form = next((form for form in definition.forms if form.downloadable), definition.forms[0])
+    missing = [file for file in form.files if _located(file, folders) is None]
+    names, folder = ", ".join(file.name for file in missing), raw_folder()
+    place = f"put {names} into {folder}, then run again"
+    if form.downloadable:
+        commands = "; ".join(
+            f"curl -fL --create-dirs -o {shlex.quote(str(folder / file.name))} {shlex.quote(file.urls[0])}"
+            for file in missing
+        )
+        place = f"{place}: {commands}"
+    return (
+        f"Get it from {definition.page} by hand: {place}. Or set DTDG_LAB_DATA to the folder that has it, or use "
+        'dataset="growing", which needs no file.'
+    )

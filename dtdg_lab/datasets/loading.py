@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.datasets import edge_deletion
-from dtdg_lab.datasets.arguments import check_one_way
-from dtdg_lab.datasets.cut_cache import cached_graph
-from dtdg_lab.datasets.fetch import fetch, remember, verified
-from dtdg_lab.datasets.published import Published
-from dtdg_lab.datasets.sequences import sequence
+from dtdg_lab.datasets import sequences as edge_deletion
+from dtdg_lab.datasets.download import fetch, remember, verified
+from dtdg_lab.datasets.registry import PARSER_VERSION, Published
+from dtdg_lab.datasets.sequences import cached_graph, sequence
+from dtdg_lab.datasets.user_data import check_one_way
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
@@ -44,9 +43,13 @@ def load_published(
     check_one_way(options.get("cut", 0), options.get("interval", 0))
     found = fetch(definition, root)
     data: dict[str, Any] = {
-        "files": verified(definition, found), "format": found.form.format, "version": found.form.parser_version,
-        "read": dict(found.form.options), "interval": definition.interval, "weights": definition.weights,
-    }  # fmt: skip
+        "files": verified(definition, found),
+        "format": found.form.format,
+        "version": PARSER_VERSION,
+        "read": dict(found.form.options),
+        "interval": definition.interval,
+        "weights": definition.weights,
+    }
     source = found.where
     if definition.kind == "static":
         data |= {"seed": seed, "deletion": edge_deletion.VERSION}
@@ -55,9 +58,13 @@ def load_published(
     def make(folder: Path) -> None:
         edges = sequence(definition, found, options, seed=seed)
         build_graph(
-            edges, name=definition.name, source=source, strict_label=strict_label, into=folder,
+            edges,
+            name=definition.name,
+            source=source,
+            strict_label=strict_label,
+            into=folder,
             **_for_building(options),
-        )  # fmt: skip
+        )
 
     graph = cached_graph(_key(definition.name, data, options, strict_label), make, source=source)
     remember(definition, found)

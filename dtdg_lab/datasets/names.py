@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.entry import Entry
+from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.core.protocols import PROTOCOLS
-from dtdg_lab.datasets.arguments import STRICT_LABEL
-from dtdg_lab.datasets.definitions.snap import COLLEGEMSG
-from dtdg_lab.datasets.fetch import find, given_folder
+from dtdg_lab.datasets.definitions import COLLEGEMSG
+from dtdg_lab.datasets.download import find, given_folder
 from dtdg_lab.datasets.loading import load_generated, load_published
-from dtdg_lab.datasets.published import Published
+from dtdg_lab.datasets.registry import Published
+from dtdg_lab.datasets.user_data import STRICT_LABEL
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.store import graph_folder, holds_graph, read_meta
+from dtdg_lab.graphs.storage import graph_folder, holds_graph, read_meta
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
+
 
 STORED = catalogue.STORED
 FALLBACK = "growing"
@@ -182,8 +182,11 @@ def datasets(root: str | Path | None = None) -> list[DatasetInfo]:
 def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     definition = entry.load()
     known: dict[str, Any] = {
-        "name": entry.name, "source": definition.cite, "licence": definition.licence, "tasks": entry.tasks,
-    }  # fmt: skip
+        "name": entry.name,
+        "source": definition.cite,
+        "licence": definition.licence,
+        "tasks": entry.tasks,
+    }
     if not isinstance(definition, Published):
         return DatasetInfo(
             **known, rows=None, nodes=None, bytes=None, on_this_machine=True, where="generated when asked for"
@@ -200,9 +203,13 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     except (DataError, OSError) as error:  # a wrong folder in the environment: the list is the place to see it
         found, where = None, str(error)
     return DatasetInfo(
-        **known, rows=definition.rows, nodes=definition.nodes, bytes=size, on_this_machine=found is not None,
+        **known,
+        rows=definition.rows,
+        nodes=definition.nodes,
+        bytes=size,
+        on_this_machine=found is not None,
         where=where,
-    )  # fmt: skip
+    )
 
 
 def default_dataset(root: str | Path | None = None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.arrays import frozen
+from dtdg_lab.graphs.snapshot import frozen
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32 in snapshots
 MAX_ID = 2**31 - 1  # the largest number a file may call a vertex by
@@ -105,9 +105,11 @@ class StepTable:
             _finite(self, "weight")
         each = (self.num_steps, self.num_nodes)
         for name, fixed, moving in (
-            ("features", (self.num_nodes, None), (*each, None)), ("targets", None, each), ("persistence", None, each),
+            ("features", (self.num_nodes, None), (*each, None)),
+            ("targets", None, each),
+            ("persistence", None, each),
             ("classes", (self.num_nodes,), each),
-        ):  # fmt: skip
+        ):
             _optional(self, name, fixed, moving)
 
 

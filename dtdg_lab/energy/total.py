@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dtdg_lab.energy.reader import Device
+from dtdg_lab.energy.readers import Device
 
 PROCESSOR: Device = "processor"
 GPU: Device = "gpu"

@@ -2,11 +2,11 @@
 
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.cutting import cut_edges
-from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split, split
+from dtdg_lab.graphs.statistics import GraphStatistics
 
 __all__ = [
     "DynamicGraph",

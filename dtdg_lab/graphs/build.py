@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.collect import FileCollector, MemoryCollector, Step
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph, labelled
 from dtdg_lab.graphs.features import FeatureRows
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
-from dtdg_lab.graphs.labels import labelled
-from dtdg_lab.graphs.room import check_room
 from dtdg_lab.graphs.smoothing import FeatureSmoother, GraphSmoother
-from dtdg_lab.graphs.windows import Windows
+from dtdg_lab.graphs.windowing import Windows, check_room
 
 # raise it when windows, features or labels change, so that graphs cut by older code are not taken from a cache
 BUILD_VERSION = 2
@@ -96,8 +94,11 @@ def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]
     """The arrays that are the same at all times."""
     classes = stream.classes if stream.classes is not None and stream.classes.ndim == 1 else None
     arrays = {
-        "features": kinds.static, "node_ids": stream.node_ids, "classes": classes, "vertex_split": stream.vertex_split,
-    }  # fmt: skip
+        "features": kinds.static,
+        "node_ids": stream.node_ids,
+        "classes": classes,
+        "vertex_split": stream.vertex_split,
+    }
     return {name: array for name, array in arrays.items() if array is not None}
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, shortened
-from dtdg_lab.graphs.arrays import frozen, over_time, stored_once
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, frozen, over_time, stored_once
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
 
 _AT_ONCE = 2**20
 

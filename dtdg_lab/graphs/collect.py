@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.arrays import give_up, over_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.graph_files import FOLLOWING, load, meta_of, put_snapshot
 from dtdg_lab.graphs.hashing import GraphHash, LabelHash
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.graphs.streamed_store import Draft
+from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
+from dtdg_lab.graphs.storage import FOLLOWING, Draft, load, meta_of, put_snapshot
 
 ARRAYS = ("features", "targets", "persistence", "node_ids", "classes", "vertex_split")  # in the order of the hash
 
@@ -94,9 +92,11 @@ class MemoryCollector:
         arrays = {name: give_up(rows[: self.steps]) for name, rows in self._rows.items()}
         for name, array in fixed.items():
             vertices = name in ("node_ids", "vertex_split")
-            arrays[name] = array if vertices else over_time(
-                give_up(array), name=name, dtype=array.dtype, steps=self.steps, shape=array.shape
-            )  # fmt: skip
+            arrays[name] = (
+                array
+                if vertices
+                else over_time(give_up(array), name=name, dtype=array.dtype, steps=self.steps, shape=array.shape)
+            )
         following = self._following
         if following and len(following) < self.steps:
             following = [*self._graphs[1:], *following]

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs.arrays import give_up
-from dtdg_lab.graphs.edge_vectors import read_ids, read_times, read_weights
+from dtdg_lab.graphs.edge_list import SpokenTimes, read_ids, read_times, read_weights
 from dtdg_lab.graphs.intervals import IntervalEdges
-from dtdg_lab.graphs.spoken_times import SpokenTimes
+from dtdg_lab.graphs.snapshot import give_up
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32
 MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of features for each of them
@@ -103,9 +102,14 @@ def cut_edges(
         sources, targets, interval, count = sources[whole], targets[whole], interval[whole], count - 1
         weights = None if weights is None else weights[whole]
     return IntervalEdges(
-        src=sources, dst=targets, interval=interval, num_intervals=count, num_nodes=len(node_ids), weight=weights,
+        src=sources,
+        dst=targets,
+        interval=interval,
+        num_intervals=count,
+        num_nodes=len(node_ids),
+        weight=weights,
         node_ids=give_up(node_ids),
-    )  # fmt: skip
+    )
 
 
 def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.keys import LARGEST
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import LARGEST, Snapshot
 
 KINDS = ("log_degrees", "degrees", "one_hot_degree", "constant", "given")
 ONE_HOT_CLASSES = 64

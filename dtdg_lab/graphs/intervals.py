@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.arrays import frozen
 from dtdg_lab.graphs.checks import check_finite, check_ids, check_range
-from dtdg_lab.graphs.edge_vectors import check_weights
-from dtdg_lab.graphs.keys import keys_of, snapshot_of_keys
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.edge_list import check_weights
+from dtdg_lab.graphs.snapshot import Snapshot, frozen, keys_of, snapshot_of_keys
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -128,9 +126,14 @@ class IntervalEdges:
     def stream(self, **given: Any) -> IntervalStream:
         """The same intervals one after the other; ``given`` are features, targets and so on of IntervalStream."""
         return IntervalStream(
-            num_intervals=self.num_intervals, num_nodes=self.num_nodes, weighted=self.weight is not None,
-            make=self.snapshots, node_ids=self.node_ids, rows=len(self.src), **given,
-        )  # fmt: skip
+            num_intervals=self.num_intervals,
+            num_nodes=self.num_nodes,
+            weighted=self.weight is not None,
+            make=self.snapshots,
+            node_ids=self.node_ids,
+            rows=len(self.src),
+            **given,
+        )
 
     def snapshots(self) -> Iterator[Snapshot]:
         """One snapshot for each base interval, duplicates merged; B of them, those without edges one and the same."""

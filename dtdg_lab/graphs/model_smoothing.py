@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dtdg_lab.graphs.keys import edge_keys, finite_weights, snapshot_of_rows
 from dtdg_lab.graphs.sliding import SlidingEdges
 from dtdg_lab.graphs.smoothing import GraphSmoother
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, finite_weights, snapshot_of_rows
 
 
 def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.streams import generator
-from dtdg_lab.graphs.edge_set import EdgeSet, Ints
+from dtdg_lab.core.rng import generator
+from dtdg_lab.graphs.snapshot import EdgeSet, Ints
 
 NO_VERTEX = -1  # fills rows of ranking candidates that have fewer than the others
 _BLOCK = 1 << 20  # candidates drawn at once, so that little memory is needed beside them

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.graphs.keys import distinct, sums_of_equal, targets
+from dtdg_lab.graphs.snapshot import distinct, sums_of_equal, targets
 
 
 class SlidingEdges:

@@ -17,9 +17,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.graphs.keys import edge_keys, finite_weights, snapshot_of_rows
 from dtdg_lab.graphs.sliding import SlidingEdges
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, finite_weights, snapshot_of_rows
 
 
 class GraphSmoother:

@@ -2,14 +2,102 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.arrays import frozen
+
+# Arrays that nobody can change, and the checks every array of a graph passes.
+
+
+def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> NDArray[Any]:
+    """The array, checked, contiguous and read-only.
+
+    A writable array is copied, so that its owner can go on changing it; a read-only one (a memory map, or an array
+    its maker has given up) is shared.
+
+    Args:
+        array: what the caller gave.
+        name: what the message calls it.
+        dtype: the type it must have; nothing is converted, so that no value is rounded unseen.
+        shape: the shape it must have; None fits any length.
+
+    Raises:
+        DataError: it is no array, has another type or shape, or entries are masked.
+    """
+    wanted = np.dtype(dtype)
+    refuse_masked(array, name)
+    if not isinstance(array, np.ndarray):
+        raise DataError(
+            f"{name} is a {type(array).__name__}; a numpy array of {wanted} is needed: use np.asarray(...)."
+        )
+    if array.dtype != wanted:
+        raise DataError(f"{name} has type {array.dtype}; {wanted} is needed: convert it with .astype(np.{wanted}).")
+    fits = array.ndim == len(shape) and all(want in (None, have) for have, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        words = ", ".join("any" if want is None else str(want) for want in shape)
+        raise DataError(f"{name} has shape {array.shape}; ({words}{',' if len(shape) == 1 else ''}) is needed.")
+    if array.flags.writeable:
+        array = np.array(array, order="C")
+        array.setflags(write=False)
+    # asarray turns a memory map into a plain array over the same pages
+    return np.asarray(np.ascontiguousarray(array))
+
+
+def refuse_masked(array: Any, name: str) -> None:
+    """Refuse an array with masked entries: numpy would take what lies under the mask for values.
+
+    Raises:
+        DataError: there are some; the first is named.
+    """
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        mask = np.ma.getmaskarray(array)
+        first = ", ".join(str(place) for place in np.argwhere(mask)[0])
+        raise DataError(
+            f"{name}[{first}] is masked ({int(mask.sum())} of {mask.size} entries are); all must have values. "
+            "Drop what is masked, in all vectors alike, with array[keep], keep = ~np.ma.getmaskarray(array); or fill "
+            "it with array.filled(value)."
+        )
+
+
+def give_up(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array made read-only, for one that its maker has just built and will not touch again."""
+    array.setflags(write=False)
+    return array
+
+
+def over_time(array: Any, *, name: str, dtype: DTypeLike, steps: int, shape: Sequence[int | None]) -> NDArray[Any]:
+    """A checked, read-only array with one entry of ``shape`` for each of T steps.
+
+    An array of ``shape`` itself stands for all steps: it is repeated by a view, which takes no memory.
+
+    Returns:
+        Shape (T, *shape).
+
+    Raises:
+        DataError: as :func:`frozen`.
+    """
+    if isinstance(array, np.ndarray) and array.ndim == len(shape) + 1 and repeats(array):
+        array = array[0]
+    if isinstance(array, np.ndarray) and array.ndim == len(shape):
+        one = frozen(array, name=name, dtype=dtype, shape=shape)
+        return np.broadcast_to(one, (steps, *one.shape))
+    return frozen(array, name=name, dtype=dtype, shape=(steps, *shape))
+
+
+def repeats(array: NDArray[Any]) -> bool:
+    """Whether an array over time is one entry that a view repeats."""
+    return array.size > 0 and array.strides[0] == 0
+
+
+def stored_once(array: NDArray[Any]) -> NDArray[Any]:
+    """What has to be kept of an array over time: its only entry where it repeats, else all of it."""
+    return array[0] if repeats(array) else array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,3 +221,160 @@ def _check_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
             f"{indices[indptr[row] : indptr[row + 1]][:8].tolist()}. Sort each row and merge duplicates "
             "(graph builders do both)."
         )
+
+
+# The edges of a snapshot as sorted numbers, so that questions about millions of pairs are answered at once.
+
+
+Ints = NDArray[np.int64]
+
+
+class EdgeSet:
+    """The E edges of a snapshot that are no self loops, among the N (N - 1) ordered pairs of different vertices.
+
+    Pair (u, v) has the number u (N - 1) + v, one less where v > u, so that the pairs from a source are consecutive.
+
+    Args:
+        snapshot: N vertices.
+
+    Attributes:
+        num_nodes: N.
+        numbers: shape (E,), sorted: the edges.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.num_nodes = snapshot.num_nodes
+        src, dst = snapshot.indices, snapshot.rows()
+        different = src != dst
+        self.numbers: Ints = give_up(np.sort(self.number(src[different], dst[different])))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def absent(self) -> int:
+        """How many pairs of different vertices are no edges."""
+        return self.num_nodes * (self.num_nodes - 1) - len(self)
+
+    def number(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
+        """The numbers of pairs of different vertices; any shape."""
+        return src.astype(np.int64) * (self.num_nodes - 1) + dst - (dst > src)
+
+    def pairs(self, numbers: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Sources and targets of pairs given by number; any shape."""
+        src, dst = np.divmod(numbers, max(self.num_nodes - 1, 1))
+        dst += dst >= src
+        return src.astype(np.int32), dst.astype(np.int32)
+
+    def holds(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which pairs of different vertices are edges; any shape."""
+        asked = self.number(src, dst)
+        if not len(self):
+            return np.zeros(asked.shape, dtype=bool)
+        place = np.minimum(np.searchsorted(self.numbers, asked), len(self) - 1)
+        found: NDArray[np.bool_] = self.numbers[place] == asked
+        return found
+
+    def nth_absent(self, order: Ints) -> Ints:
+        """Numbers of pairs that are no edges, given by their place among all such pairs, 0 .. absent - 1; any shape.
+
+        The edge with number e at place j has e - j absent pairs before it.
+        """
+        before = self.numbers - np.arange(len(self))
+        return np.asarray(order) + np.searchsorted(before, order, side="right")
+
+    def absent_from(self, sources: NDArray[np.int32]) -> tuple[Ints, Ints]:
+        """For each source, the place of its first absent pair (see :meth:`nth_absent`), and how many it has; (U,)."""
+        first = np.asarray(sources, dtype=np.int64) * (self.num_nodes - 1)
+        edges_before = np.searchsorted(self.numbers, first)
+        edges_after = np.searchsorted(self.numbers, first + self.num_nodes - 1)
+        return first - edges_before, self.num_nodes - 1 - (edges_after - edges_before)
+
+
+# An edge as one whole number, target * 2^32 + source: sorting the numbers sorts the rows of a snapshot.
+
+
+TARGET_BITS = 32
+LARGEST = float(np.finfo(np.float32).max)  # weights and degrees are kept as float32
+_SOURCE_HALF = 0 if sys.byteorder == "little" else 1
+
+
+def keys_of(src: ArrayLike, dst: ArrayLike) -> NDArray[np.int64]:
+    """The keys of E edges, shape (E,), in their order."""
+    keys = np.asarray(dst).astype(np.int64)
+    keys <<= TARGET_BITS
+    keys += np.asarray(src).astype(np.int64, copy=False)
+    return keys
+
+
+def edge_keys(snapshot: Snapshot) -> NDArray[np.int64]:
+    """The keys of a snapshot's edges, shape (E,), rising."""
+    return keys_of(snapshot.indices, snapshot.rows()) if snapshot.num_edges else np.empty(0, dtype=np.int64)
+
+
+def sources(keys: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The sources of keys, shape (E,), a copy."""
+    return np.ascontiguousarray(keys).view(np.int32)[_SOURCE_HALF::2].copy()
+
+
+def targets(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The targets of keys, shape (E,)."""
+    return keys >> TARGET_BITS
+
+
+def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums of the values of equal keys, in their order; ``keys`` never fall."""
+    starts = np.flatnonzero(_firsts(keys))
+    return np.add.reduceat(values, starts) if len(starts) else np.zeros(0)
+
+
+def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each key once; ``keys`` never fall."""
+    return keys[_firsts(keys)]
+
+
+def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which keys are the first of equal ones; ``keys`` never fall."""
+    firsts = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=firsts[1:])
+    return firsts
+
+
+def snapshot_of_keys(keys: NDArray[np.int64], weight: NDArray[np.float64] | None, num_nodes: int) -> Snapshot:
+    """The snapshot of edges given as keys, in any order and with duplicates; weights are summed in their order.
+
+    Args:
+        keys: shape (E,).
+        weight: shape (E,), float64, or None.
+        num_nodes: N.
+    """
+    weights = None
+    if weight is None:
+        keys = np.sort(keys)
+    else:
+        order = np.argsort(keys, kind="stable")  # stable: sums are always taken in the same order
+        keys = keys[order]
+        weights = finite_weights(sums_of_equal(keys, weight[order]))
+    keys = distinct(keys)
+    return snapshot_of_rows(np.bincount(targets(keys), minlength=num_nodes), keys, weights)
+
+
+def finite_weights(sums: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Sums of weights in the type that snapshots keep, shape (E,).
+
+    Raises:
+        DataError: a sum is too large for it.
+    """
+    largest = float(sums.max(initial=0.0))
+    if largest > LARGEST:
+        raise DataError(f"weights of equal edges sum to {largest}; at most 3.4e38 can be kept. Scale the weights down.")
+    return sums.astype(np.float32)
+
+
+def snapshot_of_rows(
+    in_degree: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32] | None
+) -> Snapshot:
+    """The snapshot of rising keys without duplicates; ``in_degree`` counts the keys of every target, shape (N,)."""
+    indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)
+    np.cumsum(in_degree, out=indptr[1:])
+    return Snapshot.trusted(give_up(indptr), give_up(sources(keys)), None if weights is None else give_up(weights))

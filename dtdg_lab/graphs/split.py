@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dtdg_lab.core.catalogue import Protocol
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.protocols import Protocol
 
 LEAST_TRAINED = 2  # with fewer there is no step from one snapshot to the next
 

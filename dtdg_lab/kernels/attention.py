@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dtdg_lab.kernels import device_rows
-from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.backend import import_dgl
-from dtdg_lab.kernels.self_edges import with_self, without_loops
+from dtdg_lab.kernels import spmm as device_rows
+from dtdg_lab.kernels.spmm import Adjacency, import_dgl, with_self_edges, without_self_edges
 
 SLOPE = 0.2
 _EDGES_AT_ONCE = 2**18  # of the gathered rows of edge_products
@@ -34,7 +32,7 @@ class AttentionOperator:
             rows = device_rows.with_self(*kept, first)[:2]
         else:
             indptr, indices, _ = adjacency.arrays
-            rows = with_self(*without_loops(indptr, indices, first), first)
+            rows = with_self_edges(*without_self_edges(indptr, indices, first), first)
         self.edges = adjacency.like(rows[0], rows[1], None, columns=adjacency.shape[1])
         self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
         self.offsets = self.edges.indptr.long()

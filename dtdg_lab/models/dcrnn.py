@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, Space, side_by_side
-from dtdg_lab.models.state import State
+from dtdg_lab.models.base import DynamicModel, Space, State, side_by_side
 
 
 class DCRNN(DynamicModel):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space
-from dtdg_lab.models.state import State
+from dtdg_lab.models.base import DynamicModel, Space, State
 
 
 class GraphSAGE(DynamicModel):

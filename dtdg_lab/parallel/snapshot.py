@@ -10,19 +10,16 @@ from torch import Tensor
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import blocks, evolved, summarised
-from dtdg_lab.parallel.block_timeline import BlockTimeline
-from dtdg_lab.parallel.column_sequence import ColumnSequence
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.exchange import Exchanger
-from dtdg_lab.parallel.exchange_log import ExchangeLog
-from dtdg_lab.parallel.halo_sequence import HaloSequence
-from dtdg_lab.parallel.layout import Computed, Marks, Work
-from dtdg_lab.parallel.redistribution import Redistribution
-from dtdg_lab.parallel.run import Run
-from dtdg_lab.parallel.seam_width import seam_widths
-from dtdg_lab.parallel.snapshot_summaries import SnapshotSummaries
-from dtdg_lab.tasks.task import Task
+from dtdg_lab.parallel.backprop import evolving_weights as evolved
+from dtdg_lab.parallel.backprop import evolving_weights as summarised
+from dtdg_lab.parallel.backprop import time_blocks as blocks
+from dtdg_lab.parallel.backprop.evolving_weights import SnapshotSummaries
+from dtdg_lab.parallel.base import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.parallel.esdg import BlockTimeline, ColumnSequence, Redistribution
+from dtdg_lab.parallel.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.parallel.halo import HaloSequence
+from dtdg_lab.parallel.halo_exchange import ExchangeLog, Exchanger
+from dtdg_lab.tasks.base import Task
 
 
 class SnapshotLayout:
@@ -44,9 +41,17 @@ class SnapshotLayout:
     """
 
     def __init__(
-        self, model: DynamicModel, plan: SnapshotBlocks, snapshots: DeviceSequence | HaloSequence, task: Task,
-        group: Group, *, halo: Exchanger | None, overlap: bool, reuse: bool,
-    ) -> None:  # fmt: skip
+        self,
+        model: DynamicModel,
+        plan: SnapshotBlocks,
+        snapshots: DeviceSequence | HaloSequence,
+        task: Task,
+        group: Group,
+        *,
+        halo: Exchanger | None,
+        overlap: bool,
+        reuse: bool,
+    ) -> None:
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
         ranks = plan.column(group.rank)
@@ -56,23 +61,36 @@ class SnapshotLayout:
         moves = None
         if plan.groups > 1:
             moves = Redistribution(
-                plan, group.rank, column, self._log, snapshots.dtype, snapshots.device, snapshots.graph.num_features,
-                overlap, reuse and constant, snapshots.collective,
-            )  # fmt: skip
+                plan,
+                group.rank,
+                column,
+                self._log,
+                snapshots.dtype,
+                snapshots.device,
+                snapshots.graph.num_features,
+                overlap,
+                reuse and constant,
+                snapshots.collective,
+            )
         of_run = snapshots if moves is None or not through_time else ColumnSequence(snapshots, plan.chunk(group.rank))
-        self._run = Run(model, of_run, task, plan.snapshots, "all")
+        self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
         self._timeline = BlockTimeline(
-            plan, group.rank, snapshots, self._run, bring=self._bring, moves=moves,
+            plan,
+            group.rank,
+            snapshots,
+            self._run,
+            bring=self._bring,
+            moves=moves,
             one_by_one=model.memory == "weights_from_data",
-        )  # fmt: skip
+        )
         self._timeline.turned = self._turned
 
     def epoch(self, epoch: int) -> Sequence[Work]:
         """The one step, the same every epoch."""
         return (Work(0, (0,) if self._rank == 0 else (), 1),)
 
-    def compute(self, work: Work, marks: Marks) -> Computed:
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
         """This rank's share of the loss and of the gradients of the whole sequence."""
         run = self._run
         self._log.marks = self._summaries.marks = self._timeline.marks = marks
@@ -99,10 +117,10 @@ class SnapshotLayout:
     def _add_gradients(self) -> Tensor:
         memory = self._run.model.memory
         if memory == "per_vertex":
-            return blocks.add_gradients(self._run, self._timeline)
+            return blocks.add_gradients_blocks(self._run, self._timeline)
         if memory == "weights_from_data":
-            return summarised.add_gradients(self._run, self._timeline, self._gather)
-        return evolved.add_gradients(self._run, self._timeline)
+            return summarised.add_gradients_summarised(self._run, self._timeline, self._gather)
+        return evolved.add_gradients_evolved(self._run, self._timeline)
 
     def _bring(self, own: range) -> None:
         if isinstance(self._snapshots, DeviceSequence):

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dtdg_lab.graphs.difference import Contents, Payload, decode, encode
+from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.graphs.transfer_formats import CSR32
+from dtdg_lab.kernels.delta import unpack
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
-from dtdg_lab.kernels.difference import unpack
 
 Brought = list[Snapshot] | list[DeviceSnapshot]
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.batch_plans import SurvivalOrder
+from dtdg_lab.core.plans import SurvivalOrder
 
 
 @dataclass(frozen=True, slots=True, eq=False)

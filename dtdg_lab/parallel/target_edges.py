@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.parallel.part_edges import PartEdges
-from dtdg_lab.parallel.target_blocks import TargetBlocks
+from dtdg_lab.parallel.halo_exchange import PartEdges
+from dtdg_lab.parallel.minibatch_blocks import TargetBlocks
 
 
 def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, way: str) -> PartEdges:

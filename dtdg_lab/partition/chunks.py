@@ -5,29 +5,162 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import time
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.batch_plans import Chunking
-from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, UnknownNameError
-from dtdg_lab.core.plans import Partition
-from dtdg_lab.core.streams import key
-from dtdg_lab.datasets.one_at_a_time import one_at_a_time
+from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
+from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.core.rng import key
+from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.store import cache_folder
-from dtdg_lab.partition.chunk_store import load_chunks, save_chunks
-from dtdg_lab.partition.empty_parts import without_empty_parts
-from dtdg_lab.partition.in_child import needs_library
-from dtdg_lab.partition.load_aware import dealt
-from dtdg_lab.partition.loads import vertex_loads
-from dtdg_lab.partition.metis import vertex_weights
-from dtdg_lab.partition.mixing import mixed
-from dtdg_lab.partition.union import UnionGraph, restricted, union_graph
-from dtdg_lab.partition.union_cut import cut_union
+from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.partition.base import DAMAGE, without_empty_parts
+from dtdg_lab.partition.child_process import needs_library
+from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
+from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+
+# What chunks are like: how large, and how many edges they part.
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """Sizes and cut of the chunks of a graph.
+
+    Attributes:
+        sizes: vertices of the smallest chunk, of the mean one, of the largest.
+        edges: within parts, over all snapshots; loops do not count.
+        cut_edges: those of them that join two chunks.
+    """
+
+    sizes: tuple[int, float, int]
+    edges: int
+    cut_edges: int
+
+    @property
+    def cut_share(self) -> float:
+        """The share of edges within parts that join two chunks; 0 where there are none."""
+        return self.cut_edges / self.edges if self.edges else 0.0
+
+
+def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -> ChunkFacts:
+    """Measure the chunks of a partition's parts, over all snapshots; costs O(E) for E edges of them together.
+
+    Args:
+        graph: N vertices in T snapshots.
+        partition: of these vertices into P parts.
+        chunking: chunks of these parts.
+
+    Raises:
+        PartitionError: they are of different vertices or parts.
+    """
+    fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
+    if not fits:
+        raise PartitionError(
+            f"a graph of {graph.num_nodes:,} vertices, {partition.parts} parts of {len(partition.owner):,} and "
+            f"{chunking!r}: they must be of the same vertices and parts."
+        )
+    number = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
+    sizes = np.bincount(number, minlength=chunking.chunks * chunking.parts)
+    edges = cut = 0
+    for snapshot in graph.snapshots:
+        targets, sources = snapshot.rows(), snapshot.indices
+        within = (partition.owner[targets] == partition.owner[sources]) & (targets != sources)
+        edges += int(within.sum())
+        cut += int((within & (number[targets] != number[sources])).sum())
+    return ChunkFacts((int(sizes.min()), float(sizes.mean()), int(sizes.max())), edges, cut)
+
+
+def told_chunks(chunker: str, chunking: Chunking, facts: ChunkFacts) -> dict[str, Any]:
+    """What an event says of the chunks of a run.
+
+    Args:
+        chunker: the one that was asked for.
+        chunking: what was made.
+        facts: what it is like.
+    """
+    return {
+        "chunker": chunker,
+        "made_by": chunking.made_by,
+        "chunks": chunking.chunks,
+        "parts": chunking.parts,
+        "nodes": len(chunking.chunk),
+        "sizes": list(facts.sizes),
+        "cut_edges": facts.cut_edges,
+        "cut_share": facts.cut_share,
+        "edges": facts.edges,
+        "seconds": chunking.seconds,
+        "note": chunking.note,
+    }
+
+
+# Chunks in files.
+
+
+FORMAT = "dtdg-lab chunks 1"
+
+
+def save_chunks(chunking: Chunking, file: Path) -> None:
+    """Write chunks into one file, whole or not at all; a file already there is replaced.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as out:
+            np.savez_compressed(
+                out,
+                allow_pickle=False,
+                format=np.array(FORMAT),
+                chunk=chunking.chunk,
+                chunks=np.array(chunking.chunks),
+                parts=np.array(chunking.parts),
+                made_by=np.array(chunking.made_by),
+                seconds=np.array(float(chunking.seconds)),
+            )
+        draft.replace(file)
+    except OSError as error:
+        raise DataError(f"cannot write the chunks to {file}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):  # where it could not be made, there is none
+            draft.unlink()
+
+
+def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
+    """Read what :func:`save_chunks` wrote.
+
+    Args:
+        file: it.
+        nodes: N that it must hold.
+        chunks: C that each part must have.
+        parts: P.
+
+    Raises:
+        DataError: there is no such file, or it is damaged, or holds something else.
+    """
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+        if str(found["format"]) != FORMAT:
+            raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
+        made = Chunking(
+            found["chunk"], int(found["chunks"]), int(found["parts"]), str(found["made_by"]), float(found["seconds"])
+        )
+    except (*DAMAGE, PlanError) as error:
+        raise DataError(f"{file} holds no chunks, or damaged ones: {error}") from error
+    if (len(made.chunk), made.chunks, made.parts) != (nodes, chunks, parts):
+        raise DataError(f"{file} holds {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} vertices.")
+    return made
+
 
 # raise it when a chunker gives other chunks, so that older ones are not taken from a cache
 CHUNKS_VERSION = 1
@@ -148,8 +281,13 @@ SEEDED = ("metis", "hash")
 def _cache_file(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Path:
     owner = hashlib.sha256(partition.owner.tobytes()).hexdigest()
     asked = {
-        "version": CHUNKS_VERSION, "graph": graph.data_hash, "name": name, "owner": owner, "parts": partition.parts,
-        "chunks": chunks, "seed": seed if name in SEEDED else None,
-    }  # fmt: skip
+        "version": CHUNKS_VERSION,
+        "graph": graph.data_hash,
+        "name": name,
+        "owner": owner,
+        "parts": partition.parts,
+        "chunks": chunks,
+        "seed": seed if name in SEEDED else None,
+    }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "chunks" / f"{digest}.npz"

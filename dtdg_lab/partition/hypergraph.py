@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.streams import key
+from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.assigned import Assigned
-from dtdg_lab.partition.empty_parts import without_empty_parts
-from dtdg_lab.partition.fitting import fitting
-from dtdg_lab.partition.in_child import in_child, needs_library
-from dtdg_lab.partition.nets import merged_nets
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.partition.base import Assigned, without_empty_parts
+from dtdg_lab.partition.child_process import in_child, needs_library
+from dtdg_lab.partition.metis import fitting
+from dtdg_lab.partition.simple import mixed
 
-READS = ("seed", "imbalance")
+# The rows that vertices send, as nets of a hypergraph: a net cut k ways is a row sent to k - 1 parts.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nets:
+    """K different nets over N vertices: net k holds ``pins[starts[k]:starts[k + 1]]``.
+
+    Attributes:
+        starts: (K + 1,) int64.
+        pins: vertices, int32; each once in its net, two or more in each.
+        counts: (K,) int64: how many vertices and snapshots have this very net.
+    """
+
+    starts: NDArray[np.int64]
+    pins: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+
+def merged_nets(snapshots: Sequence[Snapshot]) -> Nets:
+    """One net for each vertex v and snapshot t: v and those that pull from v at t. Equal nets are merged.
+
+    Nets of one pin, which nobody can cut, are dropped; a loop adds no pin. Equal sets are found by two sums of 64-bit
+    mixed numbers of their pins: unequal ones are taken for equal once in 2^128 pairs. Costs O(E log E).
+
+    References: ESDG section 6 (hypergraph model of vertex partition).
+    """
+    nodes = snapshots[0].num_nodes
+    marks = [mixed(np.arange(nodes), salt) for salt in (1, 2)]
+    owners, sizes, pullers, sums = [], [], [], []
+    for snapshot in snapshots:
+        sources, targets = snapshot.indices, snapshot.rows().astype(np.int32)
+        apart = sources != targets
+        sources, targets = sources[apart], targets[apart]
+        order = np.argsort(sources, kind="stable")
+        sources, targets = sources[order], targets[order]
+        first = np.flatnonzero(np.diff(sources, prepend=np.int32(-1)))
+        if not len(first):
+            continue
+        owners.append(sources[first])
+        sizes.append(np.diff(first, append=len(sources)))
+        pullers.append(targets)
+        sums.append(np.stack([np.add.reduceat(mark[targets], first) + mark[sources[first]] for mark in marks]))
+    if not owners:
+        return Nets(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+    size = np.concatenate(sizes)
+    chosen, counts = _different(np.concatenate(sums, axis=1), size)
+    starts, pins = _gathered(np.concatenate(owners), size, np.concatenate(pullers), chosen)
+    return Nets(starts, pins, counts)
+
+
+def _different(sums: NDArray[np.uint64], size: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first net of every kind, ascending, and how many there are of its kind; sums (2, nets)."""
+    order = np.lexsort((sums[1], sums[0], size))
+    kind = np.stack([size[order].astype(np.uint64), *sums[:, order]])
+    starts = np.flatnonzero(np.concatenate([[True], (kind[:, 1:] != kind[:, :-1]).any(axis=0)]))
+    counts = np.diff(starts, append=len(order))
+    chosen = order[starts]
+    ascending = np.argsort(chosen)
+    return chosen[ascending].astype(np.int64), counts[ascending].astype(np.int64)
+
+
+def _gathered(
+    owners: NDArray[np.int32], size: NDArray[Any], pullers: NDArray[np.int32], chosen: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Starts and pins of the chosen nets: the owner of each, then those that pull from it."""
+    begin = np.cumsum(size) - size
+    lengths = size[chosen] + 1
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)  # 0 is the owner
+    pins = pullers[np.maximum(0, np.repeat(begin[chosen], lengths) + place - 1)]
+    pins[starts[:-1]] = owners[chosen]
+    return starts, pins
 
 
 def assign(

@@ -2,18 +2,202 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.streams import key
-from dtdg_lab.graphs.arrays import stored_once
+from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.assigned import Assigned
-from dtdg_lab.partition.in_child import needs_library
-from dtdg_lab.partition.union import union_graph
-from dtdg_lab.partition.union_cut import cut_union
+from dtdg_lab.graphs.snapshot import Snapshot, stored_once
+from dtdg_lab.partition.base import Assigned, without_empty_parts
+from dtdg_lab.partition.child_process import in_child, needs_library
 
-READS = ("seed", "imbalance")
+# Weights as the libraries take them: whole numbers whose sum fits into 32 bits.
+
+
+MOST = 1 << 30  # half of what 32 bits hold: room for the sums of coarser levels
+
+
+def fitting(weights: NDArray[Any]) -> NDArray[np.int64]:
+    """The weights as whole numbers of at least 1, scaled down where their sum would be above 2^30.
+
+    Args:
+        weights: (K,) at least 0, K at most 2^29.
+    """
+    weights = np.asarray(weights, np.float64)
+    total = weights.sum()
+    scale = 1.0 if total <= MOST else (MOST - len(weights)) / total
+    return np.maximum(1, np.floor(weights * scale + 0.5)).astype(np.int64)
+
+
+# The union of snapshots: one undirected graph that knows how many snapshots hold each pair.
+
+
+_WAITING = 1 << 23  # pairs that are collected before they are merged: 64 MiB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnionGraph:
+    """An undirected graph without loops, as compressed sparse rows: each pair stands in both rows.
+
+    Attributes:
+        indptr: (N + 1,) int64.
+        indices: (2 pairs,) int32, sorted within each row.
+        snapshots: (2 pairs,) int64: how many snapshots hold the pair, in either direction.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    snapshots: NDArray[np.int64]
+
+
+def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
+    """The union of T snapshots over the same N vertices: duplicates merged, symmetrised, loops dropped.
+
+    Costs O(E log E) for E edges over all snapshots; memory O(E of the union), not of the sequence.
+
+    References: FlareDTDG section 4 (METIS on the union graph).
+    """
+    nodes = snapshots[0].num_nodes
+    pairs, held = _merged(_pairs(snapshot) for snapshot in snapshots)
+    low, high = np.divmod(pairs, nodes)
+    keys = np.concatenate([low * nodes + high, high * nodes + low])
+    order = np.argsort(keys, kind="stable")
+    rows, columns = np.divmod(keys[order], nodes)
+    indptr = np.zeros(nodes + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=nodes), out=indptr[1:])
+    return UnionGraph(indptr, columns.astype(np.int32), np.concatenate([held, held])[order])
+
+
+def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
+    """The union graph among some of its vertices, numbered anew in their order; costs O(their pairs).
+
+    Args:
+        union: N vertices.
+        vertices: (n,) ascending, distinct.
+    """
+    number = np.full(len(union.indptr) - 1, -1, np.int32)
+    number[vertices] = np.arange(len(vertices), dtype=np.int32)
+    lengths = np.diff(union.indptr)[vertices]
+    rows = np.repeat(np.arange(len(vertices)), lengths)
+    ends = np.cumsum(lengths)
+    at = np.arange(len(rows)) + np.repeat(union.indptr[vertices] - (ends - lengths), lengths)
+    columns = number[union.indices[at]]
+    inside = columns >= 0
+    indptr = np.zeros(len(vertices) + 1, np.int64)
+    np.cumsum(np.bincount(rows[inside], minlength=len(vertices)), out=indptr[1:])
+    return UnionGraph(indptr, columns[inside], union.snapshots[at[inside]])
+
+
+def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Each pair of different vertices that an edge joins, once, as lower N + higher; sorted."""
+    rows, sources = snapshot.rows(), snapshot.indices.astype(np.int64)
+    apart = rows != sources
+    rows, sources = rows[apart], sources[apart]
+    keys = np.minimum(rows, sources) * snapshot.num_nodes + np.maximum(rows, sources)
+    keys.sort()
+    return keys[_firsts(keys)]
+
+
+def _merged(parts: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct keys of all parts and in how many parts they are; each part names a key once."""
+    keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
+    waiting: list[NDArray[np.int64]] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size > _WAITING:
+            keys, counts = _added(keys, counts, waiting)
+            waiting, size = [], 0
+    return _added(keys, counts, waiting)
+
+
+def _added(
+    keys: NDArray[np.int64], counts: NDArray[np.int64], more: list[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Distinct sorted keys with their counts, and more keys that count 1 each, as one."""
+    fresh = np.concatenate([np.empty(0, np.int64), *more])
+    fresh.sort()
+    firsts = _firsts(fresh)
+    fresh, number = fresh[firsts], np.diff(firsts, append=len(fresh))
+    if not len(keys):
+        return fresh, number
+    both = np.concatenate([keys, fresh])
+    order = np.argsort(both, kind="stable")  # two sorted runs: merged in one pass
+    both, number = both[order], np.concatenate([counts, number])[order]
+    firsts = _firsts(both)
+    return both[firsts], np.add.reduceat(number, firsts)
+
+
+def _firsts(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each distinct key of a sorted vector begins."""
+    return np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+
+
+# METIS on a union graph, in a child process; vertices without a neighbour are dealt to what is smallest.
+
+
+def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, seed: int, imbalance: float) -> Assigned:
+    """Cut a union graph where fewest snapshots hold the edges, into parts of alike weight.
+
+    A pair weighs as much as snapshots hold it. Vertices without a neighbour are not shown to METIS: they go, in order,
+    to the parts that then have fewest vertices.
+
+    Args:
+        union: N vertices.
+        weights: (N,) what a vertex weighs, in any unit, above 0 for some.
+        parts: P, at most N.
+        seed: of METIS, below 2^31.
+        imbalance: how far the heaviest part may be above the mean, as a share; METIS does not promise it.
+
+    Raises:
+        PartitionError: METIS crashed, failed or hung.
+
+    References: Karypis, Kumar 1998 (METIS 5, k-way; recursive bisection up to 8 parts).
+    """
+    joined = np.flatnonzero(np.diff(union.indptr))
+    alone = np.flatnonzero(np.diff(union.indptr) == 0)
+    owner = np.zeros(len(union.indptr) - 1, np.int32)
+    if 1 < parts < len(joined):
+        arrays = {
+            **_rows_of(union, joined),
+            "vertex_weights": fitting(weights[joined] * MOST / weights[joined].sum()),
+            "parts": np.array(parts),
+            "seed": np.array(seed),
+            "imbalance": np.array(imbalance),
+        }
+        owner[joined] = in_child("metis", arrays, vertices=len(joined), parts=parts)
+    else:  # nothing to cut: one part, or one for each vertex that has a neighbour
+        owner[joined] = np.arange(len(joined)) % parts
+    owner[alone] = _to_smallest(np.bincount(owner[joined], minlength=parts), len(alone))
+    return without_empty_parts(owner, parts, weights)
+
+
+def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The rows of the vertices that have neighbours, numbered anew; rows of the others are empty anyway."""
+    number = np.zeros(len(union.indptr) - 1, np.int64)
+    number[joined] = np.arange(len(joined))
+    return {
+        "indptr": np.concatenate([union.indptr[joined], union.indptr[-1:]]),
+        "indices": number[union.indices],
+        "edge_weights": fitting(union.snapshots),
+    }
+
+
+def _to_smallest(counts: NDArray[Any], number: int) -> NDArray[np.int32]:
+    """Parts for ``number`` vertices, one after another to the part that has fewest; ties go to the lower part."""
+    counts = counts.astype(np.int64)
+    # part p takes its k-th extra vertex when all parts stand at counts[p] + k: sort these levels
+    level = int(counts.max()) + number // len(counts) + 1
+    room = np.minimum(level - counts, number)
+    parts = np.repeat(np.arange(len(counts)), room)
+    steps = np.arange(len(parts)) - np.repeat(np.cumsum(room) - room, room)
+    order = np.lexsort((parts, counts[parts] + steps))
+    return parts[order[:number]].astype(np.int32)
 
 
 def assign(

@@ -4,19 +4,243 @@ from __future__ import annotations
 
 import errno
 import json
+import math
+import os
+import platform
 import shutil
+import subprocess
 import time
 import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, RunStoreError
-from dtdg_lab.runs.environment import describe_environment
-from dtdg_lab.runs.json_files import read_json, store_error, write_json, write_text
+import psutil
+
+from dtdg_lab.core.config import SCHEMA, RunConfig
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
 from dtdg_lab.runs.kept import Kept, kept_checkpoints
+
+# What a run was done with: versions, processors, memory, GPUs and commit; nothing that names a person or machine.
+
+
+PACKAGES = (
+    "dtdg-lab",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "psutil",
+    "torch",
+    "dgl",
+    "ipyparallel",
+    "pyzmq",
+    "panel",
+    "bokeh",
+    "plotly",
+    "jupyterlab",
+    "nvidia-ml-py",
+)
+ENVIRONMENT_SCHEMA = 1
+
+
+def describe_environment(
+    config: RunConfig | None = None, *, graph_source: str | None = None, data_hash: str | None = None
+) -> dict[str, Any]:
+    """What this process could run and measure with, without importing torch.
+
+    Args:
+        config: names the data set and its protocol.
+        graph_source: where the data came from, in words, where already known.
+        data_hash: SHA-256 of the data set's arrays, where already known.
+
+    Returns:
+        A dict that JSON can hold; what is not installed, present or known is None.
+    """
+    facts: dict[str, Any] = {
+        "schema": ENVIRONMENT_SCHEMA,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "versions": {name: _version(name) for name in PACKAGES},
+        "cpu": _cpu(),
+        "memory_bytes": psutil.virtual_memory().total,
+        **_gpus(),
+        "git": _git(Path(__file__).resolve().parents[2]),
+    }
+    if config is not None:
+        facts["data"] = {"dataset": config.dataset, "source": graph_source, "sha256": data_hash}
+    return facts
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu() -> dict[str, Any]:
+    model = platform.processor() or None
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        named = [
+            line.partition(":")[2].strip() for line in listing.read_text().splitlines() if line[:10] == "model name"
+        ]
+        model = named[0] if named else model
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"model": model, "cores": psutil.cpu_count(logical=False), "threads": os.cpu_count(), "usable": usable}
+
+
+def gpu_count() -> int:
+    """GPUs that NVML sees; 0 without a driver."""
+    return len(_gpus()["gpus"] or [])
+
+
+def _gpus() -> dict[str, Any]:
+    """Names and memory of the GPUs through NVML, or why there are none to tell."""
+    try:
+        import pynvml
+    except ImportError:
+        return {"gpus": None, "gpus_note": "nvidia-ml-py is not installed, so GPUs cannot be listed"}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return {"gpus": [], "gpus_note": f"NVML finds no driver ({error})"}
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        found = [
+            {
+                "name": _text(pynvml.nvmlDeviceGetName(handle)),
+                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+            }
+            for handle in handles
+        ]
+        return {"gpus": found, "gpus_note": f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"}
+    except pynvml.NVMLError as error:
+        return {"gpus": None, "gpus_note": f"NVML answers with an error ({error})"}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _git(checkout: Path) -> dict[str, Any] | None:
+    """Commit and cleanness of the project's own checkout; None where the package is not in one or git is missing."""
+    if not (checkout / ".git").exists():
+        return None
+    commit = _git_answer(checkout, "rev-parse", "HEAD")
+    changed = _git_answer(checkout, "status", "--porcelain", "--untracked-files=no")
+    if commit is None or changed is None:
+        return None
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+def _git_answer(checkout: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+# JSON files that are either whole or not there, and errors that say what to do about a disk.
+
+
+_ADVICE = {
+    errno.ENOSPC: "The disk is full: free some space, or give another folder with root=.",
+    errno.EDQUOT: "Your quota is used up: free some space, or give another folder with root=.",
+    errno.EROFS: "The file system is read-only: give a folder you can write with root=.",
+    errno.EACCES: "You may not write there: give a folder you can write with root=.",
+    errno.EPERM: "You may not write there: give a folder you can write with root=.",
+    errno.ENOTDIR: "A file stands where a folder is needed: move it away, or give another folder with root=.",
+    errno.EEXIST: "Something else stands there: move it away, or give another folder with root=.",
+    errno.EISDIR: "A folder stands where a file is needed: move it away.",
+    errno.ENOENT: "Check the path; open_run takes the folder that Session.train or lab.train made.",
+}
+
+
+def store_error(action: str, path: str | Path, error: OSError) -> RunStoreError:
+    """A RunStoreError that names the action, the path, the cause and what to do."""
+    advice = _ADVICE.get(error.errno or 0, "Check the disk, or give another folder with root=.")
+    return RunStoreError(f"cannot {action} {path}: {error.strerror or error}. {advice}")
+
+
+def finite(value: Any) -> Any:
+    """A copy that JSON can hold: numpy scalars and arrays as Python's, NaN and infinities as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    return value
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """JSON text without NaN literals; see :func:`finite`."""
+    return json.dumps(finite(value), indent=indent, allow_nan=False)
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a text file so that readers see the old one or the new one, never a part (temporary file, then rename).
+
+    Raises:
+        RunStoreError: the file cannot be written; nothing half-written is left.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        discard(temporary)
+        raise store_error("write", path, error) from error
+    return path
+
+
+def discard(path: Path) -> None:
+    """Remove a temporary file that may not exist; a parent that is no folder counts as not existing."""
+    if path.exists():
+        path.unlink()
+
+
+def write_json(path: str | Path, value: Any) -> Path:
+    """Write indented JSON atomically (see :func:`write_text`); NaN and infinities become null.
+
+    Raises:
+        RunStoreError: the file cannot be written; nothing half-written is left.
+    """
+    return write_text(path, dumps(value, indent=2) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        RunStoreError: the file cannot be read or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    except ValueError as error:
+        raise RunStoreError(
+            f"{path} is not valid JSON ({error}). It was not written by this program; restore it."
+        ) from error
+
 
 STATES = ("starting", "running", "paused", "stopping", "finished", "stopped", "failed")
 ENDED = ("finished", "stopped", "failed")
@@ -218,3 +442,97 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
         shutil.rmtree(hidden)
     if made_root is not None and made_root.is_dir() and not any(made_root.iterdir()):
         made_root.rmdir()
+
+
+# Files of a stored run that may be damaged, or of a newer version: read whole, or refused by one clear error.
+
+
+RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
+_PARSING = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+@contextmanager
+def reading(path: str | Path, remedy: str = RESTORE) -> Iterator[None]:
+    """Turn what parsing a damaged file may come upon into one error that names the file; ours pass as they are.
+
+    Args:
+        path: what is read within the block.
+        remedy: what to do about it, in a sentence.
+
+    Raises:
+        DataError: its content is not what this version writes.
+    """
+    try:
+        yield
+    except LabError:
+        raise
+    except _PARSING as error:
+        said = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} is damaged ({type(error).__name__}: {said}). {remedy}") from error
+
+
+def read_object(path: Path, *, newest: int | None = None, needs: Collection[str] = ()) -> dict[str, Any]:
+    """A JSON file that holds an object.
+
+    Args:
+        path: the file.
+        newest: the schema this version writes; files without a number are as old as can be.
+        needs: names it must hold.
+
+    Raises:
+        RunStoreError: it cannot be read, is damaged, or its schema is newer.
+    """
+    try:
+        found = read_json(path)
+    except RecursionError as error:
+        raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
+    if not isinstance(found, dict):
+        raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
+    if newest is not None:
+        check_schema(path, found.get("schema", newest), newest)
+    missing = [name for name in needs if name not in found]
+    if missing:
+        raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
+    return found
+
+
+def check_schema(path: str | Path, schema: Any, newest: int) -> None:
+    """Refuse what a newer version wrote: names may have other meanings there.
+
+    Raises:
+        RunStoreError: the schema is no number, or above ``newest``.
+    """
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
+    if schema > newest:
+        raise RunStoreError(
+            f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up to "
+            f"{newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
+        )
+
+
+def read_config(path: Path) -> RunConfig:
+    """The settings of a run.
+
+    Raises:
+        RunStoreError: they cannot be read, are damaged, or are of a newer version: of another schema, or with settings
+            that this version does not have.
+    """
+    read_object(path, newest=SCHEMA)
+    try:
+        with reading(path):
+            return RunConfig.load(path)
+    except ConfigError as error:
+        raise RunStoreError(
+            f"{path} cannot be used by this version of DTDG Lab: {error} If a newer version wrote it (environment.json "
+            "beside it names the version), update dtdg_lab; if it was damaged, restore it from a copy."
+        ) from error

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dtdg_lab.views.theme import variables
+from dtdg_lab.views.style import variables
 
 # No page may load anything: browsers enforce it, so a report shown offline looks as it did at home.
 POLICY = (

@@ -6,42 +6,43 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.core.protocols import PROTOCOLS
-from dtdg_lab.graphs.describe import GraphStatistics
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.measured import MeasuredPartition
+from dtdg_lab.graphs.statistics import GraphStatistics
+from dtdg_lab.partition.metrics import MeasuredPartition
 from dtdg_lab.runs.decay_study import DecayStudy
-from dtdg_lab.runs.difference_study import TransferStudy
-from dtdg_lab.runs.echo import Echo
-from dtdg_lab.runs.graphs import GraphComparison
-from dtdg_lab.runs.memory_study import BlockStudy
-from dtdg_lab.runs.open import Comparison, StoredRun
+from dtdg_lab.runs.inspect_model import Echo, FollowedVertex, GraphComparison
+from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.schedule_study import ScheduleStudy
-from dtdg_lab.runs.vertex import FollowedVertex
-from dtdg_lab.runs.volume_study import VolumeStudy
+from dtdg_lab.runs.time_block_studies import BlockStudy, TransferStudy, VolumeStudy
 from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.views.graph import GraphView
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.partition import microscope
-from dtdg_lab.views.partition_compare import compare_partitions_figure
-from dtdg_lab.views.partition_facts import facts_of
-from dtdg_lab.views.partition_words import title_words
-from dtdg_lab.views.series import XAxis
+from dtdg_lab.views.live_run import XAxis
+from dtdg_lab.views.partition import compare_partitions_figure, facts_of, microscope, title_words
 from dtdg_lab.views.vertex import echo_figure
 from dtdg_lab.views.window import CHARTS, PHASE_ENERGY
 
-# what is made to be compared, and draws itself
-STUDIES = (
-    Comparison, GraphComparison, FollowedVertex, ScheduleStudy, TransferStudy, BlockStudy, VolumeStudy, ScalingStudy,
-    DecayStudy,
-)  # fmt: skip
-
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+
+# what is made to be compared, and draws itself
+STUDIES = (
+    Comparison,
+    GraphComparison,
+    FollowedVertex,
+    ScheduleStudy,
+    TransferStudy,
+    BlockStudy,
+    VolumeStudy,
+    ScalingStudy,
+    DecayStudy,
+)
 
 
 def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure:

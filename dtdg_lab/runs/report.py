@@ -8,23 +8,26 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs import page
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.json_files import dumps, write_text
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.runs.parts import empty_parts, parts_line
-from dtdg_lab.runs.provenance import ground
-from dtdg_lab.runs.repeat import changed_settings, explained, python_cell, shell_command
-from dtdg_lab.runs.summary import MEANINGS
+from dtdg_lab.runs.directory import RunDirectory, dumps, write_text
+from dtdg_lab.runs.report_parts import (
+    changed_settings,
+    empty_parts,
+    event_rows,
+    explained,
+    parts_line,
+    python_cell,
+    shell_command,
+)
+from dtdg_lab.runs.run import StoredRun, ground
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.views.blocks import BlocksView
+from dtdg_lab.views.decayed_window import TrapezoidView
 from dtdg_lab.views.fetched_features import FeaturesView
 from dtdg_lab.views.hybrid import HybridView
-from dtdg_lab.views.metrics import BASELINE, words
 from dtdg_lab.views.partition import PartitionView
 from dtdg_lab.views.schedule import ScheduleView
-from dtdg_lab.views.theme import theme_script
-from dtdg_lab.views.trapezoid import TrapezoidView
+from dtdg_lab.views.style import BASELINE, theme_script, words
+from dtdg_lab.views.time_blocks import BlocksView
 from dtdg_lab.views.window import BLOCKS, CHARTS, FEATURES, HYBRID, PARTITION, PHASE_ENERGY, SCHEDULE, TRAPEZOID
 
 _MOST_EVENTS = 400
@@ -152,8 +155,11 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
     skill, wait, imbalance = summary.get("skill"), summary.get("wait_share"), summary.get("imbalance")
     return [
         (f"{part} loss", _number(loss)),
-        (f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
-         f"{_number(summary.get('mean_loss'))}", _share(skill)),
+        (
+            f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
+            f"{_number(summary.get('mean_loss'))}",
+            _share(skill),
+        ),
         *_metric_cards(summary),
         (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
         ("steps", str(summary.get("steps", "unknown"))),
@@ -163,10 +169,12 @@ def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
         ("of the ranks' time waiting", _share(wait)),
         ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
         ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
-        (f"energy, every device once{_known_energy(summary)}",
-         " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None)),
+        (
+            f"energy, every device once{_known_energy(summary)}",
+            " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None),
+        ),
         ("energy per epoch: mean over epochs", _over_epochs(summary, "epoch_j{}", format_joules)),
-    ]  # fmt: skip
+    ]
 
 
 def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | None], str]) -> str:
@@ -293,7 +301,9 @@ def _plot(name: str, *, drawn: bool, style: str = "") -> str:
 
 
 def _numbers_table(summary: dict[str, Any]) -> str:
-    rows = [(name, _shown(name, summary[name]), meaning) for name, meaning in MEANINGS.items() if name in summary]
+    rows = [
+        (name, _shown(name, summary[name]), meaning) for name, meaning in SUMMARY_MEANINGS.items() if name in summary
+    ]
     return page.table(("number", "value", "meaning"), rows, value=1)
 
 

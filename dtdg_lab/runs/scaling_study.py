@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,19 +10,126 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.graphs.difference_sizes import SequenceChanges
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.scaling_model import PARTS, MeasuredStep, Network, ScalingModel, StepTime, fit_scaling
-from dtdg_lab.partition.step_work import StepSettings, StepWork, scaled
-from dtdg_lab.runs.measured_steps import measured_step
-from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.partition.snapshot_cost_model import (
+    PARTS,
+    MeasuredStep,
+    NetworkCosts,
+    PredictedStepTime,
+    ScalingModel,
+    StepSettings,
+    StepWork,
+    fit_scaling,
+    scaled,
+)
+from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.views.layout import Figure
 from dtdg_lab.views.scaling import scaling_figure, scaling_words
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.
+
+
+WARM_UPS = 1  # steps left out: the first fills caches
+
+
+def measured_step(
+    run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
+) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
+    """The median step of a run, what it computes, and the graph it computes on.
+
+    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
+    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+
+    Args:
+        run: of a system whose ranks have whole snapshots, without overlap where there are several.
+        graph: its data; loaded where not given.
+        cores: of the machine it ran on; those of this process where not given.
+
+    Raises:
+        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+    """
+    told, config = _told_blocks(run), run.config
+    ranks = told["ranks"]
+    if ranks > 1 and config["overlap"]:
+        raise ConfigError(
+            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            "overlap=False."
+        )
+    graph = load_for(config) if graph is None else graph
+    first, *_, last = told["bounds"]
+    changes = sequence_changes(graph.snapshots[first:last])
+    settings = _settings(run, told, graph.num_features)
+    seconds = _seconds(run)
+    compute, transfer, cpu = (np.array([each[name] for each in seconds]) for name in ("compute", "transfer", "cpu"))
+    work = settings.work(changes, ranks)
+    if ranks > (len(os.sched_getaffinity(0)) if cores is None else cores):
+        share = compute / np.maximum(compute + transfer, 1e-12)
+        return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
+    exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
+    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
+    return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
+
+
+def _told_blocks(run: StoredRun) -> dict[str, Any]:
+    """What the run's last event ``blocks`` says."""
+    told = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not told or told[-1].get("layout") != "snapshot" or told[-1]["row_ranks"] > 1:
+        raise ConfigError(
+            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
+            "needed. Record one with system='esdg'."
+        )
+    return told[-1]
+
+
+def _settings(run: StoredRun, told: dict[str, Any], features: int) -> StepSettings:
+    config, last = run.config, run.config.layers - 1
+    scored = [
+        width for layer, way, leg, width in told["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
+    ]
+    return StepSettings(
+        config.model,
+        features,
+        config.hidden,
+        config.layers,
+        pairs=scored[0] if scored else 0,
+        blocks=told["blocks"],
+        difference=config["difference"],
+        reuse=config["halo_reuse"],
+        itemsize=np.dtype(config["dtype"]).itemsize,
+        options=config.options.get("models", {}),
+    )
+
+
+def _seconds(run: StoredRun) -> list[dict[str, float]]:
+    """Medians of each rank."""
+    steps = run.table("steps")
+    steps = steps[steps["step"] >= WARM_UPS]
+    if steps.empty:
+        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+    found = []
+    for _, own in steps.groupby("rank", sort=True):
+        middle = own[["batch_s", "compute_s", "update_s", "transfer_s", "communicate_s", "cpu_s", "time_s"]].median()
+        found.append(
+            {
+                "compute": float(middle[["batch_s", "compute_s", "update_s"]].sum()),
+                "cpu": float(middle["cpu_s"]),
+                "transfer": float(middle["transfer_s"]),
+                "communicate": float(middle["communicate_s"]),
+                "whole": float(middle["time_s"]),
+            }
+        )
+    return found
+
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
@@ -85,8 +193,10 @@ class ScalingStudy:
         return pd.DataFrame(list(self.rows))
 
     def __repr__(self) -> str:
-        lines = [self.told, f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}"
-                            f"{'step':>10}{'speed-up':>10}"]  # fmt: skip
+        lines = [
+            self.told,
+            f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}{'step':>10}{'speed-up':>10}",
+        ]
         for row in self.rows:
             times = [format_seconds(row[f"{part}_s"]) if row[f"{part}_s"] is not None else "" for part in PARTS]
             lines.append(
@@ -111,12 +221,13 @@ def predict_scaling(
     weak: bool = False,
     size: float = 1.0,
     graph: DynamicGraph | None = None,
-    network: Network | None = None,
+    network: NetworkCosts | None = None,
     cores: int | None = None,
 ) -> ScalingStudy:
     """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.partition.scaling_model`), then applied to the exact rows, edges
+    Rates are fitted to the runs (see :mod:`dtdg_lab.partition.snapshot_cost_model`), then applied to the exact rows,
+    edges
     and bytes of each number of ranks. Runs of several sizes and of one and two ranks tell the rates apart.
 
     Args:
@@ -150,9 +261,15 @@ def predict_scaling(
     steps = [step for step, _, _ in found]
     few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
     return continued(
-        steps[: len(opened)], steps[len(opened) :], settings, scaled(changes, size) if size != 1 else changes,
-        ranks=ranks, weak=weak, network=network, told=f"{settings.model} by snapshots, continued from {few}",
-    )  # fmt: skip
+        steps[: len(opened)],
+        steps[len(opened) :],
+        settings,
+        scaled(changes, size) if size != 1 else changes,
+        ranks=ranks,
+        weak=weak,
+        network=network,
+        told=f"{settings.model} by snapshots, continued from {few}",
+    )
 
 
 _ONE = ("model", "features", "hidden", "layers", "itemsize", "options")
@@ -166,7 +283,7 @@ def continued(
     *,
     ranks: Sequence[int] = RANKS,
     weak: bool = False,
-    network: Network | None = None,
+    network: NetworkCosts | None = None,
     told: str = "",
 ) -> ScalingStudy:
     """Fit steps, predict others and those of numbers of ranks.
@@ -219,18 +336,27 @@ def _same(step: StepWork, work: StepWork) -> bool:
 
 
 def _row(
-    settings: StepSettings, work: StepWork, time: StepTime, source: str, base_s: float | None, *, fitted: bool
+    settings: StepSettings, work: StepWork, time: PredictedStepTime, source: str, base_s: float | None, *, fitted: bool
 ) -> dict[str, Any]:
     shared = source == "own time"
     return {
-        "model": settings.model, "ranks": work.ranks, "source": source, "fitted": fitted, "nodes": work.nodes,
-        "edges": work.edges, "compute_s": time.compute_s, "communicate_s": None if shared else time.communicate_s,
-        "transfer_s": time.transfer_s, "step_s": time.total_s,
+        "model": settings.model,
+        "ranks": work.ranks,
+        "source": source,
+        "fitted": fitted,
+        "nodes": work.nodes,
+        "edges": work.edges,
+        "compute_s": time.compute_s,
+        "communicate_s": None if shared else time.communicate_s,
+        "transfer_s": time.transfer_s,
+        "step_s": time.total_s,
         "speedup": work.edges / time.total_s / base_s if base_s else None,
-    }  # fmt: skip
+    }
 
 
-def _errors(step: MeasuredStep, model: ScalingModel, network: Network | None, *, fitted: bool) -> list[dict[str, Any]]:
+def _errors(
+    step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
+) -> list[dict[str, Any]]:
     """How far each part that was measured is from its prediction; ``sum`` leaves out exchanges where these are."""
     predicted, measured = model.predict(step.work, network), step.time
     known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
@@ -239,7 +365,14 @@ def _errors(step: MeasuredStep, model: ScalingModel, network: Network | None, *,
     if step.step_s is not None:
         pairs.append(("wall", step.step_s, predicted.total_s))
     return [
-        {"name": step.name, "ranks": step.ranks, "fitted": fitted, "part": part, "measured_s": truth,
-         "predicted_s": value, "error": value / truth - 1}
+        {
+            "name": step.name,
+            "ranks": step.ranks,
+            "fitted": fitted,
+            "part": part,
+            "measured_s": truth,
+            "predicted_s": value,
+            "error": value / truth - 1,
+        }
         for part, truth, value in pairs
-    ]  # fmt: skip
+    ]

@@ -10,18 +10,30 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.scheduling.growth import CURVES, group_times, growth, snapshot_times
-from dtdg_lab.scheduling.outcome import MEANINGS, Outcome
-from dtdg_lab.scheduling.simulate import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
+from dtdg_lab.scheduling.base import MEANINGS, ScheduleOutcome
+from dtdg_lab.scheduling.simulation import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
+from dtdg_lab.scheduling.time_models import CURVES, group_times, growth, snapshot_times
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.simulation import simulation_figure
+from dtdg_lab.views.schedule import simulation_figure
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
 MEASURED = "given"
-SHOWN = ("curve", "ranks", "scheduler", "iterations", "makespan_s", "over_bound", "throughput", "imbalance",
-         "idle_share", "targets", "solve_s")  # fmt: skip
+SHOWN = (
+    "curve",
+    "ranks",
+    "scheduler",
+    "iterations",
+    "makespan_s",
+    "over_bound",
+    "throughput",
+    "imbalance",
+    "idle_share",
+    "targets",
+    "solve_s",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -33,7 +45,7 @@ class ScheduleStudy:
         told: what was simulated, in words.
     """
 
-    outcomes: Mapping[str, tuple[Outcome, ...]]
+    outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
     told: str
 
     @property
@@ -98,11 +110,11 @@ def simulate_schedules(
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
-    :mod:`dtdg_lab.scheduling.simulate` says what is simulated, and what is not.
+    :mod:`dtdg_lab.scheduling.simulation` says what is simulated, and what is not.
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.scheduling.growth`); where not given, graphs that grow stand in.
+            ``modelled_times`` of :mod:`dtdg_lab.scheduling.time_models`); where not given, graphs that grow stand in.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
         snapshots: T of a growing graph.
         window: snapshots of a group; a group starts every ``stride``.
@@ -127,9 +139,15 @@ def simulate_schedules(
     References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
     """
     run = partial(
-        simulate, ranks=ranks, schedulers=schedulers, per_rank=per_rank, allreduce_s=allreduce_s,
-        time_limit_s=time_limit_s, seed=seed, targets=targets,
-    )  # fmt: skip
+        simulate,
+        ranks=ranks,
+        schedulers=schedulers,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
     exchange = f"an all-reduce of {allreduce_s:g} s" if allreduce_s else "all-reduces that take no time"
     if times_s is not None:
         found = run(times_s)

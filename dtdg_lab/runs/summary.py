@@ -3,33 +3,292 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
-from dtdg_lab.energy.total import total_of
-from dtdg_lab.runs import energy_facts, fetch_facts
-from dtdg_lab.runs.deviation import loss_deviation
-from dtdg_lab.views.congestion_log import links_of
-from dtdg_lab.views.imbalance import balance_of
-from dtdg_lab.views.partition_facts import facts_of
+from dtdg_lab.energy.phases import STALLED
+from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
+from dtdg_lab.runs.records import is_current, merge, tables
+from dtdg_lab.views.feature_cache import links_of
+from dtdg_lab.views.partition import facts_of
 from dtdg_lab.views.phases import OWN
-from dtdg_lab.views.schedule_facts import is_end, schedule_facts
+from dtdg_lab.views.schedule import balance_of, is_end, schedule_facts
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
+# How far the loss that a vertex layout trains on is from that of the whole graph.
+
+
+def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int) -> float | None:
+    """The largest relative difference of a step's loss from the evaluation of the same parameters; None without any.
+
+    Evaluations of the training part see all vertices and all their neighbours. A step of a full-batch layout computes
+    the same number where the layout is exact, and another one where it cuts off state or takes its own best vertices
+    (``evolvegcn-h`` and ``dcrnn`` on ``cached_vertex``).
+
+    Args:
+        steps: table ``steps``.
+        evaluations: table ``evaluations``.
+        first: the first step of the layout.
+    """
+    exact = evaluations.loc[evaluations["split"] == "train"].drop_duplicates("step", keep="last").set_index("step")
+    trained = steps.drop_duplicates("step", keep="last").set_index("step")["global_loss"]
+    both = trained[trained.index >= first].to_frame().join(exact["loss"], how="inner").dropna()
+    both = both[both["loss"] > 0]
+    if both.empty:
+        return None
+    return float(((both["global_loss"] - both["loss"]).abs() / both["loss"]).max())
+
+
+# Where a run's joules went: by phase and rank, by epoch, standing still, and for what gain. Unknown is None, never 0.
+#
+# The functions take rows of record tables as mappings with the column ``rank``, such as ``frame.to_dict("records")``.
+# Joules of steps that were lost and computed again were spent: hand in the rows of all attempts.
+
+
+ENERGY_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "phase_j": "joules by phase of all ranks; idle is between steps, stall standing still for features",
+        "stall_j": "joules of the phases wait and stall: spent while ranks did nothing but wait",
+        "stall_share": "of the joules by phase",
+        "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, "
+        "evaluations among them",
+        "total_j": "of all sources together",
+        "energy_coverage": "how the energy of all devices' time is known: shares read, modelled and unknown; every GPU "
+        "and the processors of every node weigh the same",
+        "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs; the first, "
+        "which warms up, is in it",
+        "epoch_j_spread": "standard deviation over epochs",
+        "epoch_j_median": "median over epochs: what happens in fewer than half of them is not in it",
+        "epoch_j_clean": "mean over epochs without a slow link; empty where no link ever was slow",
+        "epoch_j_congested": "mean over epochs with a slow link in some step",
+        "joules_per_loss": "joules by phase of the run for each unit that the training loss fell between its first and "
+        "last evaluation; empty where it did not fall",
+        "phase_energy_coverage": "share of the time for which energy by phase is known",
+        "gpu_j": "joules of all GPUs",
+        "processor_j": "joules of all processors: of a whole node where it is read, else the shares of its ranks",
+    }
+)
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Energy of something.
+
+    Attributes:
+        joules: those known; None where none are.
+        seconds: that it lasted, summed over ranks.
+        coverage: share of these seconds for which energy is known.
+        sources: how the joules come about: ``counter``, ``polled``, ``modelled``.
+    """
+
+    joules: float | None
+    seconds: float
+    coverage: float
+    sources: tuple[str, ...]
+
+
+def phase_joules(rows: Rows) -> dict[int, dict[str, Spent]]:
+    """Energy by rank and phase, from rows of ``phase_energy``."""
+    by_rank: dict[int, dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        by_rank.setdefault(int(row["rank"]), {}).setdefault(str(row["phase"]), []).append(row)
+    return {rank: {phase: spent(own) for phase, own in phases.items()} for rank, phases in sorted(by_rank.items())}
+
+
+def epoch_joules(rows: Rows) -> dict[int, Spent]:
+    """Energy by epoch, all ranks and phases, from rows of ``phase_energy``."""
+    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_epoch.setdefault(int(row["epoch"]), []).append(row)
+    return {epoch: spent(own) for epoch, own in sorted(by_epoch.items())}
+
+
+def stall_energy(rows: Rows) -> Spent:
+    """Energy of standing still, for other ranks or for features, from rows of ``phase_energy``."""
+    return spent([row for row in rows if row["phase"] in STALLED])
+
+
+def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "train") -> float | None:
+    """Joules for each unit of loss that was gained.
+
+    Args:
+        joules: of the whole run.
+        evaluations: rows of that table.
+        split: whose loss.
+
+    Returns:
+        None where the joules are unknown, or the loss was evaluated less than twice or did not fall.
+    """
+    told = [row for row in evaluations if row["split"] == split]
+    told.sort(key=lambda row: row["time_ns"])
+    losses = [loss for loss in (_number(row["loss"]) for row in told) if loss is not None]
+    if joules is None or len(losses) < 2 or losses[-1] >= losses[0]:
+        return None
+    return joules / (losses[0] - losses[-1])
+
+
+def device_joules(rows: Rows) -> dict[str, dict[str, float]]:
+    """Joules by device, ``gpu`` and ``processor``, and source, from rows of ``energy``; the unknown is not in it.
+
+    Every device counts once; see :func:`dtdg_lab.energy.total.counted`.
+    """
+    total = total_of(rows)
+    return {device: joules for device in (GPU, PROCESSOR) if (joules := total.joules(device))}
+
+
+def energy_facts(
+    phase_energy: Rows,
+    total: EnergyTotal,
+    evaluations: Rows,
+    *,
+    finished: Collection[int] | None = None,
+    congested: Collection[int] | None = None,
+) -> dict[str, Any]:
+    """The numbers of ``MEANINGS``; each is None where it is unknown.
+
+    Args:
+        phase_energy: rows of that table, of all attempts.
+        total: of the run.
+        evaluations: rows of that table.
+        finished: epochs that ended; all that have joules where not given.
+        congested: of them, those in which a link was slow; None where none ever was.
+    """
+    phases = list(phase_energy)
+    by_phase: dict[str, list[Mapping[str, Any]]] = {}
+    for row in phases:
+        by_phase.setdefault(str(row["phase"]), []).append(row)
+    whole, still = spent(phases), stall_energy(phases)
+    of_epochs = {
+        epoch: each.joules
+        for epoch, each in epoch_joules(phases).items()
+        if each.joules is not None and (finished is None or epoch in finished)
+    }
+    by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
+    known = {phase: spent(rows).joules for phase, rows in by_phase.items()}
+    waited = still.joules
+    if whole.joules is not None and not by_phase.keys() & set(STALLED):
+        waited = 0.0  # nobody ever waited: that is known
+    return {
+        "energy_j": by_source or None,
+        "total_j": sum(by_source.values()) if by_source else None,
+        "energy_coverage": total.coverage(),
+        "phase_j": {phase: joules for phase, joules in known.items() if joules is not None} or None,
+        "stall_j": waited,
+        "stall_share": waited / whole.joules if waited is not None and whole.joules else None,
+        **{f"epoch_j{name}": value for name, value in over_epochs(of_epochs, congested).items()},
+        "joules_per_loss": joules_per_loss(whole.joules, evaluations),
+        "phase_energy_coverage": whole.coverage if phases else None,
+        "gpu_j": sum(of_gpus.values()) if of_gpus else None,
+        "processor_j": sum(of_processors.values()) if of_processors else None,
+    }
+
+
+def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) -> dict[str, float | None]:
+    """What epochs took: the mean under an empty name, ``_spread``, ``_median``, ``_clean`` and ``_congested``.
+
+    Args:
+        values: of every epoch that counts.
+        congested: epochs in which a link was slow; None where none ever was: then both parts are None.
+
+    Returns:
+        The mean; the standard deviation, None of fewer than two epochs; the median; and the means of the epochs without
+        and with a slow link. None where no epoch counts.
+    """
+    known = list(values.values())
+    clean = [value for epoch, value in values.items() if congested is not None and epoch not in congested]
+    slow = [value for epoch, value in values.items() if congested is not None and epoch in congested]
+    return {
+        "": fmean(known) if known else None,
+        "_spread": stdev(known) if len(known) > 1 else None,
+        "_median": median(known) if known else None,
+        "_clean": fmean(clean) if clean else None,
+        "_congested": fmean(slow) if slow else None,
+    }
+
+
+def spent(rows: Sequence[Mapping[str, Any]]) -> Spent:
+    """Energy of rows of ``phase_energy`` together; a phase's seconds count once, whatever tell of its energy."""
+    joules = [number for number in (_number(row["joules"]) for row in rows) if number is not None]
+    told_s: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        told_s[row["rank"], row["time_ns"], row["phase"]] = float(row["seconds"])
+    weight_s = sum(float(row["seconds"]) for row in rows)
+    covered_s = sum(float(row["seconds"]) * float(row["coverage"]) for row in rows)
+    return Spent(
+        joules=sum(joules) if joules else None,
+        seconds=sum(told_s.values()),
+        coverage=covered_s / weight_s if weight_s > 0 else 0.0,
+        sources=tuple(sorted({str(row["source"]) for row in rows if _number(row["joules"]) is not None})),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+# What fetching features came to in a run, from its record tables.
+
+
+FETCH_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "hit_rate": "share of the remote rows that batches asked for which a cache had",
+        "rpcs": "remote procedure calls for features, for batches and for caches",
+        "feature_bytes": "bytes of these, requests and replies",
+        "probe_bytes": "bytes of fetches beside these, made only to see how long one takes; in no other sum",
+        "fetch_wait_s": "seconds a step that training stood still for features, mean over steps and parts",
+        "cache_rebuilds": "caches that began to serve",
+        "late_steps": "steps for which a new cache came late, summed over parts",
+    }
+)
+
+
+def fetch_facts(resolved: pd.DataFrame, fetches: pd.DataFrame, windows: pd.DataFrame) -> dict[str, Any]:
+    """The numbers of ``MEANINGS``; None where nothing was fetched by remote procedure calls."""
+    if not len(resolved):
+        return dict.fromkeys(FETCH_FACTS_MEANINGS)
+    probes = fetches["purpose"] == "probe"
+    hits, misses = (int(sum(np.sum(of) for of in resolved[name])) for name in ("hits", "misses"))
+    return {
+        "hit_rate": hits / (hits + misses) if hits + misses else None,
+        "rpcs": int((~probes).sum()),
+        "feature_bytes": int(fetches.loc[~probes, "bytes"].sum()),
+        "probe_bytes": int(fetches.loc[probes, "bytes"].sum()),
+        "fetch_wait_s": float(resolved["wait_s"].mean()),
+        "cache_rebuilds": len(windows),
+        "late_steps": int(windows["late_steps"].sum()),
+    }
+
+
 SCHEMA = 1
 READ = (  # phases, the largest table, is not needed
-    "steps", "evaluations", "events", "memory", "energy", "phase_energy", "resolved", "fetches", "windows",
-)  # fmt: skip
+    "steps",
+    "evaluations",
+    "events",
+    "memory",
+    "energy",
+    "phase_energy",
+    "resolved",
+    "fetches",
+    "windows",
+)
 
-MEANINGS: Mapping[str, str] = MappingProxyType(
+SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "train_loss": "last evaluation of the training part",
         "validation_loss": "last evaluation of the validation part",
@@ -92,8 +351,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "divided: rounding, but for models that a layout approximates",
         "predicted_step_bytes": "bytes of rows that ranks send each other in a step, recomputation of blocks included, "
         "predicted from the partition",
-        **energy_facts.MEANINGS,
-        **fetch_facts.MEANINGS,
+        **ENERGY_FACTS_MEANINGS,
+        **FETCH_FACTS_MEANINGS,
     }
 )
 
@@ -120,7 +379,7 @@ def summarize(
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
-        "total_time_s": _number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
+        "total_time_s": _number_summary(_slowest(everything["steps"], "attempt").sum(min_count=1)),
         **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
         "congested_epochs": None if congested is None else len(congested),
         "bytes_sent": _bytes(tables, "bytes_sent"),
@@ -131,7 +390,7 @@ def summarize(
         "loss_deviation": _deviation(tables),
         **_schedule(tables["events"]),
         **_energy(tables, everything, finished, congested),
-        **fetch_facts.fetch_facts(tables["resolved"], tables["fetches"], tables["windows"]),
+        **fetch_facts(tables["resolved"], tables["fetches"], tables["windows"]),
     }
 
 
@@ -144,7 +403,7 @@ def _energy(
     spent, scored = everything["phase_energy"].to_dict("records"), tables["evaluations"].to_dict("records")
     in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
     total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
-    return energy_facts.energy_facts(spent, total, scored, finished=finished, congested=congested)
+    return energy_facts(spent, total, scored, finished=finished, congested=congested)
 
 
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
@@ -155,13 +414,13 @@ def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
     return None if of_steps is None else of_steps + waited
 
 
-def _number(value: Any) -> float | None:
+def _number_summary(value: Any) -> float | None:
     """A finite float, or None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _whole(value: Any) -> int | None:
-    number = _number(value)
+    number = _number_summary(value)
     return None if number is None else int(number)
 
 
@@ -171,16 +430,16 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         for split, rows in evaluations.groupby("split")
     }
     found: dict[str, Any] = {
-        f"{split}_loss": _number(last[split]["loss"]) if split in last else None
+        f"{split}_loss": _number_summary(last[split]["loss"]) if split in last else None
         for split in ("train", "validation", "test")
     }
     split = next((name for name in ("test", "validation") if name in last), None)
-    persistence = _number(last[split]["persistence_loss"]) if split else None
+    persistence = _number_summary(last[split]["persistence_loss"]) if split else None
     loss = found[f"{split}_loss"] if split else None
     return {
         **found,
         "persistence_loss": persistence,
-        "mean_loss": _number(last[split]["mean_loss"]) if split else None,
+        "mean_loss": _number_summary(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,
         **_support(last[split].get("metrics") if split else None, split),
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
@@ -192,7 +451,7 @@ def _metrics(told: Any) -> dict[str, float | None] | None:
     """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
     if not isinstance(told, dict) or not told:
         return None
-    return {name: _number(value) for name, value in told.items() if is_score(name)}
+    return {name: _number_summary(value) for name, value in told.items() if is_score(name)}
 
 
 def _support(told: Any, split: str | None) -> dict[str, Any]:
@@ -217,8 +476,17 @@ def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
     }
 
 
-_PARTITION = ("partitioner", "parts", "partition_s", "rebuild_s", "cut_edges", "cut_share", "halo_share",
-              "replicated_share", "predicted_step_bytes")  # fmt: skip
+_PARTITION = (
+    "partitioner",
+    "parts",
+    "partition_s",
+    "rebuild_s",
+    "cut_edges",
+    "cut_share",
+    "halo_share",
+    "replicated_share",
+    "predicted_step_bytes",
+)
 
 
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
@@ -245,7 +513,7 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     events = tables["events"]
     batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
     if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training part
-        return _number(batches.iloc[-1]["data"]["deviation"])
+        return _number_summary(batches.iloc[-1]["data"]["deviation"])
     told = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
     if told.empty or told.iloc[-1]["data"].get("layout", "") is None:
         return None
@@ -310,14 +578,14 @@ def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None,
     """Of epochs; ``meets`` says whether ranks make each step together, so that some may wait for others in it."""
     whole = steps[steps["epoch"].isin(finished)]
     by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
-    phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
+    phases = {phase: _number_summary(steps[f"{phase}_s"].mean()) for phase in PHASES}
     total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
     return {
-        **{f"epoch_time{name}_s": value for name, value in energy_facts.over_epochs(by_epoch, congested).items()},
+        **{f"epoch_time{name}_s": value for name, value in over_epochs(by_epoch, congested).items()},
         "phase_time_s": phases,
         "imbalance": _imbalance(whole),
         **(_balance(whole) if meets else dict.fromkeys(_BALANCE)),
-        "wait_share": _number(waited / total) if _number(total) else None,
+        "wait_share": _number_summary(waited / total) if _number_summary(total) else None,
     }
 
 
@@ -340,11 +608,11 @@ def _balance(steps: pd.DataFrame) -> dict[str, Any]:
     paced = np.sum([each.paced_s for each in epochs], axis=0)
     uneven = [each.max_over_mean for each in epochs if each.max_over_mean is not None]
     return {
-        "iteration_imbalance": _number(np.median(uneven)) if uneven else None,
-        "waste_share": _number(np.median([each.waste for each in epochs])),
-        "critical_path_share": _number(np.median([each.critical for each in epochs])),
+        "iteration_imbalance": _number_summary(np.median(uneven)) if uneven else None,
+        "waste_share": _number_summary(np.median([each.waste for each in epochs])),
+        "critical_path_share": _number_summary(np.median([each.critical for each in epochs])),
         "slowest_rank": int(wide["own"].columns[int(paced.argmax())]) if paced.any() else None,
-        "slowest_rank_share": _number(paced.max() / paced.sum()) if paced.any() else None,
+        "slowest_rank_share": _number_summary(paced.max() / paced.sum()) if paced.any() else None,
     }
 
 
@@ -352,4 +620,71 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
     own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
     by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
     least = by_rank.min()
-    return _number((by_rank.max() / least.where(least > 0)).median())
+    return _number_summary((by_rank.max() / least.where(least > 0)).median())
+
+
+# Ending a run: merged tables, summary.json, report.html and the final status.
+
+
+_LOOKS = 3
+
+
+def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", rank: int | None = None) -> dict[str, Any]:
+    """Bring a run's folder to its final form and return the summary; also for a run whose ranks were killed.
+
+    May be called by several processes and again after a resume: the same call on the same records changes nothing,
+    new records are merged again. Every file is replaced whole.
+
+    Args:
+        run_dir: the folder of the run.
+        state: ``finished``, ``stopped`` or ``failed``.
+        reason: why it ended, in words.
+        rank: the rank that caused it, where one did.
+
+    Raises:
+        ConfigError: the state does not end a run.
+        DataError: a record line is damaged.
+        RunStoreError: a file cannot be written or read.
+    """
+    if state not in ENDED:
+        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDED)}.")
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
+    status = run.status()
+    ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
+    if ended_so and is_current(run) and run.summary_file.is_file() and run.report_file.is_file():
+        return run.summary()
+    for _ in range(_LOOKS):
+        _write(run, state, reason, rank)
+        if is_current(run):  # another rank may have written its last lines meanwhile
+            break
+    # Last, so that whoever waits for this state finds the files complete.
+    run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
+    return run.summary()
+
+
+def _write(run: RunDirectory, state: str, reason: str, rank: int | None) -> None:
+    from dtdg_lab.runs import report
+
+    if not is_current(run):
+        merge(run)
+    write_json(run.summary_file, _summary(run, state, reason, rank))
+    report.write_report(run, status={"state": state, "reason": reason})
+
+
+def _summary(run: RunDirectory, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+    config = run.config()
+    everything = tables(run, all_attempts=True, only=READ)
+    return {
+        "schema": SCHEMA,
+        "run": run.id,
+        "status": state,
+        "reason": reason,
+        "rank": rank,
+        "system": config.system,
+        "dataset": config.dataset,
+        "model": config.model,
+        "ranks": config.ranks,
+        "attempts": int(everything["steps"]["attempt"].nunique()),
+        **summarize(config, tables(run, only=READ), everything),
+        "records": read_json(run.merged_file)["rows"],
+    }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.scheduling.replay import replay
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.scheduling.simulation import replay
 
 MOST_GROUPS = 2_000  # above it the schedulers would take longer than a report may
 _TIME_LIMIT_S = 0.5  # for each scheduler that searches

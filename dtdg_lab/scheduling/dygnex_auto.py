@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.scheduling import dygnex_greedy, dygnex_ilp
+from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.scheduling import dygnex_ilp
 
 ILP_BELOW = 100  # groups
 

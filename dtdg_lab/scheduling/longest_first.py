@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.scheduling.checks import Problem, checked
-from dtdg_lab.scheduling.slots import Slots, finished
+from dtdg_lab.scheduling.base import Problem, Slots, checked, finished
 
 
 def schedule(

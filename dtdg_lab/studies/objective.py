@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.runs.summary import MEANINGS
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 
 Goal = Literal["min", "max"]
 LAST, BEST = "validation_loss", "best_validation_loss"
@@ -43,7 +43,7 @@ def check_objective(name: str) -> None:
             f"objective={name!r} is, or may be, of the test part, which nothing that chooses settings may read. Take "
             f"{LAST!r} or {BEST!r}, and look at the test part of the chosen one."
         )
-    allowed = {LAST, BEST, *MEANINGS} - {*OF_TEST, *_WORDS}
+    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
     if name not in allowed:
         raise UnknownNameError("objective", name, allowed)
 
@@ -60,7 +60,7 @@ def values_of(run: StoredRun) -> dict[str, Any]:
     rows = evaluations[evaluations["split"] == "validation"].to_dict("records")
     losses = [float(row["loss"]) for row in rows if row["loss"] is not None and math.isfinite(row["loss"])]
     last = rows[-1] if rows else {}
-    told = {name: run.summary.get(name) for name in MEANINGS}
+    told = {name: run.summary.get(name) for name in SUMMARY_MEANINGS}
     joules = told.get("energy_j")
     return {
         **told,

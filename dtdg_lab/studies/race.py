@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
-from dtdg_lab.studies.bounds import copy_bandwidth
+from dtdg_lab.studies.race_bounds import copy_bandwidth
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_rules import contestants, data_hashes
 from dtdg_lab.studies.race_runner import RaceRunner
@@ -18,6 +18,7 @@ from dtdg_lab.studies.stop_rule import StopRule
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
+
 
 SEEDS = (0, 1, 2)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
@@ -62,9 +63,16 @@ def race(
         LabError: a run cannot be started.
     """
     return prepare(
-        configs, seeds=seeds, session=session, at_once=at_once, stop=stop, runs_dir=runs_dir, name=name,
-        on_change=on_change, progress=progress,
-    ).run()  # fmt: skip
+        configs,
+        seeds=seeds,
+        session=session,
+        at_once=at_once,
+        stop=stop,
+        runs_dir=runs_dir,
+        name=name,
+        on_change=on_change,
+        progress=progress,
+    ).run()
 
 
 def prepare(
@@ -84,9 +92,14 @@ def prepare(
     _check_engines(found, session, at_once=at_once)
     named = _checked_name(name) if name else _name_of(found)
     plan = Plan(
-        name=named, configs=found, seeds=tuple(int(seed) for seed in seeds), stop=stop, at_once=at_once,
-        data=data_hashes(found, seeds), copy_bytes_per_s=copy_bandwidth(),
-    )  # fmt: skip
+        name=named,
+        configs=found,
+        seeds=tuple(int(seed) for seed in seeds),
+        stop=stop,
+        at_once=at_once,
+        data=data_hashes(found, seeds),
+        copy_bytes_per_s=copy_bandwidth(),
+    )
     root = Path(runs_dir)
     store = RaceStore.find(named, root) if name else None
     if store is None:

@@ -15,24 +15,32 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.open import StoredRun, open_run
-from dtdg_lab.runs.provenance import provenance
+from dtdg_lab.runs.run import StoredRun, open_run, provenance
 from dtdg_lab.studies import race_table
-from dtdg_lab.studies.bounds import bounds_of, levels_of
-from dtdg_lab.studies.coincide import Check, checks
-from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, Entry, RaceStore
-from dtdg_lab.studies.race_words import race_words
-from dtdg_lab.studies.significance import RULE
+from dtdg_lab.studies.race_bounds import bounds_of, levels_of
+from dtdg_lab.studies.race_rules import Check, checks
+from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, RaceEntry, RaceStore
+from dtdg_lab.studies.race_table import RULE, race_words
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.race import Panel, race_figure, race_panels
-from dtdg_lab.views.race_bounds import Bound, bounds_figure, bounds_panels
-from dtdg_lab.views.race_curves import Curve, curve_of, near_losses, reached
-from dtdg_lab.views.theme import coloured
+from dtdg_lab.views.race import (
+    Bound,
+    Curve,
+    Panel,
+    bounds_figure,
+    bounds_panels,
+    curve_of,
+    near_losses,
+    race_figure,
+    race_panels,
+    reached,
+)
+from dtdg_lab.views.style import coloured
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dtdg_lab.views.window import RunWindow
+
 
 _NARROW = "max-width:95ch"  # the table may be wider than the page, and scrolls; words do not
 Place = tuple[str, int]  # contestant, seed
@@ -135,7 +143,7 @@ class Race:
         """Whether every run of it has finished."""
         return sum(run.state == FINISHED for run in self.runs) == self.wanted
 
-    def _newest(self) -> dict[Place, Entry]:
+    def _newest(self) -> dict[Place, RaceEntry]:
         return {(entry.label, entry.seed): entry for entry in list(self._store.entries)}
 
     def show(self, label: str, seed: int, handle: Any) -> None:
@@ -149,7 +157,7 @@ class Race:
         live = tuple(handle.version for handle in list(self._live.values()))
         return (*live, *(entry.state for entry in list(self._store.entries)))
 
-    def _stored(self, entry: Entry) -> StoredRun:
+    def _stored(self, entry: RaceEntry) -> StoredRun:
         assert entry.path is not None  # of runs that finished
         with self._lock:
             if entry.path not in self._opened:
@@ -177,7 +185,7 @@ class Race:
         return found
 
     @contextmanager
-    def _windows(self, newest: Mapping[Place, Entry]) -> Iterator[dict[Place, RunWindow]]:
+    def _windows(self, newest: Mapping[Place, RaceEntry]) -> Iterator[dict[Place, RunWindow]]:
         """Windows of the runs that have finished or are under way here; nobody feeds those under way meanwhile."""
         with ExitStack() as stack, self._lock:
             found = {}
@@ -237,13 +245,18 @@ class Race:
             sources = {of for run in finished[label] for of in run.summary.get("energy_j") or {}}
             found.append(
                 race_table.Row(
-                    label=label, config=config, settings={name: config.flat[name] for name in names},
-                    runs=tuple(finished[label]), wanted=len(self.seeds), sources=tuple(sorted(sources)),
+                    label=label,
+                    config=config,
+                    settings={name: config.flat[name] for name in names},
+                    runs=tuple(finished[label]),
+                    wanted=len(self.seeds),
+                    sources=tuple(sorted(sources)),
                     failed=tuple(run.why for run in self.runs if run.label == label and run.state == FAILED),
-                    spreads=race_table.spreads_of(finished[label], seconds), coincides=verdicts.get(label),
+                    spreads=race_table.spreads_of(finished[label], seconds),
+                    coincides=verdicts.get(label),
                     grounds=tuple(map(self._ground, finished[label])),
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _verdicts(self) -> dict[str, bool]:
@@ -326,7 +339,7 @@ def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
     return math.inf if seconds is None else seconds
 
 
-def _run_of(entry: Entry) -> RaceRun:
+def _run_of(entry: RaceEntry) -> RaceRun:
     return RaceRun(entry.label, entry.seed, entry.state, entry.why, entry.path)
 
 

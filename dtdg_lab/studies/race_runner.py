@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.engine import rehearse
-from dtdg_lab.cluster.judging import Evaluated, Verdict
-from dtdg_lab.cluster.run_config import run_config
+from dtdg_lab.cluster.local import Evaluated, Verdict, run_config
+from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Entry, Plan, RaceStore
+from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
+
 
 LOOK_S, PATIENCE_S = 0.2, 30.0
 
@@ -147,7 +147,7 @@ class RaceRunner:
             with self._storing:
                 beside = ", ".join(other for other, _ in self._handles.values())
                 self._handles[me] = label, handle
-                place = self._store.begin(Entry(label, seed, Path(handle.path), beside=beside))
+                place = self._store.begin(RaceEntry(label, seed, Path(handle.path), beside=beside))
                 self.race.show(label, seed, handle)
             if self._asked_to_stop:  # while it began
                 _end(handle)
@@ -156,9 +156,13 @@ class RaceRunner:
         engines = None if half is None else half[: config.ranks]
         try:
             done = run_config(
-                config, session=self._session, engines=engines, runs_dir=self._runs_dir, judge=self._judge,
+                config,
+                session=self._session,
+                engines=engines,
+                runs_dir=self._runs_dir,
+                judge=self._judge,
                 on_start=begun,
-            )  # fmt: skip
+            )
         except LabError as error:
             if place < 0 or error is self._of_watching:
                 self._leave(place)  # it could not be started, and the next could not either; or nobody can watch it

@@ -13,8 +13,7 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.json_files import read_json, store_error, write_json
+from dtdg_lab.runs.directory import RunDirectory, read_json, store_error, write_json
 from dtdg_lab.studies.stop_rule import StopRule
 
 SCHEMA = 1
@@ -29,7 +28,7 @@ def races_in(runs_dir: Path) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RaceEntry:
     """One run of a race.
 
     Attributes:
@@ -75,9 +74,9 @@ class Plan:
 class RaceStore:
     """Reads and writes ``race.json`` whole or not at all; one writer at a time holds the folder's lock."""
 
-    def __init__(self, folder: Path, plan: Plan, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, folder: Path, plan: Plan, entries: Sequence[RaceEntry] = ()) -> None:
         self.folder, self.plan = folder, plan
-        self.entries: list[Entry] = list(entries)
+        self.entries: list[RaceEntry] = list(entries)
         self._lock: Any = None
 
     @classmethod
@@ -188,12 +187,12 @@ class RaceStore:
         self.entries = [replace(each, state=LEFT) if _is_lost(each) else each for each in stored.entries]
         self.write()
 
-    def done(self, label: str, seed: int) -> Entry | None:
+    def done(self, label: str, seed: int) -> RaceEntry | None:
         """The finished run of a contestant and seed; None where there is none, or its folder is gone."""
         of_place = [each for each in self.entries if (each.label, each.seed, each.state) == (label, seed, FINISHED)]
         return next((each for each in reversed(of_place) if not _is_lost(each)), None)
 
-    def begin(self, entry: Entry) -> int:
+    def begin(self, entry: RaceEntry) -> int:
         """Note a run that begins; its place among the entries."""
         self.entries.append(entry)
         self.write()
@@ -214,26 +213,30 @@ class RaceStore:
         write_json(
             self.folder / FILE,
             {
-                "schema": SCHEMA, "name": plan.name, "at_once": plan.at_once, "seeds": list(plan.seeds),
+                "schema": SCHEMA,
+                "name": plan.name,
+                "at_once": plan.at_once,
+                "seeds": list(plan.seeds),
                 "stop": None if plan.stop is None else plan.stop.to_dict(),
                 "data": {str(seed): digits for seed, digits in plan.data.items()},
                 "copy_bytes_per_s": plan.copy_bytes_per_s,
-                "contestants": [{"label": label, "config": config.model_dump()} for label, config in
-                                plan.configs.items()],
+                "contestants": [
+                    {"label": label, "config": config.model_dump()} for label, config in plan.configs.items()
+                ],
                 "runs": [_told(each, self.folder) for each in self.entries],
             },
-        )  # fmt: skip
+        )
 
 
-def _told(entry: Entry, folder: Path) -> dict[str, Any]:
+def _told(entry: RaceEntry, folder: Path) -> dict[str, Any]:
     # relative, so that a folder of runs can be moved with its races
     path = None if entry.path is None else os.path.relpath(entry.path, folder)
     return {**asdict(entry), "path": path}
 
 
-def _entry(data: dict[str, Any], folder: Path) -> Entry:
+def _entry(data: dict[str, Any], folder: Path) -> RaceEntry:
     path = None if data["path"] is None else Path(os.path.normpath(folder / data["path"]))
-    return Entry(**{**data, "path": path})
+    return RaceEntry(**{**data, "path": path})
 
 
 def _plan(data: dict[str, Any]) -> Plan:
@@ -248,7 +251,7 @@ def _plan(data: dict[str, Any]) -> Plan:
     )
 
 
-def _is_lost(entry: Entry) -> bool:
+def _is_lost(entry: RaceEntry) -> bool:
     """Whether a run was under way when the race was broken off, or has finished and its folder is gone."""
     if entry.state == FINISHED:
         return entry.path is None or not RunDirectory(entry.path).config_file.is_file()

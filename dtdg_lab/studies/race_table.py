@@ -3,21 +3,88 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.defaults import default
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.runs.open import StoredRun
 from dtdg_lab.runs.page import text
-from dtdg_lab.studies.significance import Spread, best, spread
-from dtdg_lab.views.theme import coloured
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.studies.race_rules import Check
+from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, Plan, RaceEntry
+from dtdg_lab.views.layout import join_words
+from dtdg_lab.views.style import coloured
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Medians and spreads over seeds, and which contestant may be called the best.
+
+
+RULE = (
+    "Bold is the best median where the spread over its seeds, from the least to the most, does not touch that of any "
+    "other contestant; with one seed nothing is bold, nor is a contestant that lost one to a failure."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A quantity over the seeds of one contestant.
+
+    Attributes:
+        middle: the median; infinite where half of the seeds never got there; None where no seed knows it.
+        low, high: the least and the most of the seeds that know it.
+        count: seeds that count; those that never got there among them.
+        missed: seeds that never got there.
+    """
+
+    middle: float | None
+    low: float | None
+    high: float | None
+    count: int
+    missed: int = 0
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    """The spread of one value for each seed: None is unknown and left out, infinite never got there."""
+    known = sorted(float(value) for value in values if value is not None and not math.isnan(value))
+    if not known:
+        return Spread(None, None, None, 0)
+    finite = [value for value in known if math.isfinite(value)]
+    low, high = (finite[0], finite[-1]) if finite else (None, None)
+    return Spread(median(known), low, high, len(known), len(known) - len(finite))
+
+
+def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
+    """The contestant whose seeds all beat all seeds of every other one; None where there is none.
+
+    One seed shows no spread, so that whoever has fewer than two is neither best nor beaten. A contestant of whom
+    nothing is known is left out; a seed that never got there beats nobody.
+
+    Args:
+        spreads: by contestant.
+        high_is_good: whether more is better.
+    """
+    known = {label: each for label, each in spreads.items() if each.count}
+    if len(known) < 2 or any(each.count < 2 for each in known.values()):
+        return None
+    ends = {label: _ends(each, high_is_good=high_is_good) for label, each in known.items()}
+    first = min(ends, key=lambda label: ends[label][1])
+    others = [good for label, (good, _) in ends.items() if label != first]
+    worst = ends[first][1]
+    return first if math.isfinite(worst) and all(worst < good for good in others) else None
+
+
+def _ends(each: Spread, *, high_is_good: bool) -> tuple[float, float]:
+    """The best and the worst seed, as numbers of which less is better."""
+    if each.low is None or each.high is None:
+        return math.inf, math.inf
+    good, bad = (-each.high, -each.low) if high_is_good else (each.low, each.high)
+    return good, math.inf if each.missed else bad
 
 
 GAP = 0.05  # share of the devices' time without energy from which it is said, and joules are not judged
@@ -28,7 +95,7 @@ def _number(value: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class RaceMeasure:
     """A column of the table: its name in data and on the page, how it is written, and which way is good.
 
     Of a run every time and energy is a total or a mean over its epochs; medians over epochs stand beside them unjudged.
@@ -42,26 +109,26 @@ class Measure:
     where_known: bool = False  # a column of the page only where some contestant has it
 
 
-MEASURES: tuple[Measure, ...] = (
-    Measure("test_loss", "test loss"),
-    Measure("validation_loss", "validation loss"),
-    Measure("skill", "skill", high_is_good=True),
-    Measure("persistence_loss", "persistence", judged=False),
-    Measure("mean_loss", "mean baseline", judged=False),
-    Measure("near_best_s", "to near the best", format_seconds),
-    Measure("total_time_s", "all steps", format_seconds),
-    Measure("epoch_time_s", "epoch, mean", format_seconds),
-    Measure("epoch_time_spread_s", "± over epochs", format_seconds, judged=False),
-    Measure("epoch_time_median_s", "epoch, median", format_seconds, judged=False),
-    Measure("epoch_time_clean_s", "clean epochs", format_seconds, judged=False, where_known=True),
-    Measure("epoch_time_congested_s", "congested epochs", format_seconds, judged=False, where_known=True),
-    Measure("joules", "energy", format_joules),
-    Measure("epoch_j", "energy of an epoch, mean", format_joules, judged=False),
-    Measure("epoch_j_clean", "of clean epochs", format_joules, judged=False, where_known=True),
-    Measure("epoch_j_congested", "of congested epochs", format_joules, judged=False, where_known=True),
-    Measure("bytes", "sent", format_bytes),
-    Measure("peak_bytes", "peak memory", format_bytes),
-    Measure("imbalance", "imbalance"),
+MEASURES: tuple[RaceMeasure, ...] = (
+    RaceMeasure("test_loss", "test loss"),
+    RaceMeasure("validation_loss", "validation loss"),
+    RaceMeasure("skill", "skill", high_is_good=True),
+    RaceMeasure("persistence_loss", "persistence", judged=False),
+    RaceMeasure("mean_loss", "mean baseline", judged=False),
+    RaceMeasure("near_best_s", "to near the best", format_seconds),
+    RaceMeasure("total_time_s", "all steps", format_seconds),
+    RaceMeasure("epoch_time_s", "epoch, mean", format_seconds),
+    RaceMeasure("epoch_time_spread_s", "± over epochs", format_seconds, judged=False),
+    RaceMeasure("epoch_time_median_s", "epoch, median", format_seconds, judged=False),
+    RaceMeasure("epoch_time_clean_s", "clean epochs", format_seconds, judged=False, where_known=True),
+    RaceMeasure("epoch_time_congested_s", "congested epochs", format_seconds, judged=False, where_known=True),
+    RaceMeasure("joules", "energy", format_joules),
+    RaceMeasure("epoch_j", "energy of an epoch, mean", format_joules, judged=False),
+    RaceMeasure("epoch_j_clean", "of clean epochs", format_joules, judged=False, where_known=True),
+    RaceMeasure("epoch_j_congested", "of congested epochs", format_joules, judged=False, where_known=True),
+    RaceMeasure("bytes", "sent", format_bytes),
+    RaceMeasure("peak_bytes", "peak memory", format_bytes),
+    RaceMeasure("imbalance", "imbalance"),
 )
 MEANINGS: Mapping[str, str] = {
     "near_best_s": "seconds from the beginning of a run to a validation loss within 5 % of the least that any "
@@ -114,8 +181,11 @@ def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[
     found = {each.name: spread([one.get(each.name) for one in told]) for each in MEASURES}
     for name, part, never in _OF_PARTS:
         found[name] = spread([_scored(*pair, name, part, never) for pair in zip(runs, told, strict=True)])
-    return found | {"near_best_s": spread(near), "joules": spread([joules_of(run) for run in runs]),
-                    "bytes": spread([bytes_of(run) for run in runs])}  # fmt: skip
+    return found | {
+        "near_best_s": spread(near),
+        "joules": spread([joules_of(run) for run in runs]),
+        "bytes": spread([bytes_of(run) for run in runs]),
+    }
 
 
 _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", math.inf), ("skill", "test", -math.inf))
@@ -202,9 +272,11 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
             each = row.spreads[measure.name]
             line |= {measure.name: each.middle, f"{measure.name}_min": each.low, f"{measure.name}_max": each.high}
         line |= {
-            "energy_source": ", ".join(row.sources) or None, "coincides": row.coincides,
-            "best_in": ", ".join(name for name, label in won.items() if label == row.label), **_ground(row),
-        }  # fmt: skip
+            "energy_source": ", ".join(row.sources) or None,
+            "coincides": row.coincides,
+            "best_in": ", ".join(name for name, label in won.items() if label == row.label),
+            **_ground(row),
+        }
         told.append(line)
     return pd.DataFrame(told, index=pd.Index([row.label for row in rows], name="contestant"))
 
@@ -262,7 +334,7 @@ def _coincides(row: Row) -> str:
     return "" if row.coincides is None else "yes" if row.coincides else _red("NO")
 
 
-def _cell(measure: Measure, row: Row, *, bold: bool) -> str:
+def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
     each = row.spreads[measure.name]
     if each.middle is None:
         known = row.runs and measure.name != "near_best_s"  # nothing is near before all have come somewhere
@@ -280,3 +352,116 @@ def _cell(measure: Measure, row: Row, *, bold: bool) -> str:
     if "loss" in measure.name and measure.judged and row.coincides is False:
         return _red(told)
     return f"<b>{told}</b>" if bold else told
+
+
+# A race in sentences: how far it is, who is best, and what must be known before believing it.
+
+
+def race_words(plan: Plan, entries: Iterable[RaceEntry], rows: Sequence[Row], found: Sequence[Check]) -> list[str]:
+    """Sentences about a race; one that says DIFFER is an alarm.
+
+    Args:
+        plan: what is raced.
+        entries: the newest of every contestant and seed.
+        rows: of the table.
+        found: checks of losses that should coincide.
+    """
+    known = list(entries)
+    return [
+        _what(plan),
+        _how_far(plan, known),
+        *_verdict(plan, rows, over=sum(each.state == FINISHED for each in known) == _wanted(plan)),
+        *_coinciding(found),
+        *_conditions(plan, known),
+        *_few_pairs(rows),
+    ]
+
+
+def _few_pairs(rows: Sequence[Row]) -> list[str]:
+    """A warning where link metrics rest on few pairs, with the contestants that they are of."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
+            if said:
+                found.setdefault(said, []).append(row.label)
+    return [f"{join_words(labels)}: {said}" for said, labels in found.items()]
+
+
+def _wanted(plan: Plan) -> int:
+    return len(plan.configs) * len(plan.seeds)
+
+
+def _what(plan: Plan) -> str:
+    one = next(iter(plan.configs.values()))
+    models = dict.fromkeys(f"{config.model}" for config in plan.configs.values())
+    seeds = "seed" if len(plan.seeds) == 1 else "seeds"
+    rule = "" if plan.stop is None or not plan.stop.judges else f" at most; runs end after {plan.stop.in_words()}"
+    return (
+        f"{join_words(list(plan.configs))} race on {one.dataset}, {one['task']} with {join_words(list(models))}, "
+        f"{len(plan.seeds)} {seeds}, {one.epochs} epochs{rule}."
+    )
+
+
+def _how_far(plan: Plan, entries: Sequence[RaceEntry]) -> str:
+    finished = [each for each in entries if each.state == FINISHED]
+    text = f"{len(finished)} of {_wanted(plan)} runs have finished"
+    running = [f"{each.label} with seed {each.seed}" for each in entries if each.state == UNDER_WAY]
+    text += f"; {join_words(running)} {'is' if len(running) == 1 else 'are'} under way" if running else ""
+    early = [each for each in finished if each.why]
+    text += f"; {len(early)} ended before all epochs were over" if early else ""
+    failed = [f"{each.label} with seed {each.seed} ({each.why})" for each in entries if each.state == FAILED]
+    return text + (f". Failed: {'; '.join(failed)}." if failed else ".")
+
+
+def _verdict(plan: Plan, rows: Sequence[Row], *, over: bool) -> list[str]:
+    if len(plan.seeds) < 2:
+        return ["One seed shows no spread: nothing here can be called the best. Add seeds."]
+    won: dict[str, list[str]] = {}
+    titles = {measure.name: measure.title for measure in MEASURES}
+    for name, label in winners(rows).items():
+        won.setdefault(label, []).append(titles[name])
+    so_far = "" if over else " so far"
+    if won:
+        told = "; ".join(f"{label} in {join_words(names)}" for label, names in won.items())
+        return [f"Best{so_far} beyond the spread of the seeds: {told}."]
+    if not any(row.runs for row in rows):
+        return []
+    return [f"Nobody is the best in anything{so_far} beyond the spread of the seeds."]
+
+
+def _coinciding(found: Sequence[Check]) -> list[str]:
+    told = [check.in_words() for check in found if check.ok is False]
+    agreed: dict[tuple[str, ...], list[Check]] = {}
+    for check in found:
+        if check.ok:
+            agreed.setdefault(check.labels, []).append(check)
+    pairs = [f"{join_words(labels)} ({_worst(checks)})" for labels, checks in agreed.items()]
+    if pairs:
+        verb = "are" if not told else "elsewhere are"
+        told.append(f"Losses that should be the same {verb}: {'; '.join(pairs)}.")
+    return told
+
+
+def _worst(found: Collection[Check]) -> str:
+    first = max((check.first for check in found if check.first is not None), default=None)
+    curve = max((check.curve for check in found if check.curve is not None), default=None)
+    told = [f"{value:.1g} {where}" for value, where in ((first, "at first"), (curve, "at most")) if value is not None]
+    return "apart by " + join_words(told)
+
+
+def _conditions(plan: Plan, entries: Sequence[RaceEntry]) -> list[str]:
+    told = []
+    if plan.at_once and any(each.beside for each in entries):
+        told.append(
+            "Two runs were under way at a time, on halves of the engines: they shared the cores, caches and memory of "
+            "this machine, so that their seconds are longer than those of a run alone, and noisier."
+        )
+    ranks = sorted({config.ranks for config in plan.configs.values()})
+    if len(ranks) > 1:
+        told.append(
+            f"Contestants have {join_words([str(count) for count in ranks])} ranks: seconds and joules are those of "
+            "as many processes."
+        )
+    if len(set(plan.data.values())) > 1:
+        told.append("Every seed has data of its own, the same for all contestants: their spread is in the losses too.")
+    return told

@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dtdg_lab.cluster.judging import Evaluated, Verdict
+from dtdg_lab.cluster.local import Evaluated, Verdict
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import option
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.views.layout import join_words
 

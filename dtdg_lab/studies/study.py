@@ -4,29 +4,258 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, median, pvariance
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.open import StoredRun, open_run
-from dtdg_lab.runs.provenance import COLUMNS
-from dtdg_lab.studies.combinations import Combination, combinations_of
-from dtdg_lab.studies.importance import importance_of
+from dtdg_lab.runs.run import COLUMNS, StoredRun, open_run
 from dtdg_lab.studies.objective import BASELINES, number
-from dtdg_lab.studies.study_figures import MapOf, history, line, parallel, study_map
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FAILED, FINISHED, OVER, PRUNED, REFUSED, RUNNING, WAITING, Trial, TrialLog
+from dtdg_lab.studies.trials import (
+    FAILED,
+    FINISHED,
+    OVER,
+    PRUNED,
+    REFUSED,
+    RUNNING,
+    WAITING,
+    Trial,
+    TrialLog,
+    importance,
+)
 from dtdg_lab.views.layout import Figure, join_words
+from dtdg_lab.views.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
+from dtdg_lab.views.study import study_map as map_view
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SWEEP_FILE = "sweep.json"
+
+# Trials of the same settings together: what their seeds came to.
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One combination of settings.
+
+    Attributes:
+        number: of it, from 0.
+        settings: what it is called along what is studied.
+        trials: of its seeds.
+        values: a number of each run that is finished and has it, by the seeds' order.
+    """
+
+    number: int
+    settings: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+    values: tuple[float, ...]
+
+    @property
+    def middle(self) -> float | None:
+        """The median over seeds; None where no run has the number."""
+        return median(self.values) if self.values else None
+
+    @property
+    def low(self) -> float | None:
+        """The least over seeds."""
+        return min(self.values, default=None)
+
+    @property
+    def high(self) -> float | None:
+        """The most over seeds."""
+        return max(self.values, default=None)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of its trials have each status."""
+        return dict(Counter(trial.status for trial in self.trials))
+
+    @property
+    def told(self) -> str:
+        """Its settings in words."""
+        return ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in self.settings.items()
+        )
+
+
+def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]:
+    """The trials by settings, in the order of their numbers.
+
+    Args:
+        trials: of a study.
+        of: the number of runs that is wanted; that of trials which are not finished is not counted.
+    """
+    found: dict[int, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(trial.number, []).append(trial)
+    return tuple(
+        Combination(place, each[0].settings, tuple(each), _values(each, of)) for place, each in sorted(found.items())
+    )
+
+
+def _values(trials: Sequence[Trial], of: str) -> tuple[float, ...]:
+    known = [number(trial.values.get(of)) for trial in trials if trial.status == FINISHED]
+    return tuple(value for value in known if value is not None)
+
+
+# How much of what a study found each of its settings explains.
+
+
+def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Path) -> dict[str, float]:
+    """Setting -> share, largest first; empty where too little is done, or nothing varies.
+
+    In a search Optuna's; in a grid main effects: the variance of the means of each axis's values over the variance of
+    all runs, each less the mean of its seed's. What is left to 1 is settings acting together.
+    """
+    if sweep.is_search:
+        return dict(importance(folder, sweep))
+    known = [
+        (trial, value)
+        for each in combinations
+        for trial in each.trials
+        if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
+    ]
+    by_seed: dict[int, list[float]] = {}
+    for trial, value in known:
+        by_seed.setdefault(trial.seed, []).append(value)
+    centred = [(trial.settings, value - fmean(by_seed[trial.seed])) for trial, value in known]
+    if len(centred) < 2 or not (whole := pvariance([value for _, value in centred], 0.0)):
+        return {}
+    shares = {}
+    for name in sweep.names:
+        groups: dict[object, list[float]] = {}
+        for settings, value in centred:
+            groups.setdefault(settings[name], []).append(value)
+        between = sum(len(values) * fmean(values) ** 2 for values in groups.values()) / len(centred)
+        shares[name] = between / whole
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+
+# What a study draws: its combinations as the views take them.
+
+
 Panel = tuple[Figure, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """What a heat map is drawn of.
+
+    Attributes:
+        sweep: of the study.
+        combinations: with the number that is coloured.
+        x: setting across.
+        y: setting up.
+        measure: name of that number.
+    """
+
+    sweep: Sweep
+    combinations: Sequence[Combination]
+    x: str
+    y: str
+    measure: str
+
+
+def study_map(of: MapOf, title: str) -> Panel:
+    """Medians over seeds, and over other settings where there are some, over two settings."""
+    pooled = tuple(name for name in of.sweep.names if name not in (of.x, of.y))
+    found: dict[tuple[Any, Any], list[Combination]] = {}
+    for each in of.combinations:
+        found.setdefault((each.settings[of.x], each.settings[of.y]), []).append(each)
+    cells = [_cell(place, each, of.measure) for place, each in found.items()]
+    names = MapNames(
+        f"{title}: {of.measure}",
+        axis_name(of.x),
+        axis_name(of.y),
+        of.measure,
+        least_is_best=_least(of.sweep, of.measure),
+        pooled=pooled,
+    )
+    return map_view(cells, names)
+
+
+def line(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
+    """The objective over the one setting that is studied."""
+    name = sweep.names[0]
+    cells = [_cell((each.settings[name], ""), [each], sweep.objective) for each in combinations]
+    names = MapNames(title, axis_name(name), "", sweep.objective, least_is_best=sweep.goal == "min")
+    return study_line(cells, names, joined=not sweep.is_search)
+
+
+def history(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
+    """The objective over the numbers of the trials."""
+    cells = [_cell((each.number, ""), [each], sweep.objective) for each in combinations]
+    return study_course(cells, MapNames(title, "trial", "", sweep.objective, least_is_best=sweep.goal == "min"))
+
+
+def parallel(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
+    """All settings at once."""
+    ways = [
+        Way(
+            tuple(each.settings[name] for name in sweep.names),
+            each.middle,
+            _told_way(each, sweep.objective),
+            _shown(each.trials),
+        )
+        for each in combinations
+        if each.middle is not None
+    ]
+    heads = [axis_name(name) for name in sweep.names]
+    return study_parallel(ways, heads, sweep.objective, title=title, least=sweep.goal == "min")
+
+
+def axis_name(name: str) -> str:
+    """A setting with its unit."""
+    unit = OPTIONS[name].unit if name in OPTIONS else ""
+    return f"{name} ({unit})" if unit else name
+
+
+def _least(sweep: Sweep, measure: str) -> bool:
+    if measure == sweep.objective:
+        return sweep.goal == "min"
+    return measure not in ("skill", "hit_rate")
+
+
+def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
+    trials = [trial for each in combinations for trial in each.trials]
+    states = {state: sum(trial.status == state for trial in trials) for state in (FAILED, PRUNED, RUNNING)}
+    return StudyCell(
+        *place,
+        values=tuple(value for each in combinations for value in each.values),
+        asked=len(trials),
+        states={state: count for state, count in states.items() if count},
+        told=tuple(_told(trial, measure) for trial in trials),
+        key=_shown(trials),
+    )
+
+
+def _told(trial: Trial, measure: str) -> str:
+    value = number(trial.values.get(measure)) if trial.status == FINISHED else None
+    if value is not None:
+        return f"seed {trial.seed}: {writer(measure)(value)}"
+    reason = f": {trial.reason[:90]}" if trial.reason else ""
+    return f"seed {trial.seed}: {trial.status}{reason}"
+
+
+def _told_way(combination: Combination, measure: str) -> str:
+    return "<br>".join([combination.told, *(_told(trial, measure) for trial in combination.trials[:8])])
+
+
+def _shown(trials: Sequence[Trial]) -> str:
+    """The run that a click opens: the first one under way, else the first that has one."""
+    with_run = [trial for trial in trials if trial.run is not None]
+    first = [trial for trial in with_run if trial.status == RUNNING] or with_run
+    return first[0].key if first else ""
+
+
+SWEEP_FILE = "sweep.json"
 _LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean_loss", "skill")
 
 
@@ -122,7 +351,7 @@ class Study:
 
     @staticmethod
     def _decides(settings: tuple[Mapping[str, Any], ...]) -> bool:
-        from dtdg_lab.studies.axes import decides_the_loss
+        from dtdg_lab.studies.sweep import decides_the_loss
 
         return any(decides_the_loss(name) for each in settings for name in each)
 
@@ -140,9 +369,22 @@ class Study:
         """One row for each trial: settings, status, objective, losses beside baselines, where from, run, seconds."""
         import pandas as pd
 
-        columns = list(dict.fromkeys([
-            "trial", *self.sweep.names, "seed", "status", "objective", *_LOSSES, *COLUMNS, "seconds", "run", "reason",
-        ]))  # fmt: skip
+        columns = list(
+            dict.fromkeys(
+                [
+                    "trial",
+                    *self.sweep.names,
+                    "seed",
+                    "status",
+                    "objective",
+                    *_LOSSES,
+                    *COLUMNS,
+                    "seconds",
+                    "run",
+                    "reason",
+                ]
+            )
+        )
         return pd.DataFrame([self._row(trial) for trial in self.trials], columns=columns)
 
     def _row(self, trial: Trial) -> dict[str, Any]:
@@ -150,13 +392,17 @@ class Study:
         if values.get("skill_split") != "test":  # a pruned run has not seen the test part: they are of another one
             values |= dict.fromkeys(("persistence_loss", "mean_loss", "skill"))
         return {
-            "trial": trial.number, **{name: trial.settings.get(name) for name in self.sweep.names},
-            "seed": trial.seed, "status": trial.status,
+            "trial": trial.number,
+            **{name: trial.settings.get(name) for name in self.sweep.names},
+            "seed": trial.seed,
+            "status": trial.status,
             "objective": number(values.get(self.sweep.objective)) if trial.status == FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
             **{name: trial.provenance.get(name) for name in COLUMNS},
-            "seconds": trial.seconds, "run": None if trial.run is None else str(trial.run), "reason": trial.reason,
-        }  # fmt: skip
+            "seconds": trial.seconds,
+            "run": None if trial.run is None else str(trial.run),
+            "reason": trial.reason,
+        }
 
     # what it looks like
 
@@ -220,7 +466,7 @@ class Study:
         """The analysis of a shipped study, each figure with what to look for; else its own charts."""
         if not self.sweep.shipped:
             return self.panels()
-        from dtdg_lab.studies.shipped import shipped
+        from dtdg_lab.studies.presets import shipped
 
         return shipped(self.sweep.shipped).analysis(self)
 

@@ -5,21 +5,254 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
-from dtdg_lab.core.options import option
-from dtdg_lab.studies.axes import Axis, axes_of, check_name, decides_the_loss
+from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.studies.objective import LAST, Goal, check_objective
-from dtdg_lab.studies.space import Choice, Drawn, drawn_from
+
+# What a grid goes over: names of settings with their values, or named cases that are several settings each.
+
+
+SEED = "seed"
+FIELDS = frozenset(RunConfig.model_fields) - {"options"}
+DATA_OWNERS = ("datasets", "tasks")  # whose options say what is learned: losses of other data have no order
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One thing that a grid goes over.
+
+    Attributes:
+        name: of a setting, or of what the cases differ in.
+        values: what a cell is called along this axis.
+        settings: of each value, by flat names.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    settings: tuple[Mapping[str, Any], ...]
+
+    @property
+    def is_cases(self) -> bool:
+        """Whether its values are names of several settings each."""
+        return any(tuple(each) != (self.name,) or each[self.name] != value for value, each in self.pairs())
+
+    def pairs(self) -> list[tuple[Any, Mapping[str, Any]]]:
+        """Each value with its settings."""
+        return list(zip(self.values, self.settings, strict=True))
+
+    def told(self) -> Any:
+        """As JSON has it: a list of values, or an object of cases."""
+        return {value: dict(each) for value, each in self.pairs()} if self.is_cases else list(self.values)
+
+
+def axes_of(over: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """The axes of a grid, checked one by one.
+
+    Raises:
+        ConfigError: one is empty, has a value twice, or names what cannot be studied.
+        UnknownNameError: there is no such setting.
+    """
+    found = tuple(_axis(name, given) for name, given in over.items())
+    owners: dict[str, str] = {}
+    for axis in found:
+        for name in dict.fromkeys(name for each in axis.settings for name in each):
+            if name in owners:
+                raise ConfigError(f"over: {axis.name!r} and {owners[name]!r} both set {name}. Keep one of them.")
+            owners[name] = axis.name
+    return found
+
+
+def check_name(name: str, where: str) -> None:
+    """Whether a name is that of a setting that may be studied.
+
+    Raises:
+        ConfigError: it is the seed.
+        UnknownNameError: there is no such setting.
+    """
+    if name == SEED:
+        raise ConfigError(f"{where} names 'seed', which is no setting to be studied: give seeds=(0, 1, 2).")
+    if name not in OPTIONS and name not in FIELDS:
+        facts = ("options", "schema", "data", "data_hash", "run", "status")
+        advice = "It says what a run was, and no config can set it." if name in facts else ""
+        raise UnknownNameError(f"setting in {where}", name, {*OPTIONS, *FIELDS} - {SEED}, advice)
+
+
+def decides_the_loss(name: str) -> bool:
+    """Whether losses under other values of a setting mean something else: data, protocol, task."""
+    return name in ("dataset", "protocol") or (name in OPTIONS and OPTIONS[name].owner in DATA_OWNERS)
+
+
+def _axis(name: str, given: Any) -> Axis:
+    if isinstance(given, Mapping):
+        return _cases(name, given)
+    check_name(name, "over")
+    if isinstance(given, str) or not (isinstance(given, Sequence) or hasattr(given, "tolist")):
+        raise ConfigError(f"over[{name!r}]={shortened(given)}: a sequence of values is needed, such as ({given!r},).")
+    values = tuple(_checked(name, value) for value in given)
+    if not values:
+        raise ConfigError(f"over[{name!r}] is empty: give it at least one value, or leave {name} out.")
+    _refuse_twice(name, values)
+    return Axis(name, values, tuple({name: value} for value in values))
+
+
+def _cases(name: str, given: Mapping[str, Any]) -> Axis:
+    if not given:
+        raise ConfigError(f"over[{name!r}] is empty: give it at least one case, or leave {name} out.")
+    settings = []
+    for label, each in given.items():
+        if not isinstance(label, str) or not isinstance(each, Mapping):
+            raise ConfigError(
+                f"over[{name!r}][{shortened(label)}]={shortened(each)}: a case is a name and its settings, such as "
+                "{'slow': {'congestion': 'one_slow', 'congestion_ms': 20.0}}."
+            )
+        for setting in each:
+            check_name(setting, f"over[{name!r}][{label!r}]")
+        settings.append({setting: _checked(setting, value) for setting, value in each.items()})
+    return Axis(name, tuple(given), tuple(settings))
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value as a config keeps it, so that 1 and 1.0 of a number are one."""
+    if name == "dataset" and hasattr(value, "store"):
+        return value.store()
+    if name == "parts" and value == 0:
+        return 0
+    return OPTIONS[name].check(value) if name in OPTIONS else value
+
+
+def _refuse_twice(name: str, values: Sequence[Any]) -> None:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ConfigError(f"over[{name!r}] has {value!r} twice: each value makes cells of its own. Give it once.")
+
+
+# What a search may draw a setting from: a range of numbers, or one of several values. Data, and JSON both ways.
+
+
+Kind = Literal["uniform", "log_uniform", "integer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from ``low`` to ``high``, both included.
+
+    Attributes:
+        kind: ``uniform``, ``log_uniform`` (its logarithm is), or ``integer``.
+        low: least.
+        high: most.
+        step: of integers, from ``low`` on.
+
+    Raises:
+        ConfigError: nothing lies between, or a logarithm is asked for of what has none.
+    """
+
+    kind: Kind
+    low: float
+    high: float
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        said = f"{self.kind}({self.low!r}, {self.high!r})"
+        for bound in (self.low, self.high):
+            if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
+                raise ConfigError(f"{said}: two finite numbers are needed, the least and the most.")
+        if self.low >= self.high:
+            raise ConfigError(f"{said}: there is nothing between. The first number is to be less than the second.")
+        if self.kind == "log_uniform" and self.low <= 0:
+            raise ConfigError(f"{said}: only numbers above 0 have a logarithm. Take a larger low, or uniform(...).")
+        if self.kind == "integer" and (self.low % 1 or self.high % 1 or self.step < 1 or self.step % 1):
+            raise ConfigError(f"{said} with step={self.step!r}: whole numbers are needed, and a step of at least 1.")
+
+    def ends(self) -> tuple[float, float]:
+        """The least and the most that may be drawn."""
+        if self.kind != "integer":
+            return float(self.low), float(self.high)
+        low, step = int(self.low), int(self.step)
+        return low, low + (int(self.high) - low) // step * step
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        step = {"step": self.step} if self.kind == "integer" else {}
+        return {"kind": self.kind, "low": self.low, "high": self.high, **step}
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceAxis:
+    """One of several values, in no order.
+
+    Raises:
+        ConfigError: there are fewer than two, one is there twice, or one is no plain value.
+    """
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2:
+            raise ConfigError(f"choice{shortened(self.values)}: there is nothing to choose. Give two values or more.")
+        for value in self.values:
+            if not isinstance(value, str | bool | int | float):
+                raise ConfigError(f"choice of {shortened(value)}: numbers, texts, True and False can be drawn.")
+        if len({(type(value), value) for value in self.values}) < len(self.values):
+            raise ConfigError(f"choice{shortened(self.values)}: a value is there twice. Give each once.")
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"kind": "choice", "values": list(self.values)}
+
+
+Drawn = Range | ChoiceAxis
+
+
+def uniform(low: float, high: float) -> Range:
+    """Any number from ``low`` to ``high``."""
+    return Range("uniform", low, high)
+
+
+def log_uniform(low: float, high: float) -> Range:
+    """Any number from ``low`` to ``high``, each power of ten as often as the next."""
+    return Range("log_uniform", low, high)
+
+
+def integer(low: int, high: int, *, step: int = 1) -> Range:
+    """A whole number: ``low``, ``low + step``, ... up to ``high``."""
+    return Range("integer", low, high, step)
+
+
+def choice(*values: Any) -> ChoiceAxis:
+    """One of the values."""
+    return ChoiceAxis(values)
+
+
+def drawn_from(name: str, told: Any) -> Drawn:
+    """What :meth:`Range.told` or :meth:`Choice.told` wrote, or such an object as it is.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(told, Range | ChoiceAxis):
+        return told
+    if isinstance(told, Mapping):
+        if told.get("kind") == "choice" and isinstance(told.get("values"), list | tuple):
+            return ChoiceAxis(tuple(told["values"]))
+        if told.get("kind") in ("uniform", "log_uniform", "integer") and {"low", "high"} <= told.keys():
+            return Range(told["kind"], told["low"], told["high"], told.get("step", 1))
+    raise ConfigError(
+        f"space[{name!r}]={shortened(told)}: nothing can be drawn from that. Allowed: uniform(low, high), "
+        "log_uniform(low, high), integer(low, high) and choice(value, value, ...) of dtdg_lab.studies.sweep; a list of "
+        "values for a grid goes into over=."
+    )
+
 
 SCHEMA = 1
 SAMPLERS = ("tpe", "random")
@@ -140,7 +373,7 @@ class Sweep:
                     f"space names {name!r}, which is frozen in a search: it decides what is learned or scored, and "
                     f"losses of different data or tasks have no order. Study it in a grid: over={{{name!r}: ...}}."
                 )
-            for value in drawn.values if isinstance(drawn, Choice) else drawn.ends():
+            for value in drawn.values if isinstance(drawn, ChoiceAxis) else drawn.ends():
                 self._check_drawn(name, value)
 
     def _check_drawn(self, name: str, value: Any) -> None:
@@ -250,10 +483,13 @@ class Sweep:
             "over": {axis.name: axis.told() for axis in self.axes},
             "seeds": list(self.all_seeds),
             "space": {name: drawn.told() for name, drawn in self._drawn()},
-            "trials": self.trials, "sampler": self.sampler,
+            "trials": self.trials,
+            "sampler": self.sampler,
             "skip": [rule if rule == REFUSED else {name: list(of) for name, of in rule.items()} for rule in self.skip],
-            "objective": self.objective, "goal": self.goal, "shipped": self.shipped,
-        }  # fmt: skip
+            "objective": self.objective,
+            "goal": self.goal,
+            "shipped": self.shipped,
+        }
 
     def _drawn(self) -> Iterator[tuple[str, Drawn]]:
         yield from self.space.items()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.task import Rows, Scores, mean_or_none
+from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
 
 
 class Regression:

@@ -71,7 +71,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _area_and_precision(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> tuple[_Rows, _Rows]:
-    """AUC and average precision of every row of levels, (S, P) and (S, Q), ties as in :mod:`dtdg_lab.tasks.curves`."""
+    """AUC and average precision of every row of levels, (S, P) and (S, Q), ties as in :mod:`dtdg_lab.tasks.metrics`."""
     rows, highest = len(positive), int(max(positive.max(), negative.max())) + 1
     shift = highest * np.arange(rows, dtype=np.int64)[:, None]
     asked = (positive + shift).ravel()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.catalogue import PROTOCOLS
 
 _ROOMS = {
     "datasets": "Data sets",

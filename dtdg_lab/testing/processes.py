@@ -19,6 +19,7 @@ from dtdg_lab.core.errors import LabError
 if TYPE_CHECKING:
     from dtdg_lab.comm.group import ProcessGroup
 
+
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _IMPORTED = ["dtdg_lab.training.build", "dtdg_lab.datasets.names", "torch.distributed"]
 _GRACE_S = 3.0  # after the first failure the others may still report theirs

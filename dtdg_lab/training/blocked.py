@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from dtdg_lab.comm.group import Group
-from dtdg_lab.comm.texts import gather_texts
+from dtdg_lab.comm.group import Group, gather_texts
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.layout import Layout, Marks
+from dtdg_lab.parallel.base import Layout, StepMarks
 from dtdg_lab.training.memory import trace_memory
 
 GIB = 1 << 30
@@ -130,7 +129,7 @@ def _peak(layout: Layout, device: str) -> int:
     gc.collect()  # layouts measured before hold their graphs in circles
     there = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
 
-    def step(marks: Marks) -> None:
+    def step(marks: StepMarks) -> None:
         layout.compute(work, marks)
 
     try:

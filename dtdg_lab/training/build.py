@@ -12,39 +12,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dtdg_lab.comm.emulated_links import LinkedGroup
 from dtdg_lab.comm.feature_addresses import agree_token
 from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.comm.group import Group, SoloGroup
-from dtdg_lab.comm.linked_group import LinkedGroup
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.batch_plans import Chunking
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.feature_service import host_towards
-from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.neighbours import Gather
-from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
-from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout, snapshot_groups
-from dtdg_lab.parallel.target_layout import TargetBatchLayout
-from dtdg_lab.tasks.task import Task
-from dtdg_lab.training.batch_deviation import batch_deviation
+from dtdg_lab.parallel.base import Layout
+from dtdg_lab.parallel.dynahb import TargetBatchLayout
+from dtdg_lab.parallel.graph_view import DeviceSequence, Gather
+from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout, host_towards
+from dtdg_lab.parallel.single import SnapshotGroupLayout, snapshot_groups
+from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
-from dtdg_lab.training.chunked import shared_chunks
-from dtdg_lab.training.evaluate import Evaluator
-from dtdg_lab.training.group_scheduling import GroupScheduling
-from dtdg_lab.training.hybrid import Hybrid
-from dtdg_lab.training.kernel_links import KernelLinks
+from dtdg_lab.training.callbacks.feature_cache import Remote
+from dtdg_lab.training.callbacks.hybrid_batches import Hybrid
+from dtdg_lab.training.callbacks.network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
+from dtdg_lab.training.callbacks.partition import shared_chunks, shared_partition
+from dtdg_lab.training.callbacks.schedule import GroupScheduling
+from dtdg_lab.training.evaluation import Evaluator, batch_deviation
 from dtdg_lab.training.layouts import Ingredients, candidates, make_layout
-from dtdg_lab.training.network import Network, RankLinks, Slowed
-from dtdg_lab.training.partitioned import shared_partition
-from dtdg_lab.training.remote import Remote
 from dtdg_lab.training.together import together
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -53,7 +47,7 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class RunComponents:
     """What a config becomes on one rank."""
 
     config: RunConfig
@@ -72,7 +66,7 @@ class Built:
     chunking: Chunking | None = None
     hybrid: Hybrid | None = None
     alone: Evaluator | None = None  # of all vertices here, for one rank while the others go on
-    network: Network | None = None
+    network: EmulatedNetwork | None = None
     remote: Remote | None = None
 
     @property
@@ -126,7 +120,7 @@ def own_defaults() -> Iterator[None]:
 @own_defaults()
 def build(
     config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu", plan: Mapping[str, Any] = _NO_PLAN
-) -> Built:
+) -> RunComponents:
     """Wire a run on one rank; collective where the system has a partition or a schedule.
 
     Args:
@@ -158,9 +152,20 @@ def build(
     parts_of = catalogue.system(config.system).parts
     linked = LinkedGroup(group) if "congestion" in parts_of and "features" not in parts_of else None
     slowed = RankLinks(linked) if linked is not None and group.size > 1 else None  # one rank exchanges nothing
-    network = Network(config, slowed) if "congestion" in parts_of else None
-    made_of = Ingredients(config, model, sequence, task, parts.train, linked or group, partition, scheduling, None,
-                          chunking, parts.validation)  # fmt: skip
+    network = EmulatedNetwork(config, slowed) if "congestion" in parts_of else None
+    made_of = Ingredients(
+        config,
+        model,
+        sequence,
+        task,
+        parts.train,
+        linked or group,
+        partition,
+        scheduling,
+        None,
+        chunking,
+        parts.validation,
+    )
     blocks, memory = _blocks(made_of)
     if "features" in parts_of:
         made_of = replace(made_of, token=agree_token(group))
@@ -175,15 +180,31 @@ def build(
             remote = _remote(layout, config, gradients, group, device=device, plan=plan)
             shaped = _slowed(layout, config, group, device=device)
             undone.callback(shaped.close)
-            network = Network(config, shaped)
+            network = EmulatedNetwork(config, shaped)
         evaluators = _evaluators(made_of, parts, group, device=device)
         hybrid = _hybrid(made_of, layout, device=device, plan=plan)
         undone.pop_all()
     begin_training(graph)
-    return Built(
-        config, parts, task, model, optimizer, gradients, layout, evaluators[0], sequence, partition, scheduling,
-        blocks, memory, chunking, hybrid, evaluators[1], network, remote,
-    )  # fmt: skip
+    return RunComponents(
+        config,
+        parts,
+        task,
+        model,
+        optimizer,
+        gradients,
+        layout,
+        evaluators[0],
+        sequence,
+        partition,
+        scheduling,
+        blocks,
+        memory,
+        chunking,
+        hybrid,
+        evaluators[1],
+        network,
+        remote,
+    )
 
 
 def _evaluators(of: Ingredients, parts: Split, group: Group, *, device: str) -> tuple[Evaluator, Evaluator]:
@@ -231,9 +252,14 @@ def _slowed(layout: RemoteFeatureLayout, config: RunConfig, group: Group, *, dev
 
 
 def _remote(
-    layout: RemoteFeatureLayout, config: RunConfig, gradients: FlatGradients, group: Group, *, device: str,
+    layout: RemoteFeatureLayout,
+    config: RunConfig,
+    gradients: FlatGradients,
+    group: Group,
+    *,
+    device: str,
     plan: Mapping[str, Any],
-) -> Remote:  # fmt: skip
+) -> Remote:
     """What steers the features, once all ranks know where they are served; collective."""
     layout.service.connect(group, device=device)
     with together(group, device=device):
@@ -245,11 +271,17 @@ def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, 
         return None
     assert of.partition is not None
     return Hybrid(
-        layout, of.config, candidates=candidates(of.partition, of.task), snapshots=of.train,
-        validation=of.validation, leads=of.group.rank == 0,
-        nodes=len(of.partition.owner), device=device, state=plan,
+        layout,
+        of.config,
+        candidates=candidates(of.partition, of.task),
+        snapshots=of.train,
+        validation=of.validation,
+        leads=of.group.rank == 0,
+        nodes=len(of.partition.owner),
+        device=device,
+        state=plan,
         deviation=partial(batch_deviation, layout, of.model, of.task, of.sequence),
-    )  # fmt: skip
+    )
 
 
 def _scheduling(
@@ -308,9 +340,14 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
 def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
     """The snapshots of the whole graph, or of a share of its vertices (``rows``, ``gather``)."""
     return DeviceSequence(
-        graph, device=device, dtype=DTYPES[config["dtype"]], kernel=config["kernel"], norm=config["norm"],
-        self_loops=config["self_loops"], **share,
-    )  # fmt: skip
+        graph,
+        device=device,
+        dtype=DTYPES[config["dtype"]],
+        kernel=config["kernel"],
+        norm=config["norm"],
+        self_loops=config["self_loops"],
+        **share,
+    )
 
 
 def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:

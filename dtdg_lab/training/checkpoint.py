@@ -98,8 +98,16 @@ class Checkpoint:
             raise RunStoreError(
                 f"there is no checkpoint at {path}: the run ended before its first. Start it anew."
             ) from error
-        except (pickle.UnpicklingError, RuntimeError, LookupError, TypeError, ValueError, AttributeError, EOFError,
-                OSError) as error:  # fmt: skip
+        except (
+            pickle.UnpicklingError,
+            RuntimeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            EOFError,
+            OSError,
+        ) as error:
             first_line = str(error).partition("\n")[0]  # torch goes on to advise loading without its safeguard
             raise RunStoreError(
                 f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start the run anew."

@@ -20,7 +20,7 @@ class Recorder(Protocol):
         ...
 
 
-class Control(Protocol):
+class ControlSource(Protocol):
     """Versioned requests. Rank 0 hears of them first; which version is applied is agreed in an exchange."""
 
     def latest(self) -> int:

@@ -7,42 +7,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dtdg_lab.batching.load_groups import load_groups
-from dtdg_lab.batching.target_sampler import TargetSampler
-from dtdg_lab.batching.trapezoid import Trapezoid
+from dtdg_lab.batching.hybrid import TargetSampler, load_groups
+from dtdg_lab.batching.temporal_decay import Trapezoid
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.batch_plans import Chunking
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.model_pulls import ways
-from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.features.cache_memory import check_cache_memory
+from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
+from dtdg_lab.features.store import check_cache_memory
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.cached_files import part_folder
-from dtdg_lab.parallel.cached_sequence import CachedSequence
-from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.exchange import Exchanger
-from dtdg_lab.parallel.feature_service import FeatureService
-from dtdg_lab.parallel.halo_sequence import HaloSequence
-from dtdg_lab.parallel.halo_vertex import HaloVertexLayout
-from dtdg_lab.parallel.halo_window import Cuts, HaloWindowLayout
-from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.pace import Pace
-from dtdg_lab.parallel.part_batches import PartBatches
-from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
-from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
-from dtdg_lab.parallel.single import SingleLayout
-from dtdg_lab.parallel.sizing import Sizing
+from dtdg_lab.parallel.async_overlap import Pace
+from dtdg_lab.parallel.base import Layout
+from dtdg_lab.parallel.dynagraph import SampledWindowLayout, SampledWindows
+from dtdg_lab.parallel.dynahb import BatchKeeping, PartBatches, Sizing, TargetBatchLayout
+from dtdg_lab.parallel.flaredtdg import Cuts, HaloWindowLayout
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.parallel.greendygnn import FeatureService, RemoteFeatureLayout
+from dtdg_lab.parallel.halo import HaloSequence, HaloVertexLayout
+from dtdg_lab.parallel.halo_exchange import Exchanger
+from dtdg_lab.parallel.minibatch_blocks import block_shape
+from dtdg_lab.parallel.replicated import CachedSequence, CachedVertexLayout, cached_sequences
+from dtdg_lab.parallel.replicated_part import part_folder
+from dtdg_lab.parallel.single import SingleLayout, SnapshotGroupLayout
 from dtdg_lab.parallel.snapshot import SnapshotLayout
-from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
-from dtdg_lab.parallel.target_blocks import block_shape
-from dtdg_lab.parallel.target_layout import BatchKeeping, TargetBatchLayout
-from dtdg_lab.partition.loads import vertex_loads
-from dtdg_lab.tasks.task import Task
-from dtdg_lab.training.group_scheduling import GroupScheduling
-from dtdg_lab.training.remote_parts import MiniBatches, neighbour_sampler, remote_part
+from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.tasks.base import Task
+from dtdg_lab.training.callbacks.feature_cache import MiniBatches, neighbour_sampler, remote_part
+from dtdg_lab.training.callbacks.schedule import GroupScheduling
 
 GIB = 1 << 30
 
@@ -104,9 +96,15 @@ def _single(of: Ingredients) -> Layout:
 def _snapshot_group(of: Ingredients) -> Layout:
     assert of.scheduling is not None
     return SnapshotGroupLayout(
-        of.model, of.sequence, of.task, of.scheduling.groups, of.scheduling.schedule, parts=of.parts,
-        loss_at=of.config["loss_at"], pipelined=of.config["pipelined"],
-    )  # fmt: skip
+        of.model,
+        of.sequence,
+        of.task,
+        of.scheduling.groups,
+        of.scheduling.schedule,
+        parts=of.parts,
+        loss_at=of.config["loss_at"],
+        pipelined=of.config["pipelined"],
+    )
 
 
 def _halo_vertex(of: Ingredients) -> Layout:
@@ -128,9 +126,14 @@ def _snapshot(of: Ingredients) -> Layout:
         counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
         owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
         snapshots = HaloSequence(
-            of.sequence.graph, Partition(owner, plan.row_ranks), halo, row_group, of.sequence.settings,
-            ways=ways(config.model), reuse=config["halo_reuse"],
-        )  # fmt: skip
+            of.sequence.graph,
+            Partition(owner, plan.row_ranks),
+            halo,
+            row_group,
+            of.sequence.settings,
+            ways=ways(config.model),
+            reuse=config["halo_reuse"],
+        )
     elif plan.blocks > 1 and config["graphs"] == "brought":  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["difference"])
     return SnapshotLayout(
@@ -162,9 +165,18 @@ def _halo_window(of: Ingredients) -> Layout:
     )
     cuts = Cuts(of.partition.owner, of.chunking, of.parts, config.seed, asked)
     return HaloWindowLayout(
-        of.model, _own_vertices(of, exchanger, awaited=True), of.task, of.train, exchanger, group=of.group,
-        shape=shape, cuts=cuts, pace=pace, loss_at=config["loss_at"], inherits=config["late_state"] == "inherit",
-    )  # fmt: skip
+        of.model,
+        _own_vertices(of, exchanger, awaited=True),
+        of.task,
+        of.train,
+        exchanger,
+        group=of.group,
+        shape=shape,
+        cuts=cuts,
+        pace=pace,
+        loss_at=config["loss_at"],
+        inherits=config["late_state"] == "inherit",
+    )
 
 
 def _own_vertices(of: Ingredients, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
@@ -173,17 +185,29 @@ def _own_vertices(of: Ingredients, exchanger: Exchanger, *, awaited: bool = Fals
     if of.group.size == 1:
         return of.sequence
     return HaloSequence(
-        of.sequence.graph, of.partition.on_ranks(of.group.size), exchanger, of.group, of.sequence.settings,
-        ways=ways(of.config.model), reuse=of.config["halo_reuse"], awaited=awaited,
-    )  # fmt: skip
+        of.sequence.graph,
+        of.partition.on_ranks(of.group.size),
+        exchanger,
+        of.group,
+        of.sequence.settings,
+        ways=ways(of.config.model),
+        reuse=of.config["halo_reuse"],
+        awaited=awaited,
+    )
 
 
 def _cached_vertex(of: Ingredients) -> Layout:
     assert of.partition is not None
     sequences = cached_sequences(
-        of.sequence.graph, of.partition, of.parts, of.model, of.train, cache_gib=of.config["cache_gib"],
-        settings=of.sequence.settings, ways=ways(of.config.model),
-    )  # fmt: skip
+        of.sequence.graph,
+        of.partition,
+        of.parts,
+        of.model,
+        of.train,
+        cache_gib=of.config["cache_gib"],
+        settings=of.sequence.settings,
+        ways=ways(of.config.model),
+    )
     if "batching" in catalogue.system(of.config.system).parts:
         return _target_batches(of, sequences)
     return CachedVertexLayout(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
@@ -230,7 +254,7 @@ def keeping(config: RunConfig) -> BatchKeeping:
 def _sampled_window(of: Ingredients) -> Layout:
     assert of.partition is not None
     config = of.config
-    windows = Windows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
+    windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
     return SampledWindowLayout(
         of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0
     )
@@ -242,9 +266,14 @@ def _remote_feature(of: Ingredients) -> Layout:
     mini = MiniBatches.of(of.config, graph, of.train, task=of.task, model=of.model, partition=of.partition)
     draw = neighbour_sampler(of.config, mini.shape)
     service = FeatureService(
-        graph, of.partition, of.parts, last=of.train.stop, token=of.token, timeout_s=of.config["fetch_timeout_s"],
+        graph,
+        of.partition,
+        of.parts,
+        last=of.train.stop,
+        token=of.token,
+        timeout_s=of.config["fetch_timeout_s"],
         host=of.host,
-    )  # fmt: skip
+    )
     try:
         rows = min(of.config["cache_rows"], service.space.size)
         check_cache_memory(rows, service.row_bytes, caches=len(of.parts))

@@ -12,35 +12,33 @@ from typing import Any
 import torch
 
 from dtdg_lab.comm.group import Group
+from dtdg_lab.control.batch_size import BatchDecision
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Work
-from dtdg_lab.training import windowed
-from dtdg_lab.training.build import Built, build, own_defaults
+from dtdg_lab.parallel.base import Work
+from dtdg_lab.training.build import RunComponents, build, own_defaults
+from dtdg_lab.training.callbacks import decayed_window as windowed
+from dtdg_lab.training.callbacks.partition import told_parts
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.clock import PhaseClock
-from dtdg_lab.training.hybrid import Decision
-from dtdg_lab.training.interfaces import Control, Recorder
-from dtdg_lab.training.journal import Journal
-from dtdg_lab.training.keeper import Keeper
-from dtdg_lab.training.knobs import Knobs, live_names
-from dtdg_lab.training.last_good import not_finite
-from dtdg_lab.training.parts import told_parts
-from dtdg_lab.training.replay import END, STEP, Replay
+from dtdg_lab.training.checkpoint_manager import Keeper, not_finite
+from dtdg_lab.training.control import Knobs, live_names
+from dtdg_lab.training.interfaces import ControlSource, Recorder
+from dtdg_lab.training.recording import Journal, Vitals
+from dtdg_lab.training.replay import END, STEP, RunReplay
 from dtdg_lab.training.steered import Steered
 from dtdg_lab.training.together import any_rank, as_rank_0
 from dtdg_lab.training.told_plans import KINDS
+from dtdg_lab.training.trainer import PhaseClock
 from dtdg_lab.training.updates import AveragedUpdates
-from dtdg_lab.training.vitals import Vitals
 
 ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
 ENDING = "the run is ending: its last step is made. run.resume() or a new run takes changes."
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingOutcome:
     """How training ended: ``finished`` or ``stopped``, and where."""
 
     state: str
@@ -78,7 +76,7 @@ class Trainer(Steered):
         group: Group,
         *,
         recorder: Recorder,
-        control: Control,
+        control: ControlSource,
         checkpoint: Path,
         vitals: Vitals,
         device: str = "cpu",
@@ -86,7 +84,7 @@ class Trainer(Steered):
         changes: Mapping[str, Any] = MappingProxyType({}),
         show_progress: bool = False,
         begin: Path | None = None,
-        replay: Replay | None = None,
+        replay: RunReplay | None = None,
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
         self._recorder, self._control, self._vitals = recorder, control, vitals
@@ -117,7 +115,7 @@ class Trainer(Steered):
         vitals.children = lambda: self._built.remote.children if self._built.remote is not None else ()
 
     @own_defaults()
-    def run(self) -> Outcome:
+    def run(self) -> TrainingOutcome:
         """Train until the last epoch or a stop request.
 
         Raises:
@@ -132,7 +130,7 @@ class Trainer(Steered):
         finally:
             self._built.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> TrainingOutcome:
         if self._position.step == 0 or self._branches:
             self._event("parts", told_parts(self._graph, self._built.split))
             if not self._position.iteration:  # else steps hand on a state that a probe would leave out
@@ -164,10 +162,10 @@ class Trainer(Steered):
         self._event("ended", {"parameters": self._snapshot().fingerprint()})
         if not self.knobs.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
-        return Outcome("stopped" if self.knobs.stopping else "finished", self._position)
+        return TrainingOutcome("stopped" if self.knobs.stopping else "finished", self._position)
 
     @property
-    def built(self) -> Built:
+    def built(self) -> RunComponents:
         """Model, optimiser and layout as they are now; an epoch knob replaces them."""
         return self._built
 
@@ -321,9 +319,15 @@ class Trainer(Steered):
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
         energy_j = self._journal.step(
-            self._position, work, computed, loss=heard, cpu_s=time.process_time() - cpu_s, moved=moved,
-            version=self.knobs.version, layout=built.layout,
-        )  # fmt: skip
+            self._position,
+            work,
+            computed,
+            loss=heard,
+            cpu_s=time.process_time() - cpu_s,
+            moved=moved,
+            version=self.knobs.version,
+            layout=built.layout,
+        )
         if built.remote is not None:
             built.remote.stepped(sum(clock.seconds().values()), energy_j)
         if built.scheduling is not None:
@@ -353,7 +357,7 @@ class Trainer(Steered):
                 self._journal.decision(self._position, row)
         return True
 
-    def _note_decision(self, decision: Decision | None) -> None:
+    def _note_decision(self, decision: BatchDecision | None) -> None:
         if decision is not None:
             self._journal.decision(self._position, decision.row)
 

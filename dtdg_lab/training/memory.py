@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dtdg_lab.parallel.layout import Marks
+from dtdg_lab.parallel.base import StepMarks
 
 MOST_SAMPLES = 2_000
 
@@ -172,7 +172,7 @@ class _Probe:
         return time.perf_counter() - self._began_s
 
 
-def trace_memory(step: Callable[[Marks], object], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
+def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
     """The course of memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
 
     Args:

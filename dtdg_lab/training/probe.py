@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.part_batches import NEW, SNAPSHOT
-from dtdg_lab.parallel.remote_feature import RemoteFeatureLayout
-from dtdg_lab.parallel.target_layout import TargetBatchLayout
-from dtdg_lab.training.build import Built
+from dtdg_lab.parallel.dynahb import NEW, SNAPSHOT, TargetBatchLayout
+from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout
+from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
 
-def probe_memory(built: Built, *, device: str) -> MemoryTrace:
+def probe_memory(built: RunComponents, *, device: str) -> MemoryTrace:
     """Memory over the largest step of the first epoch, of windows over the worst of all lengths; collective as steps.
 
     Gradients are zero afterwards.
@@ -36,7 +35,7 @@ def probe_memory(built: Built, *, device: str) -> MemoryTrace:
     return traced
 
 
-def _probed_windows(built: Built, layout: HaloWindowLayout, *, device: str) -> MemoryTrace:
+def _probed_windows(built: RunComponents, layout: HaloWindowLayout, *, device: str) -> MemoryTrace:
     traces = []
     for work in layout.by_length():
         layout.forget()
@@ -46,7 +45,7 @@ def _probed_windows(built: Built, layout: HaloWindowLayout, *, device: str) -> M
     return max(traces, key=lambda traced: traced.peak_bytes)
 
 
-def _probed_batches(built: Built, layout: TargetBatchLayout, *, device: str) -> MemoryTrace:
+def _probed_batches(built: RunComponents, layout: TargetBatchLayout, *, device: str) -> MemoryTrace:
     """Memory over the largest batches there may be: all vertices where these may stand in for a batch."""
     traced = trace_memory(partial(layout.tried, SNAPSHOT if layout.stands_in else NEW), device=device)
     built.gradients.zero()

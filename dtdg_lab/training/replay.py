@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtdg_lab.comm.averager import Round
+from dtdg_lab.comm.model_averaging import Round
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.part_batches import Drawn
-from dtdg_lab.parallel.target_layout import TargetBatchLayout
+from dtdg_lab.parallel.base import Layout
+from dtdg_lab.parallel.dynahb import Drawn, TargetBatchLayout
 
 STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
 
@@ -19,7 +18,7 @@ At = tuple[int, str]  # a step and what is done there
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecordedRequest:
     """A control request, and where all ranks heard of it.
 
     Attributes:
@@ -38,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RunReplay:
     """The records of a rank that say what neither settings nor seed decide.
 
     Attributes:
@@ -56,27 +55,35 @@ class Replay:
     rounds: tuple[Round, ...]
     drawn: Mapping[tuple[int, int], Drawn]
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    requests: tuple[Request, ...] | None = None
+    requests: tuple[RecordedRequest, ...] | None = None
     schedules: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
     refused: Mapping[At, list[str]] = field(default_factory=dict)
     decisions: Mapping[int, list[tuple[Any, ...]]] | None = None
 
     @classmethod
     def of(
-        cls, rounds: Iterable[Mapping[str, Any]], targets: Iterable[Mapping[str, Any]],
-        steps: Iterable[Mapping[str, Any]], **more: Any,
-    ) -> Replay:  # fmt: skip
+        cls,
+        rounds: Iterable[Mapping[str, Any]],
+        targets: Iterable[Mapping[str, Any]],
+        steps: Iterable[Mapping[str, Any]],
+        **more: Any,
+    ) -> RunReplay:
         """From rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order, and what else is given.
 
         Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
         """
         made = tuple(
             Round(
-                row["number"], row["joined_step"], row["applied_step"], row["weight"], row["version"], row["choice"],
+                row["number"],
+                row["joined_step"],
+                row["applied_step"],
+                row["weight"],
+                row["version"],
+                row["choice"],
                 bool(row.get("gathered", row["weight"] == 0)),
             )
             for row in rounds
-        )  # fmt: skip
+        )
         more["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
         drawn = {(row["step"], row["part"]): Drawn(row["source"], row["action"], row["index"]) for row in targets}
         return cls(made, drawn, **more)

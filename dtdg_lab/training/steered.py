@@ -10,28 +10,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dtdg_lab.batching.row_memory import RowMemory
-from dtdg_lab.comm.averager import Word
+from dtdg_lab.batching.temporal_decay import RowMemory
 from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.model_averaging import Word
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.snapshot_group import SnapshotGroupLayout
-from dtdg_lab.training import windowed
-from dtdg_lab.training.build import Built
+from dtdg_lab.parallel.single import SnapshotGroupLayout
+from dtdg_lab.training.build import RunComponents
+from dtdg_lab.training.callbacks import decayed_window as windowed
+from dtdg_lab.training.callbacks.schedule import TOLD
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.group_scheduling import TOLD
-from dtdg_lab.training.interfaces import Control, Recorder
-from dtdg_lab.training.journal import Journal
-from dtdg_lab.training.keeper import Keeper
-from dtdg_lab.training.knobs import Knobs, check_changes, merged, readable
+from dtdg_lab.training.checkpoint_manager import Keeper
+from dtdg_lab.training.control import Knobs, Rebuilt, Settled, check_changes, merged, readable, rebuilt, settle
+from dtdg_lab.training.interfaces import ControlSource, Recorder
 from dtdg_lab.training.probe import probe_memory
-from dtdg_lab.training.rebuild import Rebuilt, Settled, rebuilt, settle
-from dtdg_lab.training.replay import GATHER, PAUSE, STEP, Replay
+from dtdg_lab.training.recording import Journal, Vitals
+from dtdg_lab.training.replay import GATHER, PAUSE, STEP, RunReplay
 from dtdg_lab.training.together import as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.told_plans import Told, tells_blocks, told_plans
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
-from dtdg_lab.training.vitals import Vitals
 
 BATCH_KNOBS = {"batch_snapshots", "batch_vertices", "adjuster", "reservoir"}
 
@@ -48,15 +46,15 @@ class Steered:
     _group: Group
     _device: str
     _recorder: Recorder
-    _control: Control
+    _control: ControlSource
     _journal: Journal
     _position: Position
-    _built: Built
+    _built: RunComponents
     _vitals: Vitals
     _row_memory: RowMemory | None
     _updates: Updates
     _keeper: Keeper
-    _replay: Replay | None
+    _replay: RunReplay | None
     _branches: bool
     _changes: dict[str, Any]  # of settings, with which a run is resumed
     _keep_asked = False
@@ -90,9 +88,15 @@ class Steered:
                 self._stretch += 1
                 rounds = self._replay.stretch(self._stretch)
         return updates_for(
-            self._built, self._group, self._asked, name=f"averaging-{self._makes}", start=start,
-            step=self._position.step, place=(self._position.epoch, self._position.iteration), replay=rounds,
-        )  # fmt: skip
+            self._built,
+            self._group,
+            self._asked,
+            name=f"averaging-{self._makes}",
+            start=start,
+            step=self._position.step,
+            place=(self._position.epoch, self._position.iteration),
+            replay=rounds,
+        )
 
     def _gather(self) -> None:
         """Wait for all ranks, follow words meanwhile, and be where they are together."""
@@ -209,7 +213,7 @@ class Steered:
             self._recorder.row(
                 "events",
                 (self._position.step, self._position.epoch, time.time_ns(), "empty reservoir", {"reason": reason}),
-            )  # fmt: skip
+            )
         if self._group.rank == 0:
             self._event("hybrid", self._built.hybrid.told())
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from dtdg_lab.comm.group import Group
-from dtdg_lab.comm.texts import gather_texts
+from dtdg_lab.comm.group import Group, gather_texts
 from dtdg_lab.core.errors import LabError, RunFailedError
 from dtdg_lab.training.checkpoint import Position
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.batching.row_memory import RowMemory
+from dtdg_lab.batching.temporal_decay import RowMemory
 from dtdg_lab.comm.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.sampled_window import SampledWindowLayout
-from dtdg_lab.training.build import Built
-from dtdg_lab.training.chunked import told_chunking
-from dtdg_lab.training.partitioned import told_partition
-from dtdg_lab.training.told_blocks import told_blocks
-from dtdg_lab.training.told_windows import told_windows
+from dtdg_lab.parallel.dynagraph import SampledWindowLayout
+from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.training.build import RunComponents
+from dtdg_lab.training.callbacks.decayed_window import told_windows
+from dtdg_lab.training.callbacks.partition import told_blocks, told_chunking, told_partition
 
 KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid", "features")
 Told = list[tuple[str, dict[str, Any]]]  # events by kind
 
 
 def told_plans(
-    built: Built, graph: DynamicGraph, group: Group, left: Built | None = None, memory: RowMemory | None = None
+    built: RunComponents,
+    graph: DynamicGraph,
+    group: Group,
+    left: RunComponents | None = None,
+    memory: RowMemory | None = None,
 ) -> Told:
     """Events on rank 0; none on the others.
 
@@ -49,9 +51,13 @@ def told_plans(
     if tells_blocks(built):
         assert built.snapshot_blocks is not None
         facts = told_blocks(
-            built.config, graph, built.snapshot_blocks, built.task, partition=built.partition,
+            built.config,
+            graph,
+            built.snapshot_blocks,
+            built.task,
+            partition=built.partition,
             peak_bytes=built.block_peak,
-        )  # fmt: skip
+        )
         told.append(("blocks", facts))
     elif left is not None and tells_blocks(left):
         told.append(("blocks", {"layout": None}))
@@ -70,7 +76,7 @@ def told_plans(
     return told
 
 
-def _told_beside(built: Built, left: Built | None) -> Told:
+def _told_beside(built: RunComponents, left: RunComponents | None) -> Told:
     """Of hybrid batches and fetched features."""
     told = Told()
     for kind in ("hybrid", "remote"):
@@ -80,7 +86,7 @@ def _told_beside(built: Built, left: Built | None) -> Told:
     return told
 
 
-def tells_blocks(built: Built) -> bool:
+def tells_blocks(built: RunComponents) -> bool:
     """Whether there is anything to tell of blocks: ranks that own vertices have all snapshots of the only one."""
     plan = built.snapshot_blocks
     return plan is not None and (built.partition is None or plan.blocks > 1 or built.config["blocks"] != 1)

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dtdg_lab.comm.averager import Averager, Round, Word
-from dtdg_lab.comm.averager_for import averager_for
 from dtdg_lab.comm.gradients import Exchanged, FlatGradients
 from dtdg_lab.comm.group import Group
-from dtdg_lab.parallel.layout import Computed
-from dtdg_lab.training.build import Built
+from dtdg_lab.comm.model_averaging import Averager, Round, Word, averager_for
+from dtdg_lab.parallel.base import Computed
+from dtdg_lab.training.build import RunComponents
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
 PAUSED_S = 0.005  # between two looks at rounds of averaging
@@ -150,9 +149,16 @@ class AveragedUpdates:
 
 
 def updates_for(
-    built: Built, group: Group, asked: Callable[[], Word], *, name: str, start: Word,
-    step: int = 0, place: tuple[int, int] = (0, 0), replay: Sequence[Round] | None = None,
-) -> Updates:  # fmt: skip
+    built: RunComponents,
+    group: Group,
+    asked: Callable[[], Word],
+    *,
+    name: str,
+    start: Word,
+    step: int = 0,
+    place: tuple[int, int] = (0, 0),
+    replay: Sequence[Round] | None = None,
+) -> Updates:
     """What the config asks for; collective.
 
     Args:
@@ -169,7 +175,15 @@ def updates_for(
         return TogetherUpdates(built.gradients, asked, start)
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
-        group, parameters, every_s=built.config["average_every_s"], asked=asked, name=name, start=start, step=step,
-        replay=replay, place=place, share=1.0 if built.hybrid is None else built.hybrid.share,
-    )  # fmt: skip
+        group,
+        parameters,
+        every_s=built.config["average_every_s"],
+        asked=asked,
+        name=name,
+        start=start,
+        step=step,
+        replay=replay,
+        place=place,
+        share=1.0 if built.hybrid is None else built.hybrid.share,
+    )
     return AveragedUpdates(built.gradients, averager)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtdg_lab.views.compare import compare_figure
+from dtdg_lab.views.loss import compare_figure
 from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
 from dtdg_lab.views.window import (
     BLOCKS,
@@ -18,6 +18,17 @@ from dtdg_lab.views.window import (
 )
 
 __all__ = [
-    "BLOCKS", "CHARTS", "FEATURES", "HYBRID", "PARTITION", "PHASE_ENERGY", "SCHEDULE", "TRAPEZOID", "Progress",
-    "RunWindow", "compare_figure", "wall_time_figure", "wall_time_words",
-]  # fmt: skip
+    "BLOCKS",
+    "CHARTS",
+    "FEATURES",
+    "HYBRID",
+    "PARTITION",
+    "PHASE_ENERGY",
+    "SCHEDULE",
+    "TRAPEZOID",
+    "Progress",
+    "RunWindow",
+    "compare_figure",
+    "wall_time_figure",
+    "wall_time_words",
+]

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.views.part_log import PartLog
+from dtdg_lab.views.live_run import PartLog
 
 _LINKS = 12_000  # fetches kept of all links together, but of each at least:
 _LEAST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedStep:
     """How the rows of one part's batch were come by.
 
     Attributes:
@@ -143,7 +143,7 @@ class FeatureLog:
     """Rows of the tables ``resolved``, ``fetches``, ``windows`` and ``cache_decisions`` of the newest steps."""
 
     def __init__(self) -> None:
-        self.resolved: PartLog[Resolved] = PartLog()
+        self.resolved: PartLog[ResolvedStep] = PartLog()
         self.windows: PartLog[CacheWindow] = PartLog()
         self.choices: PartLog[CacheChoice] = PartLog()
         self._fetches: dict[str, PartLog[Fetched]] = {}  # by purpose
@@ -172,23 +172,53 @@ class FeatureLog:
     def window(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``windows``."""
         step, part = int(row["step"]), int(row["part"])
-        self.windows.add(part, step, attempt, CacheWindow(
-            step, part, _whole(row["number"]), _whole(row["first"]), _whole(row["length"]), _whole(row["late_steps"]),
-            str(row["policy"]), _number(row["action"]), _number(row["biased"]), _whole(row["capacity"]),
-            _whole(row["held"]), _whole(row["copied"]), _whole(row["fetched"]), _counts(row["by_owner"]),
-            _real(row["rebuild_s"]), _real(row["exposed_s"]),
-        ))  # fmt: skip
+        self.windows.add(
+            part,
+            step,
+            attempt,
+            CacheWindow(
+                step,
+                part,
+                _whole(row["number"]),
+                _whole(row["first"]),
+                _whole(row["length"]),
+                _whole(row["late_steps"]),
+                str(row["policy"]),
+                _number(row["action"]),
+                _number(row["biased"]),
+                _whole(row["capacity"]),
+                _whole(row["held"]),
+                _whole(row["copied"]),
+                _whole(row["fetched"]),
+                _counts(row["by_owner"]),
+                _real(row["rebuild_s"]),
+                _real(row["exposed_s"]),
+            ),
+        )
 
     def choice(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``cache_decisions``."""
         step, part = int(row["step"]), int(row["part"])
         delays = tuple(_real(each) for each in row["delays_ms"] or ())
         greedy = row["greedy"]
-        self.choices.add(part, step, attempt, CacheChoice(
-            step, part, str(row["policy"]), tuple(_known(each) for each in row["values"] or ()), int(row["action"]),
-            _whole(row["window"]), _number(row["biased"]), _real(row["epsilon"]), greedy is None or bool(greedy),
-            _known(row["reward"]), delays,
-        ))  # fmt: skip
+        self.choices.add(
+            part,
+            step,
+            attempt,
+            CacheChoice(
+                step,
+                part,
+                str(row["policy"]),
+                tuple(_known(each) for each in row["values"] or ()),
+                int(row["action"]),
+                _whole(row["window"]),
+                _number(row["biased"]),
+                _real(row["epsilon"]),
+                greedy is None or bool(greedy),
+                _known(row["reward"]),
+                delays,
+            ),
+        )
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
@@ -205,14 +235,22 @@ class FeatureLog:
         return sorted(found, key=lambda each: each.step)
 
 
-def resolved_of(row: Mapping[str, Any]) -> Resolved:
+def resolved_of(row: Mapping[str, Any]) -> ResolvedStep:
     """One row of ``resolved``."""
     window = row["window"]
-    return Resolved(
-        int(row["step"]), int(row["epoch"]), int(row["part"]), -1 if window is None else int(window),
-        _whole(row["remote"]), _counts(row["hits"]), _counts(row["misses"]), _whole(row["rpcs"]), _real(row["bytes"]),
-        _real(row["resolve_s"]), _real(row["wait_s"]),
-    )  # fmt: skip
+    return ResolvedStep(
+        int(row["step"]),
+        int(row["epoch"]),
+        int(row["part"]),
+        -1 if window is None else int(window),
+        _whole(row["remote"]),
+        _counts(row["hits"]),
+        _counts(row["misses"]),
+        _whole(row["rpcs"]),
+        _real(row["bytes"]),
+        _real(row["resolve_s"]),
+        _real(row["wait_s"]),
+    )
 
 
 def _whole(value: Any) -> int:

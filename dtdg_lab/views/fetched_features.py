@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.views.cache_contents import contents_panel, owners_panel, shares_panel
-from dtdg_lab.views.cache_windows import hits_panel, windows_panel
-from dtdg_lab.views.congestion_log import CongestionLog
-from dtdg_lab.views.congestion_matrix import congestion_panel
-from dtdg_lab.views.feature_facts import FeatureFacts, feature_facts, feature_words, features_left
+from dtdg_lab.views.cache_policy import actions_panel, values_panel
+from dtdg_lab.views.feature_cache import (
+    CongestionLog,
+    FeatureFacts,
+    congestion_panel,
+    contents_panel,
+    estimates_panel,
+    feature_facts,
+    feature_words,
+    features_left,
+    hits_panel,
+    latency_panel,
+    owners_panel,
+    shares_panel,
+    traffic_panel,
+    traffic_words,
+    windows_panel,
+)
 from dtdg_lab.views.feature_log import FeatureLog, resolved_of
-from dtdg_lab.views.feature_traffic import traffic_panel, traffic_words
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.hit_sums import HitSums
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.link_latency import estimates_panel, latency_panel
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.policy_values import actions_panel, values_panel
+from dtdg_lab.views.style import Marks
 
 Panel = tuple[Figure, str]
 Known = tuple[int, int, FeatureFacts | None]  # attempt, step; None where the run went on with features at hand
@@ -92,11 +102,9 @@ class FeaturesView:
         misses, bulk = (self.log.fetches(purpose, since=since) for purpose in ("miss", "bulk"))
         found = {
             "windows": windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
-            "hits": hits_panel(
-                steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached
-            ),
+            "hits": hits_panel(steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached),
             "latency": latency_panel(misses, bulk, self.congestion, self._marks),
-        }  # fmt: skip
+        }
         if decided:
             found["estimates"] = estimates_panel(choices, self.congestion, self._marks)
         found["links"] = congestion_panel(now, facts.parts)

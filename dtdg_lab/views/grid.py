@@ -32,10 +32,15 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
     first = panels[0][0]["layout"]
     layout: dict[str, Any] = {
         "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"], "paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closest",
+        "font": first["font"],
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "hovermode": "closest",
         "height": PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN,
-        "margin": {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN}, "shapes": [], "annotations": [],
-    }  # fmt: skip
+        "margin": {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN},
+        "shapes": [],
+        "annotations": [],
+    }
     modes = {figure["layout"]["barmode"] for figure, _ in panels if "barmode" in figure["layout"]}
     if modes:  # one for the whole figure; bars with a base of their own, as in a timeline, are never stacked
         layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
@@ -105,9 +110,15 @@ class _Room:
         if "yaxis2" in own:
             layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
         layout[self._legend] = {
-            "orientation": "h", "x": left, "xanchor": "left", "y": bottom - _LEGEND * self._pixel,
-            "yanchor": "top", "font": {"size": 10}, "bgcolor": "rgba(0,0,0,0)", "traceorder": "normal",
-        }  # fmt: skip
+            "orientation": "h",
+            "x": left,
+            "xanchor": "left",
+            "y": bottom - _LEGEND * self._pixel,
+            "yanchor": "top",
+            "font": {"size": 10},
+            "bgcolor": "rgba(0,0,0,0)",
+            "traceorder": "normal",
+        }
         layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
         layout["annotations"] += [self._moved(note) for note in own["annotations"]]
         title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
@@ -131,6 +142,11 @@ def _number(index: int) -> str:
 
 def _text(placed: dict[str, Any], size: int) -> dict[str, Any]:
     return {
-        "xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False,
-        "font": {"size": size, "color": TEXT_COLOUR}, **placed,
-    }  # fmt: skip
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "left",
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": size, "color": TEXT_COLOUR},
+        **placed,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dtdg_lab.views.feature_log import Resolved
+from dtdg_lab.views.feature_log import ResolvedStep
 
 _KEPT = 4000  # epochs
 
@@ -49,7 +49,7 @@ class HitSums:
         self._epochs: dict[int, EpochHits] = {}
         self._told: dict[int, tuple[int, int]] = {}  # part -> attempt, newest step
 
-    def add(self, row: Resolved, attempt: int) -> None:
+    def add(self, row: ResolvedStep, attempt: int) -> None:
         """Add one row; one that is told twice counts once."""
         if (attempt, row.step) <= self._told.get(row.part, (-1, -1)):
             return
@@ -58,7 +58,7 @@ class HitSums:
         while len(self._epochs) > _KEPT:
             del self._epochs[min(self._epochs)]
 
-    def _count(self, row: Resolved, attempt: int) -> None:
+    def _count(self, row: ResolvedStep, attempt: int) -> None:
         sums = self._epochs.setdefault(row.epoch, EpochHits(row.step, row.step))
         sums.first, sums.last = min(sums.first, row.step), max(sums.last, row.step)
         sums.remote += row.remote
@@ -67,7 +67,7 @@ class HitSums:
         sums.wait_s += row.wait_s
         sums.attempts[row.part] = attempt
 
-    def truncate(self, step: int, attempt: int, kept: Sequence[Resolved]) -> None:
+    def truncate(self, step: int, attempt: int, kept: Sequence[ResolvedStep]) -> None:
         """Forget epochs that an earlier attempt had not ended by ``step``, and count them anew.
 
         Args:
@@ -76,9 +76,10 @@ class HitSums:
             kept: rows that are still known, of which the epoch that is cut in two is counted.
         """
         cut = {
-            epoch for epoch, sums in self._epochs.items()
+            epoch
+            for epoch, sums in self._epochs.items()
             if sums.last >= step and any(each < attempt for each in sums.attempts.values())
-        }  # fmt: skip
+        }
         for epoch in cut:
             del self._epochs[epoch]
         for row in sorted((row for row in kept if row.epoch in cut), key=lambda each: each.step):

@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.views.adjuster import adjuster_panels
-from dtdg_lab.views.adjuster_facts import AdjusterFacts, adjuster_facts, adjuster_words
-from dtdg_lab.views.adjuster_log import AdjusterLog, Choice
+from dtdg_lab.views.batch_policy import (
+    AdjusterFacts,
+    AdjusterLog,
+    LoggedChoice,
+    adjuster_facts,
+    adjuster_panels,
+    adjuster_words,
+)
 from dtdg_lab.views.grid import grid
+from dtdg_lab.views.hybrid_batches import (
+    PartBatch,
+    ReservoirLog,
+    RoundLog,
+    TargetLog,
+    few_words,
+    reservoir_panels,
+    staleness_panel,
+    target_map_panel,
+    target_sources_panel,
+    target_sources_words,
+)
 from dtdg_lab.views.hybrid_facts import HybridFacts, hybrid_facts, hybrid_left, hybrid_words
 from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.rank_steps import RankSteps
-from dtdg_lab.views.reservoir_levels import ReservoirLog, few_words, reservoir_panels
-from dtdg_lab.views.staleness import RoundLog, staleness_panel
-from dtdg_lab.views.target_log import PartBatch, TargetLog
-from dtdg_lab.views.target_map import target_map_panel
-from dtdg_lab.views.target_sources import target_sources_panel, target_sources_words
+from dtdg_lab.views.live_run import RankSteps
+from dtdg_lab.views.style import Marks
 
 Panel = tuple[Figure, str]
 Known = tuple[int, int, HybridFacts | None]  # attempt, step; None where the run went on with other steps
@@ -84,7 +96,7 @@ class HybridView:
         choices, facts = self._choices(), self.facts
         return adjuster_facts(choices, len(facts.sizes)) if facts is not None and choices else None
 
-    def _choices(self) -> list[Choice]:
+    def _choices(self) -> list[LoggedChoice]:
         """Decisions of the adjuster in use."""
         facts = self.facts
         found = self.decisions.choices(since=self.since)

@@ -102,14 +102,21 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
         ]
         told = data.get("cache_bytes")
         facts = HybridFacts(
-            sizes=tuple(sizes), snapshots=int(data["snapshots"]), first=int(data["first"]), nodes=int(data["nodes"]),
-            candidates=_whole(data["candidates"]), choice=int(data["choice"]), adjuster=str(data["adjuster"]),
-            reservoir=bool(data["reservoir"]), exchange=str(data["exchange"]),
+            sizes=tuple(sizes),
+            snapshots=int(data["snapshots"]),
+            first=int(data["first"]),
+            nodes=int(data["nodes"]),
+            candidates=_whole(data["candidates"]),
+            choice=int(data["choice"]),
+            adjuster=str(data["adjuster"]),
+            reservoir=bool(data["reservoir"]),
+            exchange=str(data["exchange"]),
             average_every_s=float(data["average_every_s"] or 0.0),
             capacities=tuple(_whole(parts) for parts in data.get("capacities") or ()),
-            load_groups=int(data["load_groups"]), cache_bytes=None if told is None else float(told),
+            load_groups=int(data["load_groups"]),
+            cache_bytes=None if told is None else float(told),
             stands_in=bool(data.get("stands_in", False)),
-        )  # fmt: skip
+        )
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"hybrid batches cannot be drawn from what is told of them ({error!r}): were they recorded by another "
@@ -152,9 +159,10 @@ def hybrid_words(facts: HybridFacts) -> str:
     else:
         text += "; built in the step"
     text += (
-        f". Models are averaged every {facts.average_every_s:g} s." if facts.exchange == "models"
+        f". Models are averaged every {facts.average_every_s:g} s."
+        if facts.exchange == "models"
         else ". Gradients are summed in every step."
-    )  # fmt: skip
+    )
     if facts.cache_bytes is not None:
         text += f" Parts with their copies of neighbours take {format_bytes(facts.cache_bytes)}."
     return text

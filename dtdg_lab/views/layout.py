@@ -25,8 +25,16 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "xaxis": x_axis,
         "yaxis": y_axis,
         "legend": {
-            "orientation": "h", "x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom",
-            "yref": "container", "font": {"size": 10}, "traceorder": "normal", "bgcolor": "rgba(0,0,0,0)",
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "xref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "yref": "container",
+            "font": {"size": 10},
+            "traceorder": "normal",
+            "bgcolor": "rgba(0,0,0,0)",
         },
         "margin": {"l": 56, "r": 14, "t": 34, "b": 78},  # two rows of legend under the axis title
         "paper_bgcolor": "white",
@@ -36,7 +44,7 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "shapes": [],
         "annotations": [],
         **changes,
-    }  # fmt: skip
+    }
 
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:

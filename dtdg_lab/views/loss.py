@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median_high
+from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
+from dtdg_lab.core.units import format_seconds
 from dtdg_lab.views.layout import Figure, frame, join_words, percent, with_note
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.metrics import BASELINE, LOSSES, MAIN, finite, main_metric, words
-from dtdg_lab.views.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
-from dtdg_lab.views.series import Line, Series, XAxis
+from dtdg_lab.views.live_run import Line, Series, XAxis
+from dtdg_lab.views.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
+from dtdg_lab.views.style import BASELINE, LOSSES, MAIN, Marks, finite, main_metric, words
+
+if TYPE_CHECKING:
+    from dtdg_lab.views.window import RunWindow
+
 
 SPLITS = ("train", "validation", "test")
 _BASELINES = (("persistence", "persistence_loss", "dash"), ("mean", "mean_loss", "dot"))
@@ -110,10 +119,11 @@ class LossView:
         lines = []
         for split in (self.judged, "test"):
             style = {
-                "mode": "lines+markers", "yaxis": "y2",
+                "mode": "lines+markers",
+                "yaxis": "y2",
                 "line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"},
                 "marker": {"size": 6, "symbol": "diamond-open"},
-            }  # fmt: skip
+            }
             if name in self.metrics[split]:
                 lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
         value = self._newest.get(self.judged, {}).get(BASELINE + name)
@@ -178,5 +188,190 @@ def _level(name: str, value: float, end: float, line: dict[str, Any], **more: An
 
 
 def _right_axis(title: str) -> dict[str, Any]:
-    return {"overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "rangemode": "tozero",
-            "title": {"text": title, "standoff": 4, "font": {"size": 11}}}  # fmt: skip
+    return {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": title, "standoff": 4, "font": {"size": 11}},
+    }
+
+
+# The compare view: validation losses of several runs in one chart, and the metric they share under it.
+
+
+Labelled = Sequence[tuple[str, "RunWindow"]]
+SEVERAL = "loss (of different tasks)"
+
+
+def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
+    """Validation losses of labelled runs over steps or seconds, with dashes where persistence stands.
+
+    Persistence depends on data set and protocol only, so runs that share its value share one dashed line. Where all
+    runs have the same metric, it stands in a panel of its own. Runs of a protocol without validation show the training
+    part.
+    """
+    data = [_line(label, window, index, x) for index, (label, window) in enumerate(runs)] + _baselines(runs, x)
+    tasks = {window.loss.task for _, window in runs} or {"regression"}
+    y_title = LOSSES.get(tasks.pop(), "loss") if len(tasks) == 1 else SEVERAL
+    layout = frame(_title(runs), X_TITLES[x], y_title, showlegend=True)
+    if not any(trace["x"] for trace in data):
+        return {"data": data, "layout": with_note(layout, "no run has been evaluated yet")}
+    metrics = {window.loss.metric for _, window in runs}
+    metric = metrics.pop() if len(metrics) == 1 else None
+    if metric is not None:
+        data += [_line(label, window, index, x, metric=metric) for index, (label, window) in enumerate(runs)]
+        _add_panel(layout, words(metric))
+    return {"data": data, "layout": layout}
+
+
+def _title(runs: Labelled) -> str:
+    judged = {window.loss.judged for _, window in runs}
+    part = "Validation" if "train" not in judged else "Training" if len(judged) == 1 else "Validation or training"
+    return f"{part} loss of the last runs"
+
+
+def _line(label: str, window: RunWindow, index: int, x: XAxis, *, metric: str = "") -> dict[str, Any]:
+    loss = window.loss
+    style: dict[str, Any] = {
+        "mode": "lines+markers",
+        "line": {"color": series_colour(index), "width": 2},
+        "marker": {"size": 5},
+    }
+    if metric:
+        style |= {"yaxis": "y2", "showlegend": False, "legendgroup": label}
+    series = loss.metrics[loss.judged][metric] if metric else loss.splits[loss.judged]
+    return series.line(label, x, style).trace()
+
+
+def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
+    """One dashed line for each value of persistence."""
+    found: dict[float, tuple[str, int, float]] = {}
+    for index, (label, window) in enumerate(runs):
+        loss = window.loss
+        value, xs = loss.baseline("persistence", loss.judged), loss.splits[loss.judged].line(label, x, {}).xs
+        if value is not None and xs:
+            _, _, end = found.get(value, ("", 0, 0.0))
+            found[value] = (label, index, max(end, xs[-1]))
+    shared = len(found) == 1
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "persistence" if shared else f"persistence ({label})",
+            "x": [0.0, end],
+            "y": [value, value],
+            "line": {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"},
+        }
+        for value, (label, index, end) in found.items()
+    ]
+
+
+def _add_panel(layout: dict[str, Any], title: str) -> None:
+    """Room for a second panel under the first, over the same x axis."""
+    second = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.4]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [0.5, 1.0]}
+    layout["yaxis2"] = {**second, "anchor": "x", "rangemode": "tozero"}
+    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
+
+
+# What the losses of several runs were measured on, in words, from their settings alone.
+
+
+def ground_words(runs: Sequence[tuple[str, RunWindow]]) -> str:
+    """Protocol, gap and data of labelled runs where they share them, else that their losses cannot be compared."""
+    if not runs:
+        return ""
+    configs = [window.config for _, window in runs]
+    said = []
+    if len(protocols := dict.fromkeys(config.protocol for config in configs)) > 1:
+        said.append(f"These runs are scored by different protocols ({', '.join(protocols)}).")
+    if len({_data(config) for config in configs}) > 1:
+        said.append(f"These runs are of different data ({', '.join(dict.fromkeys(of.dataset for of in configs))}).")
+    if len(tasks := dict.fromkeys(config["task"] for config in configs)) > 1:
+        said.append(f"These runs have different tasks ({', '.join(tasks)}).")
+    if said:
+        return f"{' '.join(said)} Their losses cannot be compared."
+    protocol, life = PROTOCOLS[configs[0].protocol], edge_life(configs[0])
+    gap = "a purge gap" if life is None else f"{protocol.gap(life)} snapshot{'' if protocol.gap(life) == 1 else 's'}"
+    left = "nothing" if protocol.leaky else gap
+    return f"Protocol {protocol.name}, {left} left out at each boundary, on {configs[0].dataset}."
+
+
+def edge_life(config: RunConfig) -> int | None:
+    """Base intervals an edge lives; None for a stored graph, which alone knows."""
+    if config.dataset.startswith(catalogue.STORED):
+        return None
+    life: int = config["edge_life"]
+    return life
+
+
+def _data(config: RunConfig) -> tuple[Any, ...]:
+    """What decides the data of a run: other settings give other data, for all one knows before they are loaded."""
+    generated = "generated_snapshots" in config.flat
+    return (config.dataset, *sorted(config.options.get("datasets", {}).items()), config.seed if generated else 0)
+
+
+# How long runs took to a loss that is nearly the best of all: what a comparison of systems comes down to.
+
+
+def loss_points(window: RunWindow) -> list[tuple[float, float]]:
+    """Seconds of the run and validation loss (training where there is none) of its evaluations."""
+    points = window.loss.splits[window.loss.judged].points
+    return [(point.seconds, point.value) for point in points if point.value is not None]
+
+
+NEAR = 0.05
+
+
+def near_best(windows: Sequence[RunWindow]) -> float | None:
+    """The least loss that any of the runs has reached, and 5 % more; None where one of them was never evaluated.
+
+    What all reach would be what the worst of them reaches: a run that learns something else soon would look quick.
+    """
+    least = [min((loss for _, loss in loss_points(window)), default=None) for window in windows]
+    known = [loss for loss in least if loss is not None]
+    return min(known) * (1 + NEAR) if known and len(known) == len(least) else None
+
+
+def seconds_to(window: RunWindow, loss: float) -> float | None:
+    """Wall seconds until a run's loss was as low for the first time; None where it never was."""
+    return next((seconds for seconds, found in loss_points(window) if found <= loss), None)
+
+
+def time_to_loss_words(seconds: Mapping[str, float], loss: float, missed: Sequence[str] = ()) -> str:
+    """Who was first at a loss, how many times longer the others took, and who did not get there."""
+    if not seconds:
+        return "No run has been evaluated yet."
+    order = sorted(seconds, key=lambda label: seconds[label])
+    first = order[0]
+    text = f"To loss {loss:.4g}, {NEAR:.0%} above the least of all, {first} took {format_seconds(seconds[first])}"
+    for label in order[1:]:
+        times = f", {seconds[label] / seconds[first]:.3g} times as long" if seconds[first] > 0 else ""
+        text += f"; {label} {format_seconds(seconds[label])}{times}"
+    did_not = f" {join_words(list(missed))} did not get there." if missed else ""
+    return f"{text}.{did_not}"
+
+
+def near_by_seed_words(windows: Mapping[str, Sequence[RunWindow]]) -> str:
+    """Seconds to a loss 5 % above the least of all, over runs that differ in their seeds alone.
+
+    Args:
+        windows: by label, a run for each seed.
+
+    Returns:
+        A line for each label with the least, the median and the most, and how many runs never got there: these count
+        as longest. Empty where a run was never evaluated.
+    """
+    loss = near_best([window for several in windows.values() for window in several])
+    if loss is None:
+        return ""
+    lines = [f"seconds to loss {loss:.4g}, {NEAR:.0%} above the least of all: least, median, most over the seeds"]
+    for label, several in windows.items():
+        found = [seconds_to(window, loss) for window in several]
+        took = sorted(math.inf if seconds is None else seconds for seconds in found)
+        three = (took[0], median_high(took), took[-1])
+        told = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        lines.append(f"  {label}: {told}  ({found.count(None)} of {len(found)} never)")
+    return "\n".join(lines)

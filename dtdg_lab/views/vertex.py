@@ -16,9 +16,11 @@ _COLOURS = 8  # of the palette; from there on lines are dotted
 
 
 def vertex_figure(
-    vertex: int, label: NDArray[np.floating], predictions: Mapping[str, NDArray[np.floating]],
+    vertex: int,
+    label: NDArray[np.floating],
+    predictions: Mapping[str, NDArray[np.floating]],
     neighbours: NDArray[np.integer],
-) -> Figure:  # fmt: skip
+) -> Figure:
     """A vertex's label and every model's prediction of it, over its in-neighbours.
 
     Args:
@@ -30,20 +32,33 @@ def vertex_figure(
     steps = list(range(len(label)))
     data: list[dict[str, Any]] = [
         {
-            "type": "bar", "name": "in-neighbours (right axis)", "x": steps, "y": neighbours.tolist(), "yaxis": "y2",
+            "type": "bar",
+            "name": "in-neighbours (right axis)",
+            "x": steps,
+            "y": neighbours.tolist(),
+            "yaxis": "y2",
             "marker": {"color": "#D7DCE2"},
         },
         _line("label", label, {"color": TEXT_COLOUR, "width": 3}),
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
-    ]  # fmt: skip
+    ]
     right = {
-        "side": "right", "showgrid": False, "zeroline": False, "rangemode": "tozero",
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "rangemode": "tozero",
         "title": {"text": "in-neighbours", "standoff": 4, "font": {"size": 11}},
-    }  # fmt: skip
+    }
     layout = frame(
-        f"Vertex {vertex}: its label, and what each model predicts", SNAPSHOT, "label", showlegend=True,
-        yaxis={"overlaying": "y2"}, yaxis2=right, height=420, margin={"l": 56, "r": 56, "t": 34, "b": 96},
-    )  # fmt: skip
+        f"Vertex {vertex}: its label, and what each model predicts",
+        SNAPSHOT,
+        "label",
+        showlegend=True,
+        yaxis={"overlaying": "y2"},
+        yaxis2=right,
+        height=420,
+        margin={"l": 56, "r": 56, "t": 34, "b": 96},
+    )
     return {"data": data, "layout": layout}
 
 
@@ -62,14 +77,22 @@ def echo_figure(heard: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, 
         below = {"yaxis": "y2", "showlegend": False}
         data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
     layout = frame(
-        "Who hears a change of one vertex, and how loud it is", "snapshots since the change (number)",
-        "vertices that hear it", showlegend=True, height=520, margin={"l": 64, "r": 14, "t": 34, "b": 96},
+        "Who hears a change of one vertex, and how loud it is",
+        "snapshots since the change (number)",
+        "vertices that hear it",
+        showlegend=True,
+        height=520,
+        margin={"l": 64, "r": 14, "t": 34, "b": 96},
         yaxis={"type": "log", "domain": [0.55, 1.0], "dtick": 1},
-    )  # fmt: skip
+    )
     layout["yaxis2"] = {
-        **layout["yaxis"], "domain": [0.0, 0.45], "anchor": "x", "exponentformat": "power", "dtick": 2,
+        **layout["yaxis"],
+        "domain": [0.0, 0.45],
+        "anchor": "x",
+        "exponentformat": "power",
+        "dtick": 2,
         "title": {**layout["yaxis"]["title"], "text": "largest change of a hidden number"},
-    }  # fmt: skip
+    }
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
     return {"data": data, "layout": layout}
 
@@ -86,5 +109,13 @@ def _style(index: int) -> dict[str, Any]:
 def _line(name: str, values: NDArray[np.floating], line: dict[str, Any]) -> dict[str, Any]:
     ys = [None if np.isnan(value) else value for value in values.tolist()]
     hover = "snapshot %{x}: %{y:.4~g}"
-    return {"type": "scatter", "mode": "lines", "name": name, "x": list(range(len(ys))), "y": ys, "line": line,
-            "hovertemplate": hover, "connectgaps": False}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": list(range(len(ys))),
+        "y": ys,
+        "line": line,
+        "hovertemplate": hover,
+        "connectgaps": False,
+    }

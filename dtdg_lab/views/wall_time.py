@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.views.adjuster_verdict import adjuster_verdict
+from dtdg_lab.views.batch_policy import adjuster_verdict
 from dtdg_lab.views.layout import Figure, frame, with_note
-from dtdg_lab.views.loss import X_TITLES
-from dtdg_lab.views.metrics import LOSSES
+from dtdg_lab.views.loss import X_TITLES, near_best, seconds_to, time_to_loss_words
 from dtdg_lab.views.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.views.time_to_loss import near_best, seconds_to, time_to_loss_words
+from dtdg_lab.views.style import LOSSES
 
 if TYPE_CHECKING:
     from dtdg_lab.views.window import RunWindow
+
 
 Labelled = Sequence[tuple[str, "RunWindow"]]
 
@@ -73,9 +73,11 @@ def _line(label: str, window: RunWindow, index: int, split: str) -> dict[str, An
         style = {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 5}}
     found = (window.loss.steps if steps else evaluated).line(label, "seconds", style).trace()
     return {
-        **found, "x": [round(at, 4) for at in found["x"]], "legendgroup": label,
+        **found,
+        "x": [round(at, 4) for at in found["x"]],
+        "legendgroup": label,
         "hovertemplate": "%{x:.2f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",
-    }  # fmt: skip
+    }
 
 
 def _reached(runs: Labelled) -> list[dict[str, Any]]:
@@ -86,16 +88,27 @@ def _reached(runs: Labelled) -> list[dict[str, Any]]:
     seconds = [seconds_to(window, loss) for _, window in runs]
     end = max((taken for taken in seconds if taken is not None), default=0.0)
     line = {
-        "type": "scatter", "mode": "lines", "name": "near the best", "x": [0.0, round(end, 4)], "y": [loss, loss],
-        "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"}, "hoverinfo": "skip",
-    }  # fmt: skip
+        "type": "scatter",
+        "mode": "lines",
+        "name": "near the best",
+        "x": [0.0, round(end, 4)],
+        "y": [loss, loss],
+        "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
     stars = [
         {
-            "type": "scatter", "mode": "markers", "name": label, "legendgroup": label, "showlegend": False,
-            "x": [round(taken, 4)], "y": [loss],
+            "type": "scatter",
+            "mode": "markers",
+            "name": label,
+            "legendgroup": label,
+            "showlegend": False,
+            "x": [round(taken, 4)],
+            "y": [loss],
             "marker": {"color": series_colour(index), "symbol": "star", "size": 13},
             "hovertemplate": "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
         }
-        for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True)) if taken is not None
-    ]  # fmt: skip
+        for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True))
+        if taken is not None
+    ]
     return [line, *stars]

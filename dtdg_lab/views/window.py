@@ -10,21 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.views.blocks import BlocksView
-from dtdg_lab.views.energy import EnergyView
+from dtdg_lab.views.decayed_window import TrapezoidView
+from dtdg_lab.views.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.views.fetched_features import FeaturesView
 from dtdg_lab.views.hybrid import HybridView
 from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.live_run import Line, XAxis
 from dtdg_lab.views.loss import LossView
-from dtdg_lab.views.marks import Marks
 from dtdg_lab.views.partition import PartitionView
-from dtdg_lab.views.phase_energy import PhaseEnergyView
-from dtdg_lab.views.phases import PhasesView
-from dtdg_lab.views.race_spent import SpentView
+from dtdg_lab.views.phases import PhasesView, TimelineView
+from dtdg_lab.views.race import SpentView
 from dtdg_lab.views.schedule import ScheduleView
-from dtdg_lab.views.series import Line, XAxis
-from dtdg_lab.views.timeline import TimelineView
-from dtdg_lab.views.trapezoid import TrapezoidView
+from dtdg_lab.views.style import Marks
+from dtdg_lab.views.time_blocks import BlocksView
 
 CHARTS = ("loss", "phases", "energy", "timeline")
 PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
@@ -36,9 +34,18 @@ PHASE_ENERGY = "phase_energy"  # the chart of runs whose joules are known by pha
 FEATURES = "features"  # the chart of runs whose parts ask each other for features, or whose links are congested
 
 View = (
-    LossView | PhasesView | EnergyView | TimelineView | PartitionView | ScheduleView | BlocksView | TrapezoidView
-    | HybridView | PhaseEnergyView | FeaturesView
-)  # fmt: skip
+    LossView
+    | PhasesView
+    | EnergyView
+    | TimelineView
+    | PartitionView
+    | ScheduleView
+    | BlocksView
+    | TrapezoidView
+    | HybridView
+    | PhaseEnergyView
+    | FeaturesView
+)
 
 
 @dataclass(frozen=True, slots=True)

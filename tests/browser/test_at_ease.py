@@ -18,8 +18,8 @@ from pretend_features import SYSTEM, FeatureSession
 from pretend_studies import BASE, pretend_training
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash import Dashboard
-from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.dash.app import Dashboard
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.views.palette import DARK_COLOURS, PAGE_COLOURS
 

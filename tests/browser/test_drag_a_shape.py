@@ -12,8 +12,7 @@ from following import until
 from jupyterlab import CHROMIUM, FLAGS
 
 from dtdg_lab.dash.live import WholeCharts
-from dtdg_lab.views.trapezoid_facts import Shape, trapezoid_facts
-from dtdg_lab.views.trapezoid_shape import Batch, shape_figure, snapped
+from dtdg_lab.views.decayed_window import Batch, Shape, shape_figure, snapped, trapezoid_facts
 
 CHUNKS = 128
 FACTS = trapezoid_facts({

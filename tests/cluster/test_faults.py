@@ -21,8 +21,8 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.lines import read_lines
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.records import read_lines
+from dtdg_lab.runs.run import open_run
 
 
 def kill_rank(session: Session, run: object, rank: int) -> None:

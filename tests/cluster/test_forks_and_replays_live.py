@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from following import until, until_step
 
-from dtdg_lab.cluster.fork import fork
-from dtdg_lab.cluster.repeats import repeats
-from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.replay import fork, repeats, replay
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.runs.open import StoredRun, open_run
+from dtdg_lab.runs.run import StoredRun, open_run
 
 SLOW = {"slow_rank": 0, "slow_ms": 15.0}  # so that requests come where they should
 

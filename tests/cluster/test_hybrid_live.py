@@ -15,7 +15,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [
     {"batch_snapshots": 0.3}, {"batch_vertices": 0.1}, {"average_every_s": 0.02}, {"adjuster": "none"},
@@ -36,7 +36,7 @@ def generators(run: Run) -> list[psutil.Process]:
     """Processes that build batches, of both engines."""
     engines = [psutil.Process(note.pid) for note in read_notes(run.path / "live", run.attempt).values()]
     children = [child for engine in engines for child in engine.children(recursive=True)]
-    return [child for child in children if "dtdg_lab.parallel.generator_child" in child.cmdline()]
+    return [child for child in children if "dtdg_lab.parallel.batch_workers" in child.cmdline()]
 
 
 def knobs_by_rank(run: Run) -> list[list[dict[str, Any]]]:

@@ -19,7 +19,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 # Python reads it when it starts: partitioning libraries crash, or hang, in their child process while a file says so
 TRAP = """
@@ -35,7 +35,7 @@ class Trap:
             said.with_name("hanging").write_text(str(os.getpid()))
             time.sleep(300)
 
-if "dtdg_lab.partition.child" in sys.orig_argv:
+if "dtdg_lab.partition.child_process" in sys.orig_argv:
     sys.meta_path.insert(0, Trap())
 """
 

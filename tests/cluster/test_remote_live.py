@@ -19,7 +19,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [
     {"links": "2>0 delay=2; 1 rate=100"}, {"cache_window": 3}, {"cache_bias": 3}, {"cache_policy": "prefetch"},
@@ -49,7 +49,7 @@ def servers(run: Run) -> dict[int, psutil.Process]:
     for rank, note in read_notes(run.path / "live", run.attempt).items():
         for child in psutil.Process(note.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-                if "dtdg_lab.comm.feature_child" in child.cmdline():
+                if "dtdg_lab.comm.feature_server_process" in child.cmdline():
                     assert rank not in found, "one for all parts of a rank"
                     found[rank] = child
     return found

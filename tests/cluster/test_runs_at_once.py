@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from following import until_step
 
-from dtdg_lab.cluster.judging import Evaluated, Verdict
-from dtdg_lab.cluster.run_config import run_config
+from dtdg_lab.cluster.local import Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError

@@ -18,12 +18,12 @@ import zmq
 from following import knob_steps, until, until_step
 
 from dtdg_lab.cluster.liveness import read_notes
+from dtdg_lab.cluster.messaging import new_key, pack
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
-from dtdg_lab.cluster.signing import new_key, pack
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 
 def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) -> None:

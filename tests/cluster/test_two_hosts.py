@@ -14,8 +14,8 @@ import pytest
 import two_hosts
 from following import until
 
-from dtdg_lab.cluster.engine import interface_of
 from dtdg_lab.cluster.liveness import host_id
+from dtdg_lab.cluster.worker import interface_of
 from dtdg_lab.core.errors import ClusterError
 
 WHY_NOT = two_hosts.why_not()

@@ -16,12 +16,12 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
-from dtdg_lab.parallel.layout import Layout
+from dtdg_lab.parallel.base import Layout
+from dtdg_lab.parallel.replicated import CachedVertexLayout, cached_sequences
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout
+from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
 
 PARTS, TRAIN = 4, range(5)
 

@@ -16,9 +16,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.layout import Computed, Layout, Marks, Unmarked, Work
-from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout, check_layout, check_steps
-from dtdg_lab.testing.requirements import ContractError
+from dtdg_lab.parallel.base import Computed, Layout, StepMarks, Unmarked, Work
+from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
 from dtdg_lab.training.build import build
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
@@ -139,7 +138,7 @@ class _Altered:
             works = [dataclasses.replace(works[0], groups=works[0].groups * 2), *works[1:]]
         return works
 
-    def compute(self, work: Work, marks: Marks) -> Computed:
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
         if self._fault == "replaces":
             for parameter in self._model.parameters():
                 parameter.grad = None

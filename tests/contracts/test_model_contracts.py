@@ -13,16 +13,13 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.models.base import run_straight
+from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.evolvegcn_h import EvolveGCNH
-from dtdg_lab.models.evolvegcn_o import EvolveGCNO
+from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.graphsage import GraphSAGE
-from dtdg_lab.models.state import State
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts_models import DenseSpace, ModelContract, check_model
-from dtdg_lab.testing.requirements import ContractError
+from dtdg_lab.testing.contracts import ContractError, DenseSpace, ModelContract, check_model
 
 
 def _variants() -> list[tuple[str, dict[str, Any]]]:

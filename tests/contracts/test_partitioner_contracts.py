@@ -11,11 +11,8 @@ import pytest
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.assigned import Assigned
-from dtdg_lab.partition.make import make_partition
-from dtdg_lab.partition.store import save_partition
-from dtdg_lab.testing.contracts_partitioners import PartitionerContract, check_partitioner
-from dtdg_lab.testing.requirements import ContractError
+from dtdg_lab.partition.base import Assigned, make_partition, save_partition
+from dtdg_lab.testing.contracts import ContractError, PartitionerContract, check_partitioner
 
 
 def from_a_file_made_for_it(folder: Path) -> Callable[..., Assigned]:

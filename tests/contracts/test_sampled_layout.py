@@ -15,12 +15,12 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.layout import Layout
-from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
+from dtdg_lab.parallel.base import Layout
+from dtdg_lab.parallel.dynagraph import SampledWindowLayout, SampledWindows
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.contracts_layouts import LayoutContract, MakeLayout
+from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
 
 PARTS, TRAIN = 4, range(5)
 
@@ -48,7 +48,7 @@ class TestSampledWindow(LayoutContract):
         def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
             model = catalogue.entry("models", request.param).load()(graph.num_features, 4, 2, seed=1).double()
             share = PARTS // size
-            windows = Windows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
+            windows = SampledWindows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
             task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
             settings = OperatorSettings(dtype=torch.float64)
             return SampledWindowLayout(model, graph, task, windows, settings, counts_group=rank == 0), model

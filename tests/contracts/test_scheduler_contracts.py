@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtdg_lab.core.catalogue import SCHEDULERS
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.scheduler_entries import SCHEDULERS
-from dtdg_lab.testing.contracts_schedulers import SchedulerContract, check_plan, check_scheduler
-from dtdg_lab.testing.requirements import ContractError
+from dtdg_lab.testing.contracts import ContractError, SchedulerContract, check_plan, check_scheduler
 
 
 class TestCatalogue(SchedulerContract):

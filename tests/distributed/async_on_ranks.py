@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dtdg_lab.comm.group import Group, ProcessGroup, SoloGroup, reach_store
 from dtdg_lab.core.errors import PlanError, RunFailedError
-from dtdg_lab.testing.delayed_group import DelayedGroup
+from dtdg_lab.testing.doubles import DelayedGroup
 from dtdg_lab.testing.processes import join_group
 
 LATE_S = 0.3

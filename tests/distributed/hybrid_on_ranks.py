@@ -9,18 +9,16 @@ from typing import Any
 
 from hybrid_training import drawn, generators_left, repeated, train
 
-from dtdg_lab.comm.averager import Averager
-from dtdg_lab.comm.averager_for import averager_for
 from dtdg_lab.comm.group import Group
+from dtdg_lab.comm.model_averaging import Averager, averager_for
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.testing.in_memory import Trained
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.testing.processes import join_group
-from dtdg_lab.testing.recorders import RecordingRecorder
 from dtdg_lab.training import updates
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.steered import Steered
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
@@ -63,7 +61,7 @@ def case_config(case: dict[str, Any], ranks: int) -> RunConfig:
     return RunConfig(**{**SMALL, **case, "ranks": ranks})
 
 
-def built_case(case: dict[str, Any], group: Group) -> Built:
+def built_case(case: dict[str, Any], group: Group) -> RunComponents:
     config = case_config(case, group.size)
     return build(config, load_for(config), group)
 

@@ -26,9 +26,9 @@ from remote_training import (
 from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.features import cache_memory
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.testing.in_memory import Trained
+from dtdg_lab.features import store as cache_memory
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training.steered import Steered
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 from async_on_ranks import COMPUTE_S, DELAY_S, EXCHANGES, LATE_S, SHAPES, counts
 
-from dtdg_lab.comm.group import ProcessGroup, open_store
-from dtdg_lab.comm.sub_groups import columns_of, rows_of
+from dtdg_lab.comm.group import ProcessGroup, columns_of, open_store, rows_of
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.testing.processes import run_ranks
 

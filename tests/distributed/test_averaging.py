@@ -8,8 +8,7 @@ import pytest
 import spawn
 import torch
 
-from dtdg_lab.comm.averager import Round, Word
-from dtdg_lab.comm.averaging import ModelAverager
+from dtdg_lab.comm.model_averaging import ModelAverager, Round, Word
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
 

@@ -135,7 +135,7 @@ def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> 
 
 def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
     """Both ways, counted by hand on a ring of six: three vertices of the order hold two edges."""
-    from dtdg_lab.core.batch_plans import HybridBatch, SurvivalOrder
+    from dtdg_lab.core.plans import HybridBatch, SurvivalOrder
     from dtdg_lab.graphs.snapshot import Snapshot
 
     naive = importlib.import_module("contenders.flare_naive")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.comm.feature_addresses import agree_token, exchange_addresses
-from dtdg_lab.comm.feature_client import FeatureClient
-from dtdg_lab.comm.feature_server import FeatureServer
+from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.testing.processes import join_group, run_ranks
 

@@ -30,13 +30,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.core.target_batches import TargetBatch
+from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.parallel.part_batches import FIRST_NEW
-from dtdg_lab.parallel.target_layout import TargetBatchLayout
+from dtdg_lab.parallel.dynahb import FIRST_NEW, TargetBatchLayout
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.build import Built
+from dtdg_lab.training.build import RunComponents
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 Told = list[dict[str, Any]]
@@ -87,7 +86,7 @@ def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo:
     assert np.abs(gradient - wanted["gradient"]).max() <= 1e-10 * np.abs(gradient).max()
 
 
-def _loss_on_the_whole(built: Built, part: int, batch: TargetBatch) -> Tensor:
+def _loss_on_the_whole(built: RunComponents, part: int, batch: TargetBatch) -> Tensor:
     """The mean over snapshots of the mean over labelled targets; all vertices run, from state zero."""
     assert built.partition is not None
     graph, model = built.sequence.graph, built.model

@@ -16,8 +16,8 @@ from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_set import EdgeSet
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.graphs.snapshot import EdgeSet
+from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 EPOCHS = 5

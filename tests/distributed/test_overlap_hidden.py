@@ -16,8 +16,7 @@ import pytest
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.delayed_group import DelayedGroup
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.testing.doubles import DelayedGroup, Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6

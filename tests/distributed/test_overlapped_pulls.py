@@ -17,11 +17,10 @@ import pytest
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.scheduling.task_times import TaskTimePredictor
-from dtdg_lab.testing.delayed_group import DelayedGroup
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.scheduling.overlap import TaskTimePredictor
+from dtdg_lab.testing.doubles import DelayedGroup, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 

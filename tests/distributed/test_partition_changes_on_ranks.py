@@ -18,11 +18,12 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.halo_sequence import HaloSequence
-from dtdg_lab.partition import in_child
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.parallel.halo import HaloSequence
+from dtdg_lab.partition import child_process as in_child
+from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import build, layouts, partitioned
+from dtdg_lab.training import build, layouts
+from dtdg_lab.training.callbacks import partition as partitioned
 
 EPOCHS = 9
 SMALL = {"system": "adgnn-t", "partitioner": "hash", "dataset": "growing", "generated_nodes": 24,

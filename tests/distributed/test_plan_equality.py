@@ -16,15 +16,15 @@ from torch import Tensor
 
 from dtdg_lab.comm.group import Group, SoloGroup, open_store
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.testing.contracts_models import DenseSpace, run_model
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.testing.contracts import DenseSpace, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training.build import Built, build, make_task
+from dtdg_lab.training.build import RunComponents, build, make_task
 
 PARTS, STEPS = 4, 3
 BY_HAND = ("round_robin", "longest_first")  # schedules that this file knows; others: test_schedules_on_ranks.py
@@ -75,12 +75,12 @@ def _config(case: dict[str, Any], **more: Any) -> RunConfig:
     return RunConfig(**{**SMALL, **case, **more})
 
 
-def _built(case: dict[str, Any], group: Group, **more: Any) -> Built:
+def _built(case: dict[str, Any], group: Group, **more: Any) -> RunComponents:
     config = _config(case, **more, ranks=group.size)
     return build(config, _graph(config.dataset), group)
 
 
-def _step(built: Built, group: Group, number: int) -> dict[str, Any]:
+def _step(built: RunComponents, group: Group, number: int) -> dict[str, Any]:
     works = [work for epoch in range(number + 1) for work in built.layout.epoch(epoch)]
     built.gradients.zero()
     sent = group.bytes_sent

@@ -11,7 +11,7 @@ import pytest
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build
 

@@ -10,12 +10,11 @@ from typing import Any
 from hybrid_on_ranks import run_config
 from hybrid_training import train
 
-from dtdg_lab.comm.averager import Averager
-from dtdg_lab.comm.averager_for import averager_for
+from dtdg_lab.comm.model_averaging import Averager, averager_for
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build, updates
-from dtdg_lab.training.replay import Replay, Request, changes_key
+from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
 from dtdg_lab.training.steered import Steered
 
 REFUSED = {"partitioner": "load_aware"}
@@ -51,9 +50,9 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
     events = done.recorder.events
     asked, refused = json.loads(group.broadcast_text(json.dumps([events("asked"), events("refused")])))
     tables = done.recorder.tables
-    replay = Replay.of(
+    replay = RunReplay.of(
         tables["rounds"], tables["targets"], tables["steps"],
-        requests=tuple(Request(row["step"], row["data"]["heard"], row["data"]["request"]) for row in asked),
+        requests=tuple(RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]) for row in asked),
         refused={(row["step"], changes_key(row["data"]["changes"])): [row["data"]["reason"]] for row in refused},
     )  # fmt: skip
     updates.averager_for = partial(_named, "again")

@@ -18,9 +18,9 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.scheduling import dygnex_greedy
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 

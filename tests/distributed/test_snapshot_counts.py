@@ -16,11 +16,11 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.partition.snapshot_legs import WAYS
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.partition.snapshot_cost_model import WAYS
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training.build import Built, build
-from dtdg_lab.training.told_blocks import told_blocks
+from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.callbacks.partition import told_blocks
 from dtdg_lab.training.told_plans import told_plans
 
 NODES, TRAINED = 23, 11
@@ -93,7 +93,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     return found
 
 
-def _told(built: Built, graph: DynamicGraph) -> dict[str, Any]:
+def _told(built: RunComponents, graph: DynamicGraph) -> dict[str, Any]:
     """Bytes of one step by way, and legs, as told before."""
     assert built.snapshot_blocks is not None
     return told_blocks(built.config, graph, built.snapshot_blocks, built.task, partition=built.partition)

@@ -16,24 +16,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.batching.segments import hybrid_batch
-from dtdg_lab.batching.survival import survival_order
-from dtdg_lab.batching.trapezoid import Trapezoid
+from dtdg_lab.batching.temporal_decay import Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.batch_plans import HybridBatch
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.plans import HybridBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.models.base import run_straight
-from dtdg_lab.models.state import State
-from dtdg_lab.parallel.halo_window import HaloWindowLayout
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.parallel.window_work import WindowWork
-from dtdg_lab.testing.dense_space import DenseSpace
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.parallel.backprop.decayed_window import WindowWork
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.testing.contracts import DenseSpace
+from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training.build import Built, build
+from dtdg_lab.training.build import RunComponents, build
 
 PARTS, NODES = 4, 41
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 40, "hidden": 6,
@@ -113,7 +110,7 @@ def _reference(config: RunConfig) -> dict[str, Any]:
 class _Naive:
     """Losses of windows, from dense matrices over the vertices that a snapshot has, by number."""
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: RunComponents) -> None:
         assert built.partition is not None and built.chunking is not None
         self.built, self.owner, self.chunking = built, built.partition.owner, built.chunking
         self.shape = Trapezoid.of(built.config, chunks=built.chunking.chunks)

@@ -19,8 +19,8 @@ from typing import Any
 import dtdg_lab as lab
 from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.datasets import load_for
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.views.window import RunWindow
 

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from dtdg_lab.cluster.sessions import end_session, list_sessions
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWERS = {

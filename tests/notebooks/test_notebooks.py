@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from dtdg_lab.cluster.sessions import end_session, list_sessions
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 LESSONS = [path for path in NOTEBOOKS if not path.stem.startswith("00")]  # which compute, and check, what they say

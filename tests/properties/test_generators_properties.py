@@ -9,17 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.datasets.edge_deletion import grow
+from dtdg_lab.datasets.generators.base import growth_line, known, merged, some
 from dtdg_lab.datasets.generators.communities import COMMUNITIES
-from dtdg_lab.datasets.generators.counts import growth_line
-from dtdg_lab.datasets.generators.growing import GROWING
-from dtdg_lab.datasets.generators.powerlaw import POWERLAW
-from dtdg_lab.datasets.generators.sorted_keys import known, merged, some
+from dtdg_lab.datasets.generators.synthetic import GROWING, POWERLAW, UNIFORM
 from dtdg_lab.datasets.generators.transactions import TRANSACTIONS
-from dtdg_lab.datasets.generators.uniform import UNIFORM
+from dtdg_lab.datasets.sequences import grow
 from dtdg_lab.datasets.tables import StaticTable
-from dtdg_lab.graphs.keys import edge_keys
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys
 
 CURVES = ("linear", "exponential", "logistic")
 SEEDS = st.integers(0, 2**53 - 1)

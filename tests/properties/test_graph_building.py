@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs import DynamicGraph, IntervalEdges, build_graph
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import IntervalEdges
 
 NODES, INTERVALS = 5, 6
 EDGE = st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.integers(0, INTERVALS - 1))

@@ -9,13 +9,9 @@ from feature_world import Batch, Owners, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.features.builder import CacheBuilder
-from dtdg_lab.features.cache import FeatureCache
-from dtdg_lab.features.hot_set import hot_set, hottest_first, quotas
-from dtdg_lab.features.key_counts import key_counts
-from dtdg_lab.features.lookahead import Lookahead
-from dtdg_lab.features.resolver import resolve
-from dtdg_lab.features.window_plan import WindowPlan
+from dtdg_lab.features.pipeline import resolve
+from dtdg_lab.features.store import FeatureCache, hot_set, hottest_first, key_counts, quotas
+from dtdg_lab.features.windows import CacheBuilder, Lookahead, WindowPlan
 
 PARTS = 4
 WORLD = World(nodes=30, parts=PARTS, snapshots=2, features=3, seed=5)

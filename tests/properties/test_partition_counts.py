@@ -8,13 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.model_pulls import Pull
+from dtdg_lab.core.message_passing import Pull
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs import DynamicGraph, Snapshot
-from dtdg_lab.partition.halo import remote_rows, transposed
-from dtdg_lab.partition.hop_sets import hop_distance, outside, union_of, within_hops
-from dtdg_lab.partition.measures import measure
-from dtdg_lab.partition.predict import predicted_bytes
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.partition.halo import hop_distance, outside, remote_rows, transposed, union_of, within_hops
+from dtdg_lab.partition.metrics import measure, predicted_bytes
 
 FEW = settings(max_examples=50)
 WAYS = (("in",), ("out",), ("in", "out"))

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.partition import hash as hash_
-from dtdg_lab.partition import load_aware, metis, round_robin
-from dtdg_lab.partition.fitting import MOST, fitting
-from dtdg_lab.partition.loads import vertex_loads
-from dtdg_lab.partition.nets import merged_nets
-from dtdg_lab.partition.store import load_partition, save_partition
-from dtdg_lab.partition.union import union_graph
-from dtdg_lab.testing.contracts_partitioners import check_assignment, graph_of
+from dtdg_lab.partition import metis
+from dtdg_lab.partition import simple as hash_
+from dtdg_lab.partition import simple as load_aware
+from dtdg_lab.partition import simple as round_robin
+from dtdg_lab.partition.base import load_partition, save_partition
+from dtdg_lab.partition.hypergraph import merged_nets
+from dtdg_lab.partition.metis import MOST, fitting, union_graph
+from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.testing.contracts import check_assignment, graph_of
 
 
 @st.composite
@@ -77,7 +78,7 @@ def test_what_nets_cost_is_the_rows_that_are_sent(graph, data: st.DataObject) ->
     assert (np.diff(nets.starts) >= 2).all()
 
 
-@pytest.mark.parametrize("assign", [hash_.assign, round_robin.assign, load_aware.assign])
+@pytest.mark.parametrize("assign", [hash_.assign_hash, round_robin.assign_round_robin, load_aware.assign_load_aware])
 @settings(max_examples=40)
 @given(graph=graphs(most=40), data=st.data())
 def test_every_vertex_is_owned_once(assign, graph, data: st.DataObject) -> None:
@@ -92,7 +93,7 @@ def test_every_vertex_is_owned_once(assign, graph, data: st.DataObject) -> None:
 def test_dealt_loads_differ_by_at_most_the_heaviest(graph, hops: int, dealing: str, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, graph.num_nodes))
     loads = vertex_loads(graph, hops)
-    made = load_aware.assign(graph, parts, hops=hops, dealing=dealing)
+    made = load_aware.assign_load_aware(graph, parts, hops=hops, dealing=dealing)
     sums, counts = np.bincount(made.owner, weights=loads), np.bincount(made.owner)
     assert sums.max() - sums.min() <= loads.max()
     assert counts.max() - counts.min() <= 1

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.batching.load_groups import load_groups
-from dtdg_lab.batching.reservoir import GIB, Level, Reservoir, capacity, check_fits
-from dtdg_lab.batching.target_sampler import TargetSampler
+from dtdg_lab.batching.hybrid import GIB, Reservoir, ReservoirLevel, TargetSampler, capacity, check_fits, load_groups
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.core.target_batches import BatchSize
+from dtdg_lab.core.plans import BatchSize
+from dtdg_lab.core.rng import generator
 
 CAPACITIES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SIZES = st.lists(st.integers(0, 40), max_size=30)
@@ -85,23 +83,23 @@ def test_an_empty_one_gives_nothing_and_a_full_one_always():
     assert reservoir.take(0, 0.0, 0.0) is None
     assert reservoir.put(0, 0, "a", 1)
     assert reservoir.put(0, 0, "again", 1)  # held already: the first stays
-    assert reservoir.levels() == [Level(1, 2, 1, 1)]
+    assert reservoir.levels() == [ReservoirLevel(1, 2, 1, 1)]
     assert reservoir.put(0, 1, "b", 1)
     assert not reservoir.put(0, 2, "c", 1)
     assert not reservoir.wants(0)
     almost = np.nextafter(1.0, 0.0)
     assert reservoir.take(0, almost, almost) == (1, "b")
     reservoir.clear()
-    assert (reservoir.levels(), reservoir.wants(0), reservoir.get(0, 0)) == ([Level(0, 2, 0, 0)], True, None)
+    assert (reservoir.levels(), reservoir.wants(0), reservoir.get(0, 0)) == ([ReservoirLevel(0, 2, 0, 0)], True, None)
 
 
 def test_batches_of_one_content_count_as_one():
     reservoir: Reservoir[str] = Reservoir([5], 10)
     for index, content in enumerate((7, 7, 8)):
         assert reservoir.put(0, index, "a", 1, content)
-    assert reservoir.levels() == [Level(3, 5, 3, 2)]
+    assert reservoir.levels() == [ReservoirLevel(3, 5, 3, 2)]
     reservoir.drop(0, 2)
-    assert reservoir.levels() == [Level(2, 5, 2, 1)]
+    assert reservoir.levels() == [ReservoirLevel(2, 5, 2, 1)]
 
 
 def test_an_action_that_met_its_bytes_takes_no_smaller_batch_either():
@@ -136,7 +134,7 @@ def test_a_second_thread_cannot_put_while_a_first_one_does():
     for thread in threads:
         thread.join(20)
     assert sorted(put) == [False, False, True]
-    assert reservoir.levels() == [Level(1, 1, 4, 1)]
+    assert reservoir.levels() == [ReservoirLevel(1, 1, 4, 1)]
 
 
 @pytest.fixture
@@ -180,7 +178,7 @@ def test_threads_that_put_and_take_at_once_lose_nothing():
         thread.join(20)
     assert failed == []
     full = writers * each - 7
-    assert reservoir.levels() == [Level(full, full, 2 * full, full)] * actions
+    assert reservoir.levels() == [ReservoirLevel(full, full, 2 * full, full)] * actions
     for action in range(actions):
         held = [index for index in range(writers * each) if reservoir.get(action, index) == (action, index)]
         assert len(held) == full

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.entry import Entry
-from dtdg_lab.core.scheduler_entries import SCHEDULERS
-from dtdg_lab.scheduling import best_of, dygnex_greedy, dygnex_ilp, longest_first, round_robin
-from dtdg_lab.testing.contracts_schedulers import check_plan
+from dtdg_lab.core.catalogue import SCHEDULERS, Entry
+from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.scheduling import dygnex_ilp, longest_first
+from dtdg_lab.scheduling import heuristics as best_of
+from dtdg_lab.scheduling import heuristics as round_robin
+from dtdg_lab.testing.contracts import check_plan
 
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))  # many ties
@@ -41,7 +43,7 @@ def test_what_chooses_among_schedules_is_never_worse_than_dygnex_greedy(
 ) -> None:
     knobs: dict[str, Any] = {"per_rank": per_rank, "targets": targets, "allreduce_s": allreduce_s}
     papers = dygnex_greedy.schedule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s)
-    for rule in (best_of.schedule, functools.partial(dygnex_ilp.schedule, gap=2.0, time_limit_s=60.0)):
+    for rule in (best_of.schedule_best_of, functools.partial(dygnex_ilp.schedule, gap=2.0, time_limit_s=60.0)):
         assert rule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s) <= papers * (1 + 1e-9)
 
 
@@ -50,7 +52,9 @@ def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
     times_s: Any, parts: int, per_rank: int
 ) -> None:
     grown = np.sort(times_s)
-    even, eager = (rule(grown, parts, per_rank=per_rank) for rule in (longest_first.schedule, round_robin.schedule))
+    even, eager = (
+        rule(grown, parts, per_rank=per_rank) for rule in (longest_first.schedule, round_robin.schedule_round_robin)
+    )
     assert even.makespan_s(grown) <= eager.makespan_s(grown) * (1 + 1e-12)
 
 

@@ -8,11 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.batching.naive_remap import naive_edges
-from dtdg_lab.batching.shrink import Shrinker, ShrunkenEdges
-from dtdg_lab.batching.survival import survival_order
-from dtdg_lab.core.batch_plans import Chunking, SurvivalOrder
-from dtdg_lab.testing.contracts_partitioners import graph_of
+from dtdg_lab.batching.temporal_decay import Shrinker, ShrunkenEdges, naive_edges, survival_order
+from dtdg_lab.core.plans import Chunking, SurvivalOrder
+from dtdg_lab.testing.contracts import graph_of
 
 WAYS = st.sampled_from(["in", "out"])
 

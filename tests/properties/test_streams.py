@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.streams import generator, key, torch_seed
+from dtdg_lab.core.rng import generator, key, torch_seed
 
 SEEDS = st.integers(0, 2**53)
 NAMES = st.from_regex(r"\A[a-z]+(/[a-z]+)?\Z")
@@ -39,7 +39,7 @@ def test_golden_draws_of_torch() -> None:
 
 
 def test_another_process_draws_the_same() -> None:
-    code = "from dtdg_lab.core.streams import generator; print(generator(3, 'a', 1).integers(0, 2**62, 3).tolist())"
+    code = "from dtdg_lab.core.rng import generator; print(generator(3, 'a', 1).integers(0, 2**62, 3).tolist())"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stdout.strip() == str(generator(3, "a", 1).integers(0, 2**62, 3).tolist())
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.scheduling.early_ready import TaskTimes, early_ready, in_turn
-from dtdg_lab.scheduling.task_simulation import best_order, bound_s, play
+from dtdg_lab.scheduling.overlap import TaskTimes, best_order, bound_s, early_ready, in_turn, play
 
 seconds = st.floats(0.0, 1e3, allow_subnormal=False) | st.integers(0, 3).map(float)  # many ties
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.graphs import IntervalEdges, build_graph
-from dtdg_lab.graphs.windows import Windows
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.windowing import Windows
 
 NODES, INTERVALS = 6, 7
 EDGE = st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.integers(0, INTERVALS - 1))

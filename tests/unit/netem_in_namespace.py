@@ -19,9 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dtdg_lab.congestion.links_text import parse_links
-from dtdg_lab.congestion.netem import NetemLinks, undo_left_over
-from dtdg_lab.congestion.traffic_control import root_queue, run
+from dtdg_lab.congestion.netem import NetemLinks, root_queue, run, undo_left_over
+from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.errors import NotAvailableError
 
 MEGABYTE, MBIT = 1_000_000, 80.0

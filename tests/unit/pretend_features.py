@@ -19,7 +19,7 @@ from features_synthetic import (
 from pretend_session import PretendRun, PretendSession
 from synthetic_lines import START_NS
 
-from dtdg_lab.congestion.links_text import parse_links
+from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 

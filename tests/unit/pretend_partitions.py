@@ -10,9 +10,9 @@ from synthetic_lines import START_NS, knob_row
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.datasets import load_for
-from dtdg_lab.partition.measured import MeasuredPartition, partition_graph
-from dtdg_lab.training.knobs import check_changes
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
+from dtdg_lab.training.control import check_changes
 
 REBUILD_S = 0.75
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.judging import Evaluated, Verdict
-from dtdg_lab.cluster.run_config import Done
+from dtdg_lab.cluster.local import Done, Evaluated, Verdict
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies import trial_runner
+from dtdg_lab.studies import runner as trial_runner
 
 BASE = RunConfig(system="flaredtdg", dataset="growing", epochs=4, hidden=4, device="cpu")
 

@@ -8,7 +8,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PHASES, TABLES
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter
 
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 20_000_000

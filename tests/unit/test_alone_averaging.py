@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.comm.alone_averaging import AloneAverager
-from dtdg_lab.comm.averager import MAX_CHOICE, Round, Word
-from dtdg_lab.comm.averager_for import averager_for
 from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.comm.model_averaging import MAX_CHOICE, AloneAverager, Round, Word, averager_for
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
 

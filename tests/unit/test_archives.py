@@ -20,8 +20,7 @@ import pytest
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets import archives
-from dtdg_lab.datasets.archives import Members, unpacked
-from dtdg_lab.datasets.pickles import SparseRows, read_pickle
+from dtdg_lab.datasets.archives import ArchiveMembers, SparseRows, read_pickle, unpacked
 
 FILES = {"folder/out.tiny": b"1 2 3\n" * 50, "folder/README": b"read me", "empty": b""}
 PACKED = {
@@ -36,7 +35,7 @@ each_archive = pytest.mark.parametrize("name", PACKED)
 
 def refused(source, where="tiny", **options) -> str:
     with pytest.raises(DataError) as caught:
-        members = Members(source, where, **options)
+        members = ArchiveMembers(source, where, **options)
         for name in members:
             members[name]
     assert where in str(caught.value)
@@ -46,7 +45,7 @@ def refused(source, where="tiny", **options) -> str:
 @each_archive
 def test_members_of_archives(name, tmp_path):
     (tmp_path / name).write_bytes(PACKED[name])
-    for members in (Members(tmp_path / name), Members(PACKED[name], name)):
+    for members in (ArchiveMembers(tmp_path / name), ArchiveMembers(PACKED[name], name)):
         assert members.where == name
         assert dict(members) == FILES
         assert list(members) == list(FILES)
@@ -63,18 +62,18 @@ def test_members_of_archives(name, tmp_path):
 def test_a_file_that_is_no_archive_is_one_member(end, pack, tmp_path):
     path = tmp_path / f"edges.txt{end}"
     path.write_bytes(pack(b"1 2 3\n"))
-    assert dict(Members(path)) == {"edges.txt": b"1 2 3\n"}
-    assert Members(path).only("anything") == b"1 2 3\n"
+    assert dict(ArchiveMembers(path)) == {"edges.txt": b"1 2 3\n"}
+    assert ArchiveMembers(path).only("anything") == b"1 2 3\n"
     assert unpacked(path.read_bytes(), "edges") == b"1 2 3\n"
 
 
 def test_files_that_archivers_add_are_not_found():
-    members = Members(samples.zipped({"a/x.edges": b"1", "__MACOSX/a/x.edges": b"2", "a/._x.edges": b"3"}))
+    members = ArchiveMembers(samples.zipped({"a/x.edges": b"1", "__MACOSX/a/x.edges": b"2", "a/._x.edges": b"3"}))
     assert members.find("*.mtx", "*.edges") == "a/x.edges"
 
 
 def test_what_is_missing_or_not_unique_is_said():
-    members = Members(samples.zipped({"a.edges": b"1", "b.edges": b"2"}), "two.zip")
+    members = ArchiveMembers(samples.zipped({"a.edges": b"1", "b.edges": b"2"}), "two.zip")
     with pytest.raises(DataError, match=r"two.zip holds 2 files that fit '\*.edges': a.edges, b.edges"):
         members.find("*.edges")
     with pytest.raises(DataError, match=r"needed"):
@@ -168,7 +167,7 @@ def test_bombs_are_refused_before_they_fill_memory(pack, monkeypatch):
     assert "unpacks to more than" in refused(data)
     assert time.perf_counter() - start < 5
     fits = pack(bytes(1 << 19))
-    assert [len(text) for text in Members(fits, "tiny").values()] == [1 << 19]
+    assert [len(text) for text in ArchiveMembers(fits, "tiny").values()] == [1 << 19]
 
 
 def test_a_tar_bomb_is_refused(monkeypatch):
@@ -187,7 +186,7 @@ def test_a_size_a_zip_only_claims_is_not_believed():
     for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         at = data.index(mark) + place
         data[at : at + 4] = struct.pack("<I", 2**32 - 2)
-    assert Members(bytes(data))["x"] == bytes(1000)
+    assert ArchiveMembers(bytes(data))["x"] == bytes(1000)
 
 
 # pickles
@@ -309,10 +308,10 @@ def test_pickles_made_by_hand(data, words):
 def test_a_graph_of_shared_lists_is_refused_before_it_is_written_out():
     shared = list(range(2000))
     files = {**samples.planetoid(), "ind.tiny.graph": samples.pickled({paper: shared for paper in range(2000)})}
-    from dtdg_lab.datasets.formats import planetoid
+    from dtdg_lab.datasets.formats import static as planetoid
 
     with pytest.raises(DataError, match="4,000,000 neighbours in"):
-        planetoid.parse(files, "tiny")
+        planetoid.parse_planetoid(files, "tiny")
 
 
 def test_text_repeated_many_times_makes_no_more_bytes_than_the_file_has():

@@ -18,19 +18,14 @@ import psutil
 import pytest
 from generator_children import generator_children
 
-from dtdg_lab import load_dataset
-from dtdg_lab.batching.load_groups import load_groups
-from dtdg_lab.batching.reservoir import Reservoir
-from dtdg_lab.batching.target_sampler import TargetSampler
+from dtdg_lab.batching.hybrid import Reservoir, TargetSampler, load_groups
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, RunFailedError
-from dtdg_lab.core.target_batches import BatchSize
-from dtdg_lab.parallel import generator_process
-from dtdg_lab.parallel.batch_generators import KINDS, Generators
-from dtdg_lab.parallel.built_batch import BuiltBatch
-from dtdg_lab.parallel.cached_files import cached_part, part_folder
-from dtdg_lab.parallel.cached_part import CachedPart, Reach
-from dtdg_lab.parallel.generator_source import BatchMaker, Source
-from dtdg_lab.parallel.target_blocks import BlockShape
+from dtdg_lab.core.plans import BatchSize
+from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.parallel import batch_workers as generator_process
+from dtdg_lab.parallel.batch_workers import KINDS, BatchMaker, Generators, Source
+from dtdg_lab.parallel.minibatch_blocks import BlockShape, BuiltBatch
+from dtdg_lab.parallel.replicated_part import CachedPart, Reach, cached_part, part_folder
 
 SIZES = (BatchSize(2, 5), BatchSize(4, 9))
 PLENTY = 1 << 30
@@ -194,9 +189,9 @@ def test_a_process_that_is_killed_is_told(makers: list[BatchMaker]) -> None:
 
 PARENT = """
 import os, pickle, psutil, signal, sys, time
-from dtdg_lab.batching.reservoir import Reservoir
-from dtdg_lab.parallel.batch_generators import Generators
-from dtdg_lab.parallel.generator_source import Source
+from dtdg_lab.batching.hybrid import Reservoir
+from dtdg_lab.parallel.batch_workers import Generators
+from dtdg_lab.parallel.batch_workers import Source
 maker = pickle.loads(open(sys.argv[1], "rb").read())
 generators = Generators([Source(maker, Reservoir([10**6] * 2, 1 << 30))], kind="processes")
 generators.start()
@@ -221,7 +216,7 @@ def test_a_process_ends_when_its_parent_is_killed(makers: list[BatchMaker], tmp_
 
 
 def test_a_process_needs_no_torch() -> None:
-    code = "import sys, dtdg_lab.parallel.generator_child; sys.exit(len({'torch', 'dgl', 'scipy'} & {*sys.modules}))"
+    code = "import sys, dtdg_lab.parallel.batch_workers; sys.exit(len({'torch', 'dgl', 'scipy'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 

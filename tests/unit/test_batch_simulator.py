@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.control.agent import Choice
-from dtdg_lab.control.batch_adjuster import BatchAdjuster, make_adjuster
-from dtdg_lab.control.batch_simulator import CONTROLLERS, LANDSCAPES, BatchSimulator, compared, over_best_fixed
-from dtdg_lab.control.batch_simulator import TARGET as OF_LANDSCAPES
-from dtdg_lab.control.fixed import Fixed
+from dtdg_lab.control.batch_size import (
+    CONTROLLERS,
+    LANDSCAPES,
+    BatchAdjuster,
+    BatchSimulator,
+    compared,
+    make_adjuster,
+    over_best_fixed,
+)
+from dtdg_lab.control.batch_size import TARGET as OF_LANDSCAPES
+from dtdg_lab.control.rl.dqn import Choice, Fixed
 from dtdg_lab.core.errors import ConfigError
 
 GRID = tuple(itertools.product((0.1, 0.2, 0.3), (0.01, 0.05, 0.1)))

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.batching.decay import decayed_counts, kept_share
-from dtdg_lab.batching.segments import epoch_batches, hybrid_batch, segments
-from dtdg_lab.batching.shrink import Shrinker
-from dtdg_lab.batching.survival import survival_order
-from dtdg_lab.core.batch_plans import Chunking, HybridBatch, SurvivalOrder
+from dtdg_lab.batching.temporal_decay import (
+    Shrinker,
+    decayed_counts,
+    epoch_batches,
+    hybrid_batch,
+    kept_share,
+    segments,
+    survival_order,
+)
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.testing.contracts_partitioners import graph_of
+from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
+from dtdg_lab.core.rng import generator
+from dtdg_lab.testing.contracts import graph_of
 
 # decay
 

@@ -14,7 +14,7 @@ from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
+from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.blocked import GIB
 from dtdg_lab.training.build import build
 

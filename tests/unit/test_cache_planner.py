@@ -8,20 +8,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.control.cache_cases import CacheCase
-from dtdg_lab.control.cache_comparison import PolicyRuns, compare, run_policy
-from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, replayed_episode
-from dtdg_lab.control.cache_fixed import FixedWindow
-from dtdg_lab.control.cache_memory import LatenessMemory, RunsMemory, memory_size
-from dtdg_lab.control.cache_planner import CachePlanner
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.cache_state import CacheObservation, cache_state, state_size
-from dtdg_lab.control.cache_views import ManyPolicy
-from dtdg_lab.control.clairvoyant import best_plan, cost_of
-from dtdg_lab.control.link_trace import LinkTrace
-from dtdg_lab.control.shipped_costs import products, reddit
+from dtdg_lab.control.cache.clairvoyant import best_plan, cost_of
+from dtdg_lab.control.cache.env import (
+    CacheObservation,
+    LatenessMemory,
+    ManyPolicy,
+    RunsMemory,
+    cache_state,
+    memory_size,
+    state_size,
+)
+from dtdg_lab.control.cache.link_trace import LinkTrace
+from dtdg_lab.control.cache.planner import CachePlanner
+from dtdg_lab.control.cache.policies import FixedWindow
+from dtdg_lab.control.cache.shipped_costs import products, reddit
+from dtdg_lab.control.cache.simulator import CacheCase, CacheEpisode, CacheNoise, CacheSimulator, replayed_episode
+from dtdg_lab.control.cache.training import PolicyRuns, compare, run_policy
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_path import CacheActions, CacheView
+from dtdg_lab.core.feature_store import CacheActions, CacheView
 
 ACTIONS = CacheActions(4)
 UNIFORM_16 = ACTIONS.action(16)

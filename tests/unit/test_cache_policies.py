@@ -5,19 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache_cases import STEADY, CacheCase, comparison_cases
-from dtdg_lab.control.cache_comparison import SEED, ComparedPolicy, always_compared, compare, run_policy
-from dtdg_lab.control.cache_episode import draw_episode
-from dtdg_lab.control.cache_epoch_hot import EpochHot
-from dtdg_lab.control.cache_fixed import FixedWindow
-from dtdg_lab.control.cache_random import RandomWindows
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.cache_tables import cache_choices
-from dtdg_lab.control.cache_threshold import ThresholdWindow
-from dtdg_lab.control.cache_training import training_costs
-from dtdg_lab.control.cache_views import CacheViews, OneByOne
+from dtdg_lab.control.cache.costs import cache_choices
+from dtdg_lab.control.cache.env import CacheViews, OneByOne
+from dtdg_lab.control.cache.policies import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
+from dtdg_lab.control.cache.simulator import STEADY, CacheCase, CacheSimulator, comparison_cases, draw_episode
+from dtdg_lab.control.cache.training import SEED, ComparedPolicy, always_compared, compare, run_policy, training_costs
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheView
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)

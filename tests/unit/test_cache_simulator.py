@@ -8,26 +8,29 @@ import warnings
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache_cases import (
+from dtdg_lab.control.cache.costs import CacheCosts
+from dtdg_lab.control.cache.delay_estimator import DelayEstimator
+from dtdg_lab.control.cache.env import CacheObservation, cache_state, state_bounds, state_names, state_size
+from dtdg_lab.control.cache.link_trace import LinkTrace, trace_of_links, trace_of_pattern
+from dtdg_lab.control.cache.simulator import (
     ALL_STEADY,
     ARCHETYPES,
     COMPARED_SEVERITIES,
+    NO_NOISE,
+    REFERENCE,
     STEADY,
     TRAINED_SEVERITIES,
     CacheCase,
+    CacheEpisode,
+    CacheNoise,
+    CacheSimulator,
     comparison_cases,
+    draw_episode,
     training_cases,
 )
-from dtdg_lab.control.cache_costs import CacheCosts
-from dtdg_lab.control.cache_episode import NO_NOISE, CacheEpisode, CacheNoise, draw_episode
-from dtdg_lab.control.cache_simulator import REFERENCE, CacheSimulator
-from dtdg_lab.control.cache_state import CacheObservation, cache_state, state_bounds, state_names, state_size
-from dtdg_lab.control.cache_training import training_costs
-from dtdg_lab.control.delay_estimator import DelayEstimator
-from dtdg_lab.control.link_trace import LinkTrace, trace_of_links, trace_of_pattern
+from dtdg_lab.control.cache.training import training_costs
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_path import WINDOWS, CacheActions
-from dtdg_lab.core.links import LinkState
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, LinkState
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)
@@ -461,7 +464,7 @@ def test_the_environment_passes_gymnasium_s_checker() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from gymnasium.utils.env_checker import check_env
 
-    from dtdg_lab.control.cache_env import ENV_ID, CacheEnv, register_env
+    from dtdg_lab.control.cache.gym_env import ENV_ID, CacheEnv, register_env
 
     register_env()
     register_env()

@@ -23,18 +23,25 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import cached_files
-from dtdg_lab.parallel.cached_files import cached_part, forget_unused, part_folder
-from dtdg_lab.parallel.cached_part import CachedPart, Reach, local_edges, pieces, reach_of
-from dtdg_lab.parallel.cached_sequence import CachedSequence, stacked_edges
-from dtdg_lab.parallel.cached_size import cache_size
-from dtdg_lab.parallel.cached_vertex import CachedVertexLayout, cached_sequences
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.layout import Unmarked
+from dtdg_lab.parallel import replicated_part as cached_files
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.parallel.replicated import CachedSequence, CachedVertexLayout, cached_sequences, stacked_edges
+from dtdg_lab.parallel.replicated_part import (
+    CachedPart,
+    Reach,
+    cache_size,
+    cached_part,
+    forget_unused,
+    local_edges,
+    part_folder,
+    pieces,
+    reach_of,
+)
 from dtdg_lab.parallel.single import SingleLayout
-from dtdg_lab.partition.measures import measure
+from dtdg_lab.partition.metrics import measure
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

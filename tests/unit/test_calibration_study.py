@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
-from dtdg_lab.congestion.links_text import parse_links
-from dtdg_lab.control.calibration import SHIPPED, calibrate
-from dtdg_lab.control.conditions import condition
+from dtdg_lab.congestion.patterns import parse_links
+from dtdg_lab.control.cache.calibration import SHIPPED, calibrate, condition_named
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.core.links import BITS
-from dtdg_lab.runs.calibration_study import WARM_UPS, cells_wanted, links_of, power_rows, step_seconds
+from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.runs.calibration import WARM_UPS, cells_wanted, links_of, power_rows, step_seconds
 
 PARTS, EPOCH_STEPS = 4, 12
 MODEL = SHIPPED.steps["ogbn-products"]
@@ -71,7 +70,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         return PretendRun(config)
 
     monkeypatch.setattr(here, "train", train)
-    monkeypatch.setattr("dtdg_lab.comm.feature_probe.measure", pretend_fetches)
+    monkeypatch.setattr("dtdg_lab.comm.rpc_benchmark.measure", pretend_fetches)
     return asked
 
 
@@ -81,7 +80,7 @@ def test_what_was_measured_is_what_is_calibrated(trained: list[RunConfig], tmp_p
     cells = {(error.condition, error.window): error for error in study.calibration.errors()}
     assert set(cells) == {*(("clean", window) for window in here.WINDOWS), *((name, 16) for name in here.CONDITIONS)}
     for (name, window), error in cells.items():
-        under = condition(name)
+        under = condition_named(name)
         assert error.measured_ms == pytest.approx(MODEL.step_ms(window, under.mbit, under.delay_ms))  # no warm-up in it
         assert abs(error.percent) < 1
     assert study.costs().parts == PARTS and study.costs().row_bytes == 400

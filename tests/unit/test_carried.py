@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.batching.survival import survival_order
-from dtdg_lab.core.batch_plans import Chunking
-from dtdg_lab.models.mpnn_lstm import MPNNLSTM
-from dtdg_lab.models.state import State
-from dtdg_lab.parallel.carried import Carried
+from dtdg_lab.batching.temporal_decay import survival_order
+from dtdg_lab.core.plans import Chunking
+from dtdg_lab.models.base import State
+from dtdg_lab.models.gcn_lstm import MPNNLSTM
+from dtdg_lab.parallel.flaredtdg import Carried
 from dtdg_lab.parallel.survival_rows import SurvivalRows
 
 NODES, PARTS = 12, 2

@@ -11,19 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.batch_plans import Chunking
 from dtdg_lab.core.errors import DataError, PartitionError, UnknownNameError
-from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.store import cache_folder
+from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition import chunks as chunks_module
-from dtdg_lab.partition.chunk_facts import chunk_facts, told_chunks
-from dtdg_lab.partition.chunk_store import load_chunks, save_chunks
-from dtdg_lab.partition.chunks import CHUNKERS, make_chunks
-from dtdg_lab.partition.in_child import in_child
-from dtdg_lab.partition.make import make_partition
-from dtdg_lab.partition.metis import vertex_weights
-from dtdg_lab.partition.union import restricted, union_graph
-from dtdg_lab.testing.contracts_partitioners import graph_of, power_law
+from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.child_process import in_child
+from dtdg_lab.partition.chunks import CHUNKERS, chunk_facts, load_chunks, make_chunks, save_chunks, told_chunks
+from dtdg_lab.partition.metis import restricted, union_graph, vertex_weights
+from dtdg_lab.testing.contracts import graph_of, power_law
 
 
 def cliques(number: int = 4, size: int = 5) -> Any:
@@ -117,7 +113,7 @@ def test_chunks_are_balanced_by_edges_and_labelled_vertices_of_all_parts(monkeyp
         shown.append((solver, arrays, named))
         return in_child(solver, arrays, **named)
 
-    monkeypatch.setattr("dtdg_lab.partition.union_cut.in_child", looked)
+    monkeypatch.setattr("dtdg_lab.partition.metis.in_child", looked)
     make_chunks("metis", graph, partition, 3, seed=0)
     assert [(solver, named["parts"]) for solver, _, named in shown] == [("metis", 3)] * 2
     assert len({int(arrays["seed"]) for _, arrays, _ in shown}) == 2
@@ -196,7 +192,7 @@ def test_hash_stands_in_where_one_part_fails(monkeypatch: pytest.MonkeyPatch) ->
             raise PartitionError("out of luck")
         return in_child(*given, **named)
 
-    monkeypatch.setattr("dtdg_lab.partition.union_cut.in_child", second_fails)
+    monkeypatch.setattr("dtdg_lab.partition.metis.in_child", second_fails)
     graph = power_law(nodes=43)
     partition = make_partition("hash", graph, 2)
     made = make_chunks("metis", graph, partition, 3, seed=0)

@@ -10,16 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.control.cache_cases import CacheCase, comparison_cases, training_cases
-from dtdg_lab.control.cache_comparison import always_compared, run_policy
-from dtdg_lab.control.cache_episode import CacheEpisode, CacheNoise, draw_episode, replayed_episode
-from dtdg_lab.control.cache_fixed import FixedWindow
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.cache_training import training_costs
-from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan, clairvoyant_of, cost_of, regret_of
-from dtdg_lab.control.link_trace import LinkTrace
+from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan, clairvoyant_of, cost_of, regret_of
+from dtdg_lab.control.cache.link_trace import LinkTrace
+from dtdg_lab.control.cache.policies import FixedWindow
+from dtdg_lab.control.cache.simulator import (
+    CacheCase,
+    CacheEpisode,
+    CacheNoise,
+    CacheSimulator,
+    comparison_cases,
+    draw_episode,
+    replayed_episode,
+    training_cases,
+)
+from dtdg_lab.control.cache.training import always_compared, run_policy, training_costs
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_path import WINDOWS, CacheActions, CacheView
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
 
 PRODUCTS, REDDIT = training_costs(4)
 
@@ -106,7 +112,7 @@ def test_no_policy_beats_it(seed: int, parts: int, change_s: float) -> None:
 def test_many_runs_are_planned_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = drawn(9)
     whole = best_plan(episodes)
-    monkeypatch.setattr("dtdg_lab.control.clairvoyant.AT_ONCE", 4)
+    monkeypatch.setattr("dtdg_lab.control.cache.clairvoyant.AT_ONCE", 4)
     parted = best_plan(episodes)
     for name in ("to_go", "best", "lengths"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parted, name))

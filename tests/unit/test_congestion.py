@@ -12,16 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.congestion.cycle_table import made_table, parse_table
-from dtdg_lab.congestion.links_text import format_links, parse_links
-from dtdg_lab.congestion.patterns import PATTERNS, PatternSettings, make_pattern
-from dtdg_lab.congestion.phases import LEVELS
-from dtdg_lab.congestion.rank_links import links_of_ranks
-from dtdg_lab.congestion.recorded import load_trace, save_trace
-from dtdg_lab.congestion.slow_owners import slow_owners
+from dtdg_lab.congestion.patterns import (
+    LEVELS,
+    PATTERNS,
+    PatternSettings,
+    format_links,
+    links_of_ranks,
+    load_trace,
+    made_table,
+    make_pattern,
+    parse_links,
+    parse_table,
+    save_trace,
+    slow_owners,
+)
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError
-from dtdg_lab.core.links import LinkState
+from dtdg_lab.core.feature_store import LinkState
 
 EPOCHS = 30
 

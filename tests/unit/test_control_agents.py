@@ -14,15 +14,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.control.agent import Agent
-from dtdg_lab.control.bandit import Bandit
-from dtdg_lab.control.batch_adjuster import POLICIES, BatchAdjuster, Decision, make_adjuster
-from dtdg_lab.control.dqn import DQN
-from dtdg_lab.control.fixed import Fixed
-from dtdg_lab.control.progress_law import ProgressLaw
-from dtdg_lab.control.replay import Replay
-from dtdg_lab.control.rewards import loss_reward, progress_reward, reward, time_reward
-from dtdg_lab.control.uniform import Uniform
+from dtdg_lab.control.batch_size import (
+    POLICIES,
+    BatchAdjuster,
+    BatchDecision,
+    ProgressLaw,
+    loss_reward,
+    make_adjuster,
+    progress_reward,
+    reward,
+    time_reward,
+)
+from dtdg_lab.control.rl.dqn import DQN, Agent, Bandit, Fixed, ReplayMemory, UniformAgent
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 
 LEARNING = ("random", "bandit", "dqn")
@@ -101,7 +104,7 @@ def test_progress_pays_for_a_size_and_not_for_a_change() -> None:
 
 
 def test_the_oldest_transition_makes_room() -> None:
-    replay = Replay(3)
+    replay = ReplayMemory(3)
     for number in range(5):
         replay.add(number, number, number, number)
     assert [row[0] for row in replay.rows()] == [2.0, 3.0, 4.0]
@@ -109,7 +112,7 @@ def test_the_oldest_transition_makes_room() -> None:
     assert drawn.shape == (3, 4)
     assert sorted(drawn[:, 1].tolist()) == [2, 3, 4], "distinct ones"
     with pytest.raises(ConfigError, match="at least 1"):
-        Replay(0)
+        ReplayMemory(0)
 
 
 # the deep Q-network
@@ -200,7 +203,7 @@ def test_a_step_is_one_of_adam_on_the_squared_error() -> None:
 
 MAKE: dict[str, Callable[[int], Agent]] = {
     "none": lambda seed: Fixed(3, 1),
-    "random": lambda seed: Uniform(3, seed=seed),
+    "random": lambda seed: UniformAgent(3, seed=seed),
     "bandit": lambda seed: Bandit(3),
     "dqn": lambda seed: DQN(3, seed=seed),
     "law": lambda seed: ProgressLaw(GRID[:3]),
@@ -266,7 +269,7 @@ def test_the_bandit_s_means_fade() -> None:
     assert values[1] is None
 
 
-@pytest.mark.parametrize("make", [Uniform, Bandit, DQN])
+@pytest.mark.parametrize("make", [UniformAgent, Bandit, DQN])
 def test_one_action_is_nothing_to_choose_from(make: Callable[[int], Agent]) -> None:
     with pytest.raises(ConfigError, match=r"an adjuster with 1 action has nothing to choose from.*snapshot_sizes"):
         make(1)
@@ -310,7 +313,7 @@ def test_a_law_needs_sizes() -> None:
 
 
 def test_the_uniform_agent_takes_every_action_equally_often() -> None:
-    agent = Uniform(4, seed=5)
+    agent = UniformAgent(4, seed=5)
     counts = np.bincount([agent.choose(0.0).action for _ in range(2000)], minlength=4)
     assert counts.min() > 430
 
@@ -332,7 +335,7 @@ class Told(Fixed):
         self.lessons.append((state, action, reward, next_state))
 
 
-def watch(adjuster: BatchAdjuster, loss: float | None, seconds: float, steps: int = 2) -> Decision:
+def watch(adjuster: BatchAdjuster, loss: float | None, seconds: float, steps: int = 2) -> BatchDecision:
     for _ in range(steps):
         adjuster.observe(loss, seconds)
     return adjuster.decide()
@@ -402,7 +405,7 @@ def test_an_adjuster_is_resumed_in_the_middle_of_a_window(name: str, paid: str) 
     def made() -> BatchAdjuster:
         return make_adjuster(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])
 
-    def lived(adjuster: BatchAdjuster, steps: range) -> list[Decision]:
+    def lived(adjuster: BatchAdjuster, steps: range) -> list[BatchDecision]:
         found = []
         for step in steps:
             adjuster.observe(2 + math.sin(step), 1 + adjuster.choice / 5)

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from dtdg_lab.cluster.control import ControlServer, ask, read_payload
-from dtdg_lab.cluster.signing import new_key
+from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, read_payload
 from dtdg_lab.core.errors import ControlError
 
 PLACE = "run/1"

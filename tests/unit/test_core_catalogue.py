@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dtdg_lab.core import catalogue, records
+from dtdg_lab.core.catalogue import PROTOCOLS, Protocol
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.protocols import PROTOCOLS, Protocol
 from dtdg_lab.graphs.split import split
 
 ROOMS = sorted({entry.room for entry in catalogue.ENTRIES})

@@ -14,9 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import MEMORY_ON_LAYOUT
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.memory_table import MEMORY_ON_LAYOUT
 
 EVERY = [
     (system, model)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs import IntervalEdges, IntervalStream, build_graph, cut_edges
-from dtdg_lab.graphs.cutting import MAX_INTERVALS
-from dtdg_lab.graphs.keys import snapshot_of_keys
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.cutting import MAX_INTERVALS, cut_edges
+from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
+from dtdg_lab.graphs.snapshot import snapshot_of_keys
 
 TIMES = [4, -2, 0, 8, 8, 1.5]  # span 10, unsorted, negative, fractional, one twice
 

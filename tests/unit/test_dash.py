@@ -15,9 +15,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.dash import Dashboard, as_cell, as_json
-from dtdg_lab.dash.app import COMPARE
-from dtdg_lab.dash.control import make_control
+from dtdg_lab.dash.app import COMPARE, Dashboard
+from dtdg_lab.dash.settings import as_cell, as_json, make_control
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from test_dash_feed import Display
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash import Dashboard
-from dtdg_lab.dash.app import BLOCKS
-from dtdg_lab.dash.feed import ChartFeed
+from dtdg_lab.dash.app import BLOCKS, Dashboard
+from dtdg_lab.dash.live import ChartFeed
 
 KNOBS = ("blocks", "memory_gib", "row_ranks", "overlap", "difference")
 

@@ -14,9 +14,9 @@ import pytest
 from dtdg_lab.cluster.local import train_here
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dash.actions import Actions
-from dtdg_lab.dash.branch import NONE, Branch
+from dtdg_lab.dash.pages.checkpoints import NONE, Branch
 from dtdg_lab.dash.settings import Settings
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
 
 CONFIG = RunConfig(
     system="single", dataset="growing", ranks=1, epochs=4, hidden=4, generated_nodes=40, generated_edges=160,

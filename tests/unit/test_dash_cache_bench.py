@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache_cases import CacheCase
-from dtdg_lab.control.cache_comparison import run_policy
-from dtdg_lab.control.cache_episode import CacheEpisode, draw_episode, replayed_episode
-from dtdg_lab.control.cache_fixed import FixedWindow
-from dtdg_lab.control.cache_rule import RuleWindows
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.clairvoyant import best_plan, cost_of
-from dtdg_lab.control.link_trace import LinkTrace
-from dtdg_lab.control.shipped_costs import reddit
+from dtdg_lab.control.cache.clairvoyant import best_plan, cost_of
+from dtdg_lab.control.cache.link_trace import LinkTrace
+from dtdg_lab.control.cache.policies import FixedWindow, RuleWindows
+from dtdg_lab.control.cache.shipped_costs import reddit
+from dtdg_lab.control.cache.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode, replayed_episode
+from dtdg_lab.control.cache.training import run_policy
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_path import CacheActions
-from dtdg_lab.dash.cache_bench import CacheBench
-from dtdg_lab.views.windows_by_hand import BY_HAND
+from dtdg_lab.core.feature_store import CacheActions
+from dtdg_lab.dash.lesson_widgets import CacheBench
+from dtdg_lab.views.cache_policy import BY_HAND
 
 ACTIONS = CacheActions(4)
 THROTTLED = 50e6 / 8

@@ -12,10 +12,10 @@ import pytest
 from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.dash import card_page
-from dtdg_lab.dash.card_page import FIRST, CardPage
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.studies.cards.texts import TEXTS
+from dtdg_lab.dash.pages import cards as card_page
+from dtdg_lab.dash.pages.cards import FIRST, CardPage
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.studies.cards.card import TEXTS
 
 
 class _Loop:

@@ -12,9 +12,8 @@ from synthetic_lines import energy_row, evaluation_row, knob_row, line, steady_r
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dash.feed import ChartFeed
-from dtdg_lab.dash.live import LiveCharts
-from dtdg_lab.views import RunWindow
+from dtdg_lab.dash.live import ChartFeed, LiveCharts
+from dtdg_lab.views.window import RunWindow
 
 
 class Display:

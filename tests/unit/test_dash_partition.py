@@ -16,15 +16,13 @@ from test_dash_feed import Display
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
-from dtdg_lab.dash import Dashboard, partition_measurer
-from dtdg_lab.dash.app import PARTITION
-from dtdg_lab.dash.feed import ChartFeed
-from dtdg_lab.dash.live import WholeCharts
-from dtdg_lab.dash.partition_page import RUN
-from dtdg_lab.dash.partition_table import table_html
-from dtdg_lab.datasets import load_for
-from dtdg_lab.partition.measured import partition_graph
-from dtdg_lab.views.partition_facts import facts_of
+from dtdg_lab.dash.app import PARTITION, Dashboard
+from dtdg_lab.dash.live import ChartFeed, WholeCharts
+from dtdg_lab.dash.pages import partition as partition_measurer
+from dtdg_lab.dash.pages.partition import RUN, table_html
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.views.partition import facts_of
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 

@@ -12,9 +12,9 @@ from pretend_studies import BASE, PretendTraining, pretend_training
 from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dash.study_page import StudyPage
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.dash.pages.study import StudyPage
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
 

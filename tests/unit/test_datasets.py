@@ -23,13 +23,15 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ChecksumError, ConfigError, DataError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import option
-from dtdg_lab.datasets import datasets, default_dataset, fetch, from_edges, hashes, load_dataset, load_for
-from dtdg_lab.datasets.definitions.planetoid import CORA_T
-from dtdg_lab.datasets.definitions.snap import BITCOIN_OTC, COLLEGEMSG, EMAIL_EU
-from dtdg_lab.datasets.fetch import Found, find
+from dtdg_lab.datasets import download as fetch
+from dtdg_lab.datasets import download as hashes
+from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
+from dtdg_lab.datasets.download import FoundForm, find
 from dtdg_lab.datasets.loading import load_published
-from dtdg_lab.datasets.published import Form, Published, PublishedFile
+from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset, load_for
+from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
+from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.cutting import cut_edges
 
@@ -184,7 +186,7 @@ def test_ratings_below_zero_are_left_out(real_data):
 
 def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path):
     code = (
-        "import sys\nfrom dtdg_lab.core.peak_rss import peak_rss_bytes\nfrom dtdg_lab.datasets import load_dataset\n"
+        "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets import load_dataset\n"
         "graph = load_dataset('mathoverflow', root=sys.argv[1], cut=100, edge_life=31)\n"
         "assert graph.num_snapshots == 69, graph\n"
         "print(peak_rss_bytes() // 2**20)\n"
@@ -725,4 +727,4 @@ def test_definitions_name_no_file_twice_for_different_contents():
 
 def test_found_says_its_folders(tmp_path):
     form = Form(files=(PublishedFile(name="a"),), format="snap_text")
-    assert Found(form, (tmp_path / "a",)).where == f"file a in {tmp_path}"
+    assert FoundForm(form, (tmp_path / "a",)).where == f"file a in {tmp_path}"

@@ -8,9 +8,11 @@ import json
 import numpy as np
 import pytest
 
-from dtdg_lab.graphs import DynamicGraph, IntervalEdges, Snapshot, build_graph
-from dtdg_lab.graphs.keys import keys_of, snapshot_of_keys
-from dtdg_lab.graphs.tail import fit_tail
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.snapshot import Snapshot, keys_of, snapshot_of_keys
+from dtdg_lab.graphs.statistics import fit_tail
 
 # (src, dst) in base intervals 0 .. 6; interval 0 has one edge twice, 3 and 4 are empty
 STEPS = [[(0, 1), (2, 1), (0, 1), (3, 3)], [(0, 1), (1, 2)], [(1, 2), (0, 1)], [], [], [(4, 0)], [(0, 4)]]
@@ -108,7 +110,7 @@ def test_the_tail_of_a_graph_begins_after_its_body():
 
 
 def test_a_published_set_has_the_silence_it_is_known_for(real_data):
-    from dtdg_lab.datasets import load_dataset
+    from dtdg_lab.datasets.names import load_dataset
 
     found = load_dataset("email-eu", root=real_data).describe()
     assert found.empty == (range(76, 113),)

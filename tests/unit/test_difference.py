@@ -15,20 +15,26 @@ from torch import Tensor
 import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.graphs.difference import Payload, decode, decode_pairs, encode
-from dtdg_lab.graphs.difference_sizes import benefiting_share, own_ranges, sequence_changes
+from dtdg_lab.graphs.delta import (
+    COO64,
+    CSR32,
+    FORMATS,
+    Payload,
+    TransferFormat,
+    benefiting_share,
+    decode,
+    decode_pairs,
+    encode,
+    own_ranges,
+    sequence_changes,
+)
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.keys import keys_of, snapshot_of_keys
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.graphs.transfer_formats import COO64, CSR32, FORMATS, TransferFormat
-from dtdg_lab.kernels.adjacency import Adjacency
+from dtdg_lab.graphs.snapshot import Snapshot, keys_of, snapshot_of_keys
 from dtdg_lab.kernels.attention import AttentionOperator
+from dtdg_lab.kernels.delta import unpack, unpack_pairs
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
-from dtdg_lab.kernels.difference import unpack, unpack_pairs
-from dtdg_lab.kernels.edge_source import SnapshotSource
-from dtdg_lab.kernels.operator_settings import OperatorSettings
-from dtdg_lab.kernels.operators import Operators
-from dtdg_lab.kernels.stacking import stacked
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.spmm import Adjacency, stacked
 
 forms = pytest.mark.parametrize("form", list(FORMATS.values()), ids=list(FORMATS))
 REACHED = 0.95  # of what the overlap allows

@@ -9,12 +9,11 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.graphs.difference import encode
+from dtdg_lab.graphs.delta import COO64, CSR32, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.graphs.transfer_formats import COO64, CSR32
-from dtdg_lab.runs.difference_study import MEANINGS, TransferStudy, compare_transfers
+from dtdg_lab.runs.time_block_studies import DIFFERENCE_MEANINGS, TransferStudy, compare_transfers
 
 SIZES = {"generated_nodes": 200, "generated_edges": 1500, "generated_snapshots": 13}
 
@@ -43,9 +42,9 @@ def test_rows_are_what_the_encoder_makes(graph: DynamicGraph, study: TransferStu
         assert row["reached"] >= 0.95
         assert row["ratio"] == pytest.approx(row["reached"] * row["bound"])
         assert row["edges"] == sum(of.num_edges for of in snapshots)
-        assert {"whole_s", "difference_s", "time_ratio"} <= set(MEANINGS)
+        assert {"whole_s", "difference_s", "time_ratio"} <= set(DIFFERENCE_MEANINGS)
         assert min(row["whole_s"], row["difference_copy_s"], row["difference_unpack_s"]) > 0
-        assert set(row) == set(MEANINGS)
+        assert set(row) == set(DIFFERENCE_MEANINGS)
         assert row["worth_below"] is None or row["worth_below"] > 0
     overlaps = {row["model"]: row["overlap"] for row in study.rows}
     assert overlaps["cdgcn"] < overlaps["evolvegcn"]  # what smoothing is for

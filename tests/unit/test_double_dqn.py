@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtdg_lab.control.double_dqn import DoubleDQN, double_target
-from dtdg_lab.control.exact_product import FixedPoint
-from dtdg_lab.control.q_network import QNetwork
-from dtdg_lab.control.transitions import TransitionRing, Transitions
+from dtdg_lab.control.rl.dqn import DoubleDQN, FixedPoint, QNetwork, TransitionRing, Transitions, double_target
 from dtdg_lab.core.errors import ConfigError, PlanError
 
 

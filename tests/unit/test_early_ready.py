@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.scheduling.early_ready import TaskTimes, early_ready, in_turn
-from dtdg_lab.scheduling.task_clock import TaskClock
-from dtdg_lab.scheduling.task_simulation import best_order, bound_s, play
+from dtdg_lab.core.rng import generator
+from dtdg_lab.scheduling.overlap import TaskClock, TaskTimes, best_order, bound_s, early_ready, in_turn, play
 
 
 def drawn(count: int, pulls: int, decayed: int, seed: int) -> list[TaskTimes]:

@@ -11,8 +11,8 @@ import pynvml
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy import ModelledReader, NvmlReader, RaplReader, readers_for
-from dtdg_lab.energy.nvml import find_gpu
+from dtdg_lab.energy.monitor import readers_for
+from dtdg_lab.energy.readers import ModelledReader, NvmlReader, RaplReader, find_gpu
 
 
 class Clock:

@@ -12,12 +12,12 @@ from runs_synthetic import STEPS_PER_EPOCH, row, write_steps
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.objective import values_of
 from dtdg_lab.studies.race_table import joules_of
-from dtdg_lab.views.energy_of_runs import energy_rows
+from dtdg_lab.views.energy import energy_rows
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 S = 1_000_000_000

@@ -15,20 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy import (
+from dtdg_lab.energy.monitor import EnergyMeter, NodeShareReader, readers_for
+from dtdg_lab.energy.readers import (
     BusySeconds,
     ChildSeconds,
-    EnergyMeter,
     ModelledGpuReader,
     ModelledReader,
-    NodeShareReader,
     NvmlReader,
     PowerModel,
     RaplReader,
     Reading,
-    readers_for,
 )
-from dtdg_lab.testing.replay_meter import ReplayClock, ReplayReader, Scripted, replay_meter
+from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted, replay_meter
 
 RANGE_UJ = 262_143_328_850
 

@@ -17,18 +17,16 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import layer, plain, space_store, stepwise
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.grouped import HOW, GroupRunner
-from dtdg_lab.parallel.here import block_here
-from dtdg_lab.parallel.layout import Unmarked, Work
-from dtdg_lab.parallel.learned import Learned
-from dtdg_lab.parallel.plain import plain_loss
-from dtdg_lab.parallel.run import Run
-from dtdg_lab.parallel.seam_width import seam_widths
-from dtdg_lab.parallel.threads import in_order
-from dtdg_lab.tasks.task import Task
-from dtdg_lab.testing.recorders import RecordingMarks
+from dtdg_lab.parallel import graph_view as space_store
+from dtdg_lab.parallel.backprop import reference as plain
+from dtdg_lab.parallel.backprop import time_blocks as layer
+from dtdg_lab.parallel.backprop import time_blocks as stepwise
+from dtdg_lab.parallel.backprop.reference import HOW, GroupRunner, plain_loss
+from dtdg_lab.parallel.backprop.time_blocks import block_here
+from dtdg_lab.parallel.base import Learned, SequenceSegment, Unmarked, Work, in_order
+from dtdg_lab.parallel.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.tasks.base import Task
+from dtdg_lab.testing.doubles import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
@@ -81,14 +79,14 @@ def _gradients(model: DynamicModel) -> dict[str, Tensor | None]:
     return {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
 
 
-def _run(model: str, layers: int, task: str, loss_at: str, *, weighted: bool = False) -> Run:
+def _run(model: str, layers: int, task: str, loss_at: str, *, weighted: bool = False) -> SequenceSegment:
     graph = _graph(weighted)
     made = _task(task, graph)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
-    return Run(_model(model, layers, made.outputs), sequence, made, TRAIN, loss_at)
+    return SequenceSegment(_model(model, layers, made.outputs), sequence, made, TRAIN, loss_at)
 
 
-def _assert_equal_to_plain(run: Run, how: Callable[[Run], Tensor] | None = None) -> None:
+def _assert_equal_to_plain(run: SequenceSegment, how: Callable[[SequenceSegment], Tensor] | None = None) -> None:
     """Loss to 1e-12, gradients to 1e-10 of the largest; and the same bits again, once all is kept."""
     how = HOW[run.model.memory] if how is None else how
     loss = how(run)
@@ -158,17 +156,17 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_a_run_step_by_step_is_the_plain_loop(model: str, layers: int, loss_at: str) -> None:
-    _assert_equal_to_plain(_run(model, layers, "regression", loss_at), stepwise.add_gradients)
+    _assert_equal_to_plain(_run(model, layers, "regression", loss_at), stepwise.add_gradients_stepwise)
 
 
 def test_a_run_too_large_to_keep_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     run = _run("dcrnn", 1, "regression", "all")
-    monkeypatch.setattr(stepwise, "add_gradients", lambda run: "step by step")
+    monkeypatch.setattr(stepwise, "add_gradients_stepwise", lambda run: "step by step")
     # K = 2: x, h and r * h and four walks of each are kept at once, and other things beside them
     least = len(TRAIN) * NODES * 5 * (FEATURES + 2 * HIDDEN) * 8
     for kept, fits in ((least, False), (3 * least, True)):
         monkeypatch.setattr(plain, "KEPT_BYTES", kept)
-        assert (plain.add_gradients(run) != "step by step") == fits
+        assert (plain.add_gradients_plain(run) != "step by step") == fits
 
 
 def test_a_memory_without_a_way_to_run_is_not_in_the_catalogue() -> None:
@@ -192,7 +190,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     assert marks.phases == ["batch", "transfer"]
     assert (computed.groups, computed.vertex_snapshots) == (2, NODES * 6)
     other = _model(model, 1, 1)
-    losses = [plain_loss(Run(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
+    losses = [plain_loss(SequenceSegment(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
     sum(losses).backward()
     assert computed.loss_sum == pytest.approx(sum(float(loss.detach()) for loss in losses), rel=1e-12)
     wanted = _gradients(other)
@@ -214,7 +212,7 @@ def test_single_precision_is_close(model: str) -> None:
     task = _task("regression", graph, torch.float32)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
     narrow = _model(model, 2, 1).float()
-    loss = float(HOW[narrow.memory](Run(narrow, sequence, task, TRAIN, "all")))
+    loss = float(HOW[narrow.memory](SequenceSegment(narrow, sequence, task, TRAIN, "all")))
     run = _run(model, 2, "regression", "all")
     assert loss == pytest.approx(float(plain_loss(run).detach()), rel=1e-4)
 

@@ -10,11 +10,11 @@ from runs_synthetic import START_NS, row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import StoredRun, compare, open_run
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.run import StoredRun, compare, open_run
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import race_table
-from dtdg_lab.studies.race_words import race_words
+from dtdg_lab.studies.race_table import race_words
 
 EPOCHS, STEPS = 10, 4
 SLOW = range(3, 6)  # congested epochs, fewer than half

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from dtdg_lab.comm.all_to_all import GroupMembers, start_rows
 from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.comm.rows import Members, start_rows
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import HaloPlan
-from dtdg_lab.parallel.exchange import Exchanger, Route
+from dtdg_lab.parallel.halo_exchange import Exchanger, Route
 
 
 def plan_of(*, send: list[int], send_counts: list[int], receive_counts: list[int], part: int = 0) -> HaloPlan:
@@ -91,7 +91,7 @@ def test_counts_that_do_not_fit_are_refused(send_counts: list[int], receive_coun
 
 def test_numbers_of_two_bytes_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(PlanError, match=r"torch\.float16.*float32 or float64"):
-        start_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], Members(0, [0], lambda: 0))
+        start_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], GroupMembers(0, [0], lambda: 0))
 
 
 def test_a_plan_for_other_ranks_or_rows_is_refused() -> None:

@@ -23,22 +23,17 @@ from runs_synthetic import START_NS, evaluate, finished_run, write_steps
 
 import dtdg_lab as lab
 from dtdg_lab.__main__ import main
-from dtdg_lab.cluster.judging import Verdict
-from dtdg_lab.cluster.local import train
+from dtdg_lab.cluster.local import Verdict, run_config, train
 from dtdg_lab.cluster.replay import replay
-from dtdg_lab.cluster.run_config import run_config
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs import merge
-from dtdg_lab.runs.exported_run import ExportedRun, PartialRun
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.runs.open_any import open_run
-from dtdg_lab.runs.packed_run import ABOUT, PARQUET_KEY, SCHEMA, pack, zip_of
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs import records as merge
+from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies.export.artifacts import run_page, script
 from dtdg_lab.studies.export.chrome_trace import chrome_trace
 from dtdg_lab.studies.export.export import KINDS, export
-from dtdg_lab.studies.export.run_page import run_page
-from dtdg_lab.studies.export.script import script
 
 WHOLE = ("html", "parquet")
 
@@ -437,7 +432,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dtdg_lab.studies.export.placing.os.fsync", full)
+    monkeypatch.setattr("dtdg_lab.studies.export.artifacts.os.fsync", full)
     monkeypatch.setattr("pathlib.Path.write_text", full)
     with pytest.raises(RunStoreError, match="disk is full"):
         export(steered, tmp_path, kind)

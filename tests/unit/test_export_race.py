@@ -18,14 +18,13 @@ import dtdg_lab as lab
 from dtdg_lab.__main__ import main
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open_any import open_run
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.exports import open_run
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.export.export import RACE_KINDS, export
-from dtdg_lab.studies.export.packed_race import SPARE, ExportedRace, open_race, pack_race
-from dtdg_lab.studies.export.race_files import race_page
+from dtdg_lab.studies.export.race import SPARE, ExportedRace, open_race, pack_race, race_page
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Entry, Plan, RaceStore
+from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
 from dtdg_lab.studies.stop_rule import StopRule
 
 ODD = "single <script>"  # a contestant's name
@@ -43,8 +42,8 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
         if not entries:
             _add_much(run)
         finish(run, "finished")
-        entries.append(Entry(label, seed, run.path, FINISHED, "patience" if seed else ""))
-    entries = [Entry("even", 0, root / "gone", LEFT), *entries, Entry(ODD, 1, None, FAILED, "no engine")]
+        entries.append(RaceEntry(label, seed, run.path, FINISHED, "patience" if seed else ""))
+    entries = [RaceEntry("even", 0, root / "gone", LEFT), *entries, RaceEntry(ODD, 1, None, FAILED, "no engine")]
     plan = Plan("a-b", configs, (0, 1), StopRule(patience=3), at_once=True, data={0: "0" * 64}, copy_bytes_per_s=1e9)
     store = RaceStore.create(plan, root)
     store.entries = entries

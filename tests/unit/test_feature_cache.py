@@ -7,18 +7,28 @@ import pytest
 from feature_world import Owners, World
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, UnknownNameError
-from dtdg_lab.core.feature_path import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.features.builder import Built, CacheBuilder
-from dtdg_lab.features.cache import FeatureCache
-from dtdg_lab.features.cache_memory import check_cache_memory
-from dtdg_lab.features.fetched import fetch_into
-from dtdg_lab.features.hot_set import hot_set, hottest_first, quotas
-from dtdg_lab.features.keys import KeySpace
-from dtdg_lab.features.lookahead import Lookahead
-from dtdg_lab.features.own_rows import OwnRows
-from dtdg_lab.features.path import FeaturePath
-from dtdg_lab.features.window_plan import Epochs, WindowPlan, nearest_action, plan_window
-from dtdg_lab.features.window_schedule import WindowSchedule
+from dtdg_lab.core.feature_store import CacheActions, CacheDecision, OwnerReply
+from dtdg_lab.features.modes import FeaturePath
+from dtdg_lab.features.store import (
+    FeatureCache,
+    KeySpace,
+    OwnRows,
+    check_cache_memory,
+    fetch_into,
+    hot_set,
+    hottest_first,
+    quotas,
+)
+from dtdg_lab.features.windows import (
+    BuiltCache,
+    CacheBuilder,
+    Epochs,
+    Lookahead,
+    WindowPlan,
+    WindowSchedule,
+    nearest_action,
+    plan_window,
+)
 
 EPOCHS = Epochs(steps=10)
 
@@ -236,7 +246,7 @@ def _ready(schedule: WindowSchedule, path: FeaturePath, epochs: Epochs = EPOCHS)
     assert order is not None
     plan = plan_window(order.number, order.first, path, part=0, parts=2, epochs=epochs, decision=None)
     cache = FeatureCache.empty(1, size=4)
-    schedule.offer(order, Built(plan, cache, 0, 0, np.zeros(2, np.int64), 0.0))
+    schedule.offer(order, BuiltCache(plan, cache, 0, 0, np.zeros(2, np.int64), 0.0))
 
 
 def test_windows_follow_each_other_and_late_ones_last_from_their_swap() -> None:

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from feature_world import World
 
-from dtdg_lab.comm.feature_client import FeatureClient
-from dtdg_lab.comm.feature_server import FeatureServer
+from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.core.links import LinkState
-from dtdg_lab.features.path import FeaturePath
+from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.features.modes import FeaturePath
 from dtdg_lab.features.pipeline import FeaturePipeline
 
 TOKEN, PART, STEPS = bytes(range(16)), 0, 24

@@ -15,12 +15,11 @@ from feature_world import Owners, World
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.core.feature_path import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.features.boundary import Boundary
-from dtdg_lab.features.hot_set import hot_set, hottest_first
-from dtdg_lab.features.key_counts import key_counts
-from dtdg_lab.features.path import FeaturePath
+from dtdg_lab.core.feature_store import CacheActions, CacheDecision, OwnerReply
+from dtdg_lab.features.modes import FeaturePath
 from dtdg_lab.features.pipeline import FeaturePipeline
+from dtdg_lab.features.policy_inputs import Boundary
+from dtdg_lab.features.store import hot_set, hottest_first, key_counts
 
 PART, EPOCH = 1, 12
 PATHS = {

@@ -23,11 +23,11 @@ import pytest
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ChecksumError, DataError
-from dtdg_lab.datasets import download, hashes
-from dtdg_lab.datasets.contents import Together, content
-from dtdg_lab.datasets.fetch import fetch, find, raw_folder, remember, verified
-from dtdg_lab.datasets.one_at_a_time import one_at_a_time
-from dtdg_lab.datasets.published import Form, Published, PublishedFile
+from dtdg_lab.datasets import download
+from dtdg_lab.datasets import download as hashes
+from dtdg_lab.datasets.archives import Together, content
+from dtdg_lab.datasets.download import fetch, find, one_at_a_time, raw_folder, remember, verified
+from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = b"1 2 0\n2 3 10\n3 1 25\n1 2 29\n"
@@ -330,7 +330,7 @@ _FETCH = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, "tests/unit")
     from test_fetch import known
-    from dtdg_lab.datasets.fetch import fetch
+    from dtdg_lab.datasets.download import fetch
     ready, go, url = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     ready.touch()
     while not go.exists():

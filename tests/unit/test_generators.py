@@ -12,17 +12,14 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.datasets.edge_deletion import grow
+from dtdg_lab.core.rng import generator
+from dtdg_lab.datasets.generators.base import growing_counts
 from dtdg_lab.datasets.generators.communities import COMMUNITIES
-from dtdg_lab.datasets.generators.counts import growing_counts
-from dtdg_lab.datasets.generators.growing import GROWING
-from dtdg_lab.datasets.generators.powerlaw import POWERLAW
-from dtdg_lab.datasets.generators.transactions import TRANSACTIONS
-from dtdg_lab.datasets.generators.typologies import KINDS, plant
-from dtdg_lab.datasets.generators.uniform import UNIFORM, uniform_keys
+from dtdg_lab.datasets.generators.synthetic import GROWING, POWERLAW, UNIFORM, uniform_keys
+from dtdg_lab.datasets.generators.transactions import KINDS, TRANSACTIONS, plant
+from dtdg_lab.datasets.sequences import grow
 from dtdg_lab.datasets.tables import StaticTable
-from dtdg_lab.graphs.keys import edge_keys, sources, targets
+from dtdg_lab.graphs.snapshot import edge_keys, sources, targets
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY = (GROWING, UNIFORM, POWERLAW, COMMUNITIES, TRANSACTIONS)
@@ -331,11 +328,11 @@ def test_noise_never_takes_an_edge_away():
 
 _COUNT = """
 import sys
-from dtdg_lab.core.peak_rss import peak_rss_bytes as peak
+from dtdg_lab.core.units import peak_rss_bytes as peak
 import numpy as np
-from dtdg_lab.datasets.edge_deletion import grow
+from dtdg_lab.datasets.sequences import grow
 from dtdg_lab.datasets.generators.communities import COMMUNITIES
-from dtdg_lab.datasets.generators.powerlaw import POWERLAW
+from dtdg_lab.datasets.generators.synthetic import POWERLAW
 from dtdg_lab.datasets.tables import StaticTable
 
 SIZE = {"seed": 0, "nodes": 20_000, "edges": 200_000, "snapshots": 100}
@@ -362,9 +359,9 @@ def test_a_long_sequence_needs_the_memory_of_a_snapshot(stream):
 
 _BUILD = """
 import sys
-from dtdg_lab.core.peak_rss import peak_rss_bytes as peak
+from dtdg_lab.core.units import peak_rss_bytes as peak
 from pathlib import Path
-from dtdg_lab.datasets.generators.powerlaw import POWERLAW
+from dtdg_lab.datasets.generators.synthetic import POWERLAW
 from dtdg_lab.graphs.build import build_graph
 
 before = peak()

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs import DynamicGraph, IntervalStream, build_graph
-from dtdg_lab.graphs.keys import keys_of, snapshot_of_keys
-from dtdg_lab.graphs.store import read
-from dtdg_lab.graphs.streamed_store import ArrayFile, Draft
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.snapshot import keys_of, snapshot_of_keys
+from dtdg_lab.graphs.storage import ArrayFile, Draft, read
 
-PEAK = "from dtdg_lab.core.peak_rss import peak_rss_bytes; print(peak_rss_bytes() // 2**20)"  # MiB
+PEAK = "from dtdg_lab.core.units import peak_rss_bytes; print(peak_rss_bytes() // 2**20)"  # MiB
 
 # children import this module for make_stream
 CHILD = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_graph_streams import *\n"

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs import DynamicGraph, Snapshot, build_graph, cut_edges
-from dtdg_lab.graphs.store import graph_folder
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.storage import graph_folder
 
 # ids 10, 20, 30, 40 become 0, 1, 2, 3; times 0, 1, 2; the first edge twice in interval 0; a self loop of 40
 ROWS = [(10, 20, 0), (30, 20, 0), (10, 20, 0), (40, 40, 0), (20, 30, 1), (10, 20, 1), (30, 10, 2), (20, 30, 2)]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.batching.greedy_tuner import Setting, candidates, neighbours, next_setting
+from dtdg_lab.batching.temporal_decay import Setting, candidates, neighbours, next_setting
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.training.tuning import Decision, Tuner
+from dtdg_lab.training.callbacks.decayed_window import Tuner, TuningDecision
 
 WINDOW = 8
 GIB = 1 << 30
@@ -175,7 +175,7 @@ def test_it_looks_every_few_epochs_where_it_is_on(config: RunConfig, due: list[i
     assert bool(ask.asked) == bool(due)
 
 
-def decide(ask: Asked, gib: float = 0.1, **changes: Any) -> Decision:
+def decide(ask: Asked, gib: float = 0.1, **changes: Any) -> TuningDecision:
     decision = Tuner(config_of(**changes)).end_epoch(1, ask, in_gib(gib))
     assert decision is not None
     return decision

@@ -20,15 +20,17 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.group_clock import GroupClock
-from dtdg_lab.parallel.layout import Unmarked, Work
-from dtdg_lab.parallel.snapshot_group import snapshot_groups
-from dtdg_lab.scheduling import dygnex_greedy, longest_first, round_robin
-from dtdg_lab.scheduling.bounds import lower_bound_s
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
-from dtdg_lab.training import group_scheduling
-from dtdg_lab.training.build import Built, build
-from dtdg_lab.training.group_scheduling import GroupScheduling, shares_cores
+from dtdg_lab.parallel.backprop.reference import GroupClock
+from dtdg_lab.parallel.base import Unmarked, Work
+from dtdg_lab.parallel.single import snapshot_groups
+from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.scheduling import heuristics as round_robin
+from dtdg_lab.scheduling import longest_first
+from dtdg_lab.scheduling.base import lower_bound_s
+from dtdg_lab.testing.doubles import Trained, train_in_memory
+from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.callbacks import schedule as group_scheduling
+from dtdg_lab.training.callbacks.schedule import GroupScheduling, shares_cores
 from dtdg_lab.training.memory import peak_bytes
 
 # 12 training snapshots: groups of 4 start at 9 of them
@@ -280,7 +282,7 @@ def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
     assert told["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
     assert told["makespan_s"] >= told["iterations"] * exchange_s
     assert told["gap"] == pytest.approx(told["makespan_s"] / told["bound_s"] - 1, abs=1e-9)
-    psg = round_robin.schedule(times_s, 2, per_rank=1)
+    psg = round_robin.schedule_round_robin(times_s, 2, per_rank=1)
     assert told["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
     assert told["psg_makespan_s"] >= -(-groups // 2) * exchange_s
 
@@ -569,11 +571,11 @@ def test_a_scheduler_that_fails_on_the_profile_leaves_the_schedule_of_sizes(
 # BLAD
 
 
-def _built(**changes: Any) -> Built:
+def _built(**changes: Any) -> RunComponents:
     return build(config_of(**{"system": "blad", "dtype": "float64", **changes}), graph_of(), SoloGroup())
 
 
-def _gradients(built: Built, work: Work) -> tuple[float, dict[str, Tensor]]:
+def _gradients(built: RunComponents, work: Work) -> tuple[float, dict[str, Tensor]]:
     built.gradients.zero()
     loss = built.layout.compute(work, Unmarked()).loss_sum
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}

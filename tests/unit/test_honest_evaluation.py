@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 
 from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.control.batch_adjuster import BatchAdjuster
+from dtdg_lab.control.batch_size import BatchAdjuster
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import TestPartError
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
 from dtdg_lab.tasks.classification import Classification
-from dtdg_lab.tasks.link import LinkPrediction
+from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.in_memory import train_in_memory
+from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
-from dtdg_lab.training.evaluate import Evaluator
+from dtdg_lab.training.evaluation import Evaluator
 from dtdg_lab.training.layouts import Ingredients, make_layout
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "generated_snapshots": 26, "hidden": 4,
@@ -219,7 +219,7 @@ def test_runs_are_bit_for_bit_what_they_are_without_a_seal(
 
 def test_steps_do_not_ask_the_seal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels and snapshots are on the device after the first epoch: later ones cost nothing more."""
-    from dtdg_lab.parallel.layout import Unmarked
+    from dtdg_lab.parallel.base import Unmarked
 
     asked: list[str] = []
     for name in ("check_label", "check_input"):
@@ -381,8 +381,8 @@ def test_the_doors_to_the_test_part_are_few_and_known() -> None:
                 found.setdefault(door, set()).add(str(file.relative_to(package)))
     assert found == {
         # the evaluation after the last step, and pictures of a model that is not trained any more
-        "seal_of(": {"training/evaluate.py", "training/forward.py"},
+        "seal_of(": {"training/evaluation.py", "training/forward.py"},
         "unsealed(": {"training/build.py"},  # partitions, which are made before anything is trained
-        "for_a_hash(": {"tasks/link.py"},
-        "final=True": {"training/evaluate.py", "training/loop.py"},
+        "for_a_hash(": {"tasks/link_prediction.py"},
+        "final=True": {"training/evaluation.py", "training/loop.py"},
     }

@@ -24,11 +24,11 @@ from hybrid_training import (
 
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.generator_source import BatchMaker
-from dtdg_lab.parallel.part_batches import Drawn, PartBatches
-from dtdg_lab.testing.recorders import RecordingRecorder
-from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.parallel.batch_workers import BatchMaker
+from dtdg_lab.parallel.dynahb import Drawn, PartBatches
+from dtdg_lab.testing.doubles import RecordingRecorder
 from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.trainer import PhaseClock
 
 
 @pytest.fixture(autouse=True)

@@ -27,11 +27,11 @@ from hybrid_training import (
     train_small,
 )
 
-from dtdg_lab.comm.averager import Word
 from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.comm.model_averaging import Word
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
-from dtdg_lab.testing.in_memory import Trained
+from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
 from dtdg_lab.training.steered import Steered
 

@@ -13,9 +13,8 @@ from backends import backends, needs_dgl
 from torch import Tensor
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.kernels import backend as backend_module
-from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.backend import choose_backend, has_bag_kernel, import_dgl
+from dtdg_lab.kernels import spmm as backend_module
+from dtdg_lab.kernels.spmm import Adjacency, choose_backend, has_bag_kernel, import_dgl
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -111,7 +110,7 @@ def test_bags_are_the_csr_product(monkeypatch: pytest.MonkeyPatch, weighted: boo
     for x in (wide[:, :width], wide[:, ::2], wide.t().contiguous().t()[:, :width]):
         by_bags = adjacency.product(x)
         with monkeypatch.context() as patch:
-            patch.setattr("dtdg_lab.kernels.adjacency.has_bag_kernel", lambda device, dtype: False)
+            patch.setattr("dtdg_lab.kernels.spmm.has_bag_kernel", lambda device, dtype: False)
             torch.testing.assert_close(by_bags, adjacency.product(x), rtol=1e-5, atol=1e-6)
 
 
@@ -214,7 +213,7 @@ def test_freed_memory_is_not_handed_out_anew() -> None:
     code = """
 import resource
 import numpy as np
-from dtdg_lab.kernels.heap import keep_freed_memory
+from dtdg_lab.kernels.operators import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -13,12 +13,9 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.adjacency import Adjacency
 from dtdg_lab.kernels.attention import AttentionOperator, edge_products
-from dtdg_lab.kernels.edge_source import SnapshotSource
-from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings
-from dtdg_lab.kernels.self_edges import with_self, without_loops
-from dtdg_lab.kernels.stacking import stacked
+from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.spmm import Adjacency, stacked, with_self_edges, without_self_edges
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -169,10 +166,10 @@ def test_loops_are_taken_out_and_vertices_put_in(first: int) -> None:
                                  torch.from_numpy(indices)), torch.ones(()), accumulate=True)  # fmt: skip
 
     own = torch.eye(NODES)[first:]
-    cut = without_loops(indptr, indices, first)
+    cut = without_self_edges(indptr, indices, first)
     assert torch.equal(matrix(*cut), a.float() * (1 - own))
-    assert torch.equal(matrix(*with_self(*cut, first)), a.float() * (1 - own) + own)
-    assert torch.equal(matrix(*with_self(indptr, indices, first)), a.float() + own)
+    assert torch.equal(matrix(*with_self_edges(*cut, first)), a.float() * (1 - own) + own)
+    assert torch.equal(matrix(*with_self_edges(indptr, indices, first)), a.float() + own)
 
 
 # attention

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.dash import study_checks
-from dtdg_lab.dash.study_checks import SEVEN
-from dtdg_lab.studies.pruning import Median
+from dtdg_lab.dash import lesson_checks as study_checks
+from dtdg_lab.dash.lesson_checks import SEVEN
+from dtdg_lab.studies.runner import Median
 
 RIGHT = {
     "study-runs": "def runs(values, seeds):\n    count = seeds\n    for each in values:\n        count *= each\n"
@@ -160,7 +160,7 @@ def test_the_seven_trials_hold_the_traps() -> None:
 def test_a_median_rule_ends_the_slow_starter() -> None:
     assert study_checks.stopped(SEVEN, 2, 3) == ["D", "G"] and study_checks.lost(SEVEN, 2, 3) == "D"
     assert study_checks.check_stopped({"G", "D"}, SEVEN, 2, 3) and study_checks.check_stopped(["D", "G"], SEVEN, 2, 3)
-    assert study_checks.check_lost("D", SEVEN, 2, 3)
+    assert study_checks.check_lost_values("D", SEVEN, 2, 3)
 
 
 def test_the_rule_is_that_of_studies() -> None:
@@ -173,7 +173,7 @@ def test_the_rule_is_that_of_studies() -> None:
 
 def test_a_rule_that_looks_late_loses_nobody() -> None:
     assert study_checks.lost(SEVEN, 4, 3) is None and "D" not in study_checks.stopped(SEVEN, 4, 3)
-    assert not study_checks.check_lost("D", SEVEN, 4, 3)
+    assert not study_checks.check_lost_values("D", SEVEN, 4, 3)
 
 
 @pytest.mark.parametrize("wrong", ENDED_WRONG, ids=range(len(ENDED_WRONG)))
@@ -184,7 +184,7 @@ def test_other_trials_are_not_ended(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", LOST_WRONG, ids=range(len(LOST_WRONG)))
 def test_other_trials_are_not_lost(wrong: Any) -> None:
-    feedback = study_checks.check_lost(wrong, SEVEN, 2, 3)
+    feedback = study_checks.check_lost_values(wrong, SEVEN, 2, 3)
     assert not feedback and feedback.words.startswith("5: ")
 
 
@@ -192,8 +192,8 @@ def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
     hints = {"B": "fewer than 3 before it", "F": "LOWEST", "D": "1 missing", "Z": "no trial"}
     for wrong, hint in hints.items():
         assert hint in study_checks.check_stopped({wrong}, SEVEN, 2, 3).words
-    assert "not ended" in study_checks.check_lost("A", SEVEN, 2, 3).words
-    assert "last epoch" in study_checks.check_lost("G", SEVEN, 2, 3).words
+    assert "not ended" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
+    assert "last epoch" in study_checks.check_lost_values("G", SEVEN, 2, 3).words
 
 
 @pytest.mark.parametrize(

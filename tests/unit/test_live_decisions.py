@@ -6,22 +6,17 @@ import numpy as np
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.congestion.patterns import make_pattern
-from dtdg_lab.congestion.recorded import load_trace
-from dtdg_lab.control.cache_planner import CachePlanner
-from dtdg_lab.control.change_points import LOOK_AGAIN
-from dtdg_lab.control.clairvoyant import clairvoyant_of
-from dtdg_lab.control.delay_estimator import DelayEstimator
-from dtdg_lab.control.link_trace import trace_of_pattern
-from dtdg_lab.control.shipped_costs import reddit
+from dtdg_lab.congestion.patterns import load_trace, make_pattern
+from dtdg_lab.control.cache.clairvoyant import clairvoyant_of
+from dtdg_lab.control.cache.delay_estimator import LOOK_AGAIN, DelayEstimator
+from dtdg_lab.control.cache.link_trace import trace_of_pattern
+from dtdg_lab.control.cache.planner import CachePlanner
+from dtdg_lab.control.cache.shipped_costs import reddit
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_path import CacheActions, CacheDecision, CacheView, OwnerReply
-from dtdg_lab.features.boundary import Boundary, FetchTime
-from dtdg_lab.features.cache_control import CacheControl
-from dtdg_lab.features.foreseen import STRETCH, ForeseenWindows
-from dtdg_lab.features.keys import KeySpace
-from dtdg_lab.features.live_forecast import LiveForecast
-from dtdg_lab.features.lookahead import Lookahead, Outlook
+from dtdg_lab.core.feature_store import CacheActions, CacheDecision, CacheView, OwnerReply
+from dtdg_lab.features.policy_inputs import STRETCH, Boundary, CacheControl, FetchTime, ForeseenWindows, LiveForecast
+from dtdg_lab.features.store import KeySpace
+from dtdg_lab.features.windows import Lookahead, Outlook
 
 ROW_BYTES, START_S = 400, 1e-3
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.runs.deviation import loss_deviation
+from dtdg_lab.runs.summary import loss_deviation
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 150, "generated_snapshots": 24, "hidden": 6,
          "parts": 3, "epochs": 4, "device": "cpu", "partitioner": "hash"}  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.parallel.layout import Marks, Unmarked
-from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.parallel.base import StepMarks, Unmarked
 from dtdg_lab.training.memory import peak_bytes, trace_memory
+from dtdg_lab.training.trainer import PhaseClock
 
 FLOAT = 4  # bytes
 
@@ -92,7 +92,7 @@ def test_an_error_in_the_step_comes_through() -> None:
 def test_the_course_of_memory_by_hand_with_blocks_where_they_begin() -> None:
     """Two blocks of one and two vectors: each is let go before the next; what is kept between is half a vector."""
 
-    def step(marks: Marks) -> None:
+    def step(marks: StepMarks) -> None:
         marks.block(0, "forward")
         first = torch.zeros(1000)
         kept = first[:500].clone()
@@ -117,7 +117,7 @@ def test_the_course_of_memory_by_hand_with_blocks_where_they_begin() -> None:
 
 @pytest.mark.parametrize("limit", [2, 7, 100])
 def test_of_many_samples_the_largest_are_kept(limit: int) -> None:
-    def step(marks: Marks) -> None:
+    def step(marks: StepMarks) -> None:
         for size in range(1, 400):
             torch.empty(size if size != 123 else 9_999)
 
@@ -130,7 +130,7 @@ def test_of_many_samples_the_largest_are_kept(limit: int) -> None:
 def test_the_traced_peak_is_the_probed_one() -> None:
     w = torch.ones(20, 20, requires_grad=True)
 
-    def step(marks: Marks) -> None:
+    def step(marks: StepMarks) -> None:
         torch.tanh(torch.tanh(w @ w) @ w).sum().backward()
 
     traced = trace_memory(step).peak_bytes

@@ -9,9 +9,9 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.datasets import load_dataset
+from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.memory_study import MEANINGS, compare_blocks
+from dtdg_lab.runs.time_block_studies import MEMORY_MEANINGS, compare_blocks
 
 SETTINGS = {"dataset": "growing", "dtype": "float64", "device": "cpu"}
 
@@ -31,7 +31,7 @@ def test_more_blocks_hold_less_at_once_and_give_the_same_gradients(graph: Dynami
     assert all(row["gradient_difference"] < 1e-10 for row in study.rows)
     assert len({f"{row['loss']:.10g}" for row in study.rows}) == 1
     assert [row["predicted_bytes"] for row in study.rows] == [None, 123, None]
-    assert set(study.rows[0]) == set(MEANINGS)
+    assert set(study.rows[0]) == set(MEMORY_MEANINGS)
     ways = [way for _, _, way in study.traces[2].blocks]
     assert ways == ["forward", "forward", "backward", "rerun", "backward"], "the last block is not run again"
     figure = study.figure

@@ -9,9 +9,9 @@ import torch
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.model_pulls import Pull, hops, pulls, ways
+from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.testing.dense_space import DenseSpace
+from dtdg_lab.testing.contracts import DenseSpace
 
 FEATURES, HIDDEN = 3, 4
 SETTINGS = [

@@ -10,19 +10,14 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, apply_weights, run_straight, side_by_side
-from dtdg_lab.models.cdgcn import CDGCN
+from dtdg_lab.models.base import DynamicModel, State, apply_weights, run_straight, side_by_side, stack_layer
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.evolvegcn_h import EvolveGCNH
-from dtdg_lab.models.evolvegcn_o import EvolveGCNO
-from dtdg_lab.models.gatlstm import GATLSTM
+from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
+from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
-from dtdg_lab.models.mpnn_lstm import MPNNLSTM
-from dtdg_lab.models.state import State, stack_layer
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.models.wdgcn import WDGCN
-from dtdg_lab.testing.contracts_models import DenseSpace, run_model
+from dtdg_lab.testing.contracts import DenseSpace, run_model
 
 N, F, H, T = 9, 2, 5, 4
 MODELS = (TGCN, WDGCN, GATLSTM, CDGCN, MPNNLSTM, TMGCN, EvolveGCNO, EvolveGCNH, DCRNN, GraphSAGE)

@@ -17,23 +17,17 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.edge_source import SnapshotSource
-from dtdg_lab.kernels.operators import Operators, OperatorSettings
-from dtdg_lab.kernels.stacking import stacked
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.spmm import stacked
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.models.cdgcn import CDGCN
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.evolvegcn_h import EvolveGCNH
-from dtdg_lab.models.evolvegcn_o import EvolveGCNO
-from dtdg_lab.models.gatlstm import GATLSTM
+from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
+from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
-from dtdg_lab.models.mpnn_lstm import MPNNLSTM
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.models.wdgcn import WDGCN
-from dtdg_lab.parallel.neighbours import AllHere
-from dtdg_lab.parallel.space import SnapshotSpace
-from dtdg_lab.testing.contracts_models import DenseSpace, run_model, run_stacked, stack_dense
+from dtdg_lab.parallel.graph_view import AllHere, SnapshotSpace
+from dtdg_lab.testing.contracts import DenseSpace, run_model, run_stacked, stack_dense
 
 N, F, H, T, OUT = 9, 3, 4, 5, 2
 Params = dict[str, Tensor]

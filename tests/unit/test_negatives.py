@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.graphs.edge_set import EdgeSet
 from dtdg_lab.graphs.negatives import NO_VERTEX, link_samples, ranking_candidates
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
 
 Pairs = set[tuple[int, int]]
 

@@ -14,12 +14,11 @@ import netem_in_namespace
 import pytest
 from netem_in_namespace import MBIT, MEGABYTE
 
-from dtdg_lab.congestion import traffic_control
-from dtdg_lab.congestion.links_text import parse_links
-from dtdg_lab.congestion.netem import NetemLinks, undo_left_over
-from dtdg_lab.congestion.netem_marks import Mark, marks
+from dtdg_lab.congestion import netem as traffic_control
+from dtdg_lab.congestion.netem import NetemLinks, NetemMark, marks, undo_left_over
+from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
-from dtdg_lab.core.links import LinkState
+from dtdg_lab.core.feature_store import LinkState
 
 DEFAULT = ["noqueue", "0:"]
 
@@ -158,15 +157,15 @@ def test_nothing_is_changed_where_no_mark_can_be_left(monkeypatch: pytest.Monkey
 
 
 def test_marks_know_whether_their_process_lives(tmp_path: Path) -> None:
-    own = Mark.own("lo")
+    own = NetemMark.own("lo")
     own.write(tmp_path)
     assert list(marks(tmp_path)) == [own] and own.is_alive and own.is_here
     child = subprocess.Popen([sys.executable, "-c", "pass"])
-    dead = Mark("lo", own.space, child.pid, own.started_s, own.boot)
+    dead = NetemMark("lo", own.space, child.pid, own.started_s, own.boot)
     assert not dead.is_alive, "a number used again is another process"
     child.wait()
     assert not dead.is_alive
-    assert not Mark("lo", own.space + 1, os.getpid(), own.started_s, own.boot).is_here
+    assert not NetemMark("lo", own.space + 1, os.getpid(), own.started_s, own.boot).is_here
     assert undo_left_over(tmp_path) == [] and list(marks(tmp_path)) == [own]
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, LabError
-from dtdg_lab.datasets import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC, DST, TIME = [1, 2, 3, 1], [2, 3, 1, 2], [0, 1, 2, 3]

@@ -13,15 +13,20 @@ from runs_synthetic import finished_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.studies.cards.card import card
-from dtdg_lab.studies.cards.cell import card_config, run_cell
-from dtdg_lab.studies.cards.code_places import code_places, differences
-from dtdg_lab.studies.cards.formula import mathml, plain
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.studies.cards.card import (
+    MAIN,
+    TEXTS,
+    card,
+    card_config,
+    code_places,
+    differences,
+    mathml,
+    plain,
+    run_cell,
+)
 from dtdg_lab.studies.cards.pictures import drawn_pictures
-from dtdg_lab.studies.cards.texts import MAIN, TEXTS
-from dtdg_lab.views.svg import figure_svg
-from dtdg_lab.views.svg_marks import DRAWN
+from dtdg_lab.views.svg import DRAWN, figure_svg
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
@@ -142,7 +147,7 @@ def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
 def test_docstrings_tell_where_we_differ() -> None:
     found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
     (told,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
-    assert found[told].file == "dtdg_lab/scheduling/dygnex_greedy.py" and told.endswith("tried, not all.")
+    assert found[told].file == "dtdg_lab/scheduling/dygnex.py" and told.endswith("tried, not all.")
     assert told in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
 
 

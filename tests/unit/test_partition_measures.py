@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PartitionError, PlanError, UnknownNameError
-from dtdg_lab.core.model_pulls import Pull
+from dtdg_lab.core.message_passing import Pull
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs import DynamicGraph, IntervalEdges, Snapshot, build_graph
-from dtdg_lab.graphs.store import cache_folder
-from dtdg_lab.partition import kept_measures as kept
-from dtdg_lab.partition.halo import remote_rows, transposed
-from dtdg_lab.partition.hop_sets import hop_distance, outside, union_of, within_hops
-from dtdg_lab.partition.measured import compare_partitions, measures_for, partition_graph
-from dtdg_lab.partition.measures import measure
-from dtdg_lab.partition.predict import predicted_bytes
+from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.partition import metrics as kept
+from dtdg_lab.partition.halo import hop_distance, outside, remote_rows, transposed, union_of, within_hops
+from dtdg_lab.partition.metrics import compare_partitions, measure, measures_for, partition_graph, predicted_bytes
 
 # 0 -> 1 -> 2 -> 3 -> 4 -> 5, and in the second snapshot only 5 -> 0 and a loop at 2; the third is empty
 STEPS = [[(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)], [(5, 0), (2, 2)], []]
@@ -173,7 +173,7 @@ def test_what_does_not_fit():
 
 
 def test_a_union_of_more_edges_than_are_sorted_at_once(monkeypatch):
-    monkeypatch.setattr("dtdg_lab.partition.hop_sets._KEYS_AT_ONCE", 3)
+    monkeypatch.setattr("dtdg_lab.partition.halo._KEYS_AT_ONCE", 3)
     union = union_of([snapshot_of(step) for step in STEPS * 2])
     assert union.equals(snapshot_of([edge for step in STEPS for edge in step]))
 

@@ -14,21 +14,21 @@ from dtdg_lab.core.errors import (
     NotAvailableError,
     PartitionError,
     PlanError,
-    UnknownNameError,
-)  # fmt: skip
+    UnknownNameError,  # fmt: skip
+)
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.store import cache_folder
-from dtdg_lab.partition import from_file, hypergraph, load_aware, metis, round_robin
-from dtdg_lab.partition import hash as hash_
-from dtdg_lab.partition.empty_parts import without_empty_parts
-from dtdg_lab.partition.in_child import in_child, needs_library
-from dtdg_lab.partition.loads import vertex_loads
-from dtdg_lab.partition.make import make_partition
-from dtdg_lab.partition.mixing import mixed
-from dtdg_lab.partition.nets import merged_nets
-from dtdg_lab.partition.store import load_partition, save_partition
-from dtdg_lab.partition.union import union_graph
-from dtdg_lab.testing.contracts_partitioners import graph_of, power_law
+from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.partition import hypergraph, metis
+from dtdg_lab.partition import simple as from_file
+from dtdg_lab.partition import simple as hash_
+from dtdg_lab.partition import simple as load_aware
+from dtdg_lab.partition import simple as round_robin
+from dtdg_lab.partition.base import load_partition, make_partition, save_partition, without_empty_parts
+from dtdg_lab.partition.child_process import in_child, needs_library
+from dtdg_lab.partition.hypergraph import merged_nets
+from dtdg_lab.partition.metis import union_graph
+from dtdg_lab.partition.simple import mixed, vertex_loads
+from dtdg_lab.testing.contracts import graph_of, power_law
 
 
 def dynahb_figure_4() -> Any:
@@ -55,14 +55,14 @@ def part_loads(owner: Any, loads: Any) -> list[float]:
 def test_loads_are_those_of_dynahb_figure_4() -> None:
     loads = vertex_loads(dynahb_figure_4(), 2)
     assert loads.tolist() == [2, 10, 2, 10]
-    assert part_loads(round_robin.assign(dynahb_figure_4(), 2).owner, loads) == [4, 20]
+    assert part_loads(round_robin.assign_round_robin(dynahb_figure_4(), 2).owner, loads) == [4, 20]
     assert part_loads([0, 0, 0, 1], loads) == [14, 10]
 
 
 @pytest.mark.parametrize("dealing", ["plain", "boustrophedon"])
 def test_load_aware_is_even_on_dynahb_figure_4(dealing: str) -> None:
     graph = dynahb_figure_4()
-    owner = load_aware.assign(graph, 2, hops=2, dealing=dealing).owner
+    owner = load_aware.assign_load_aware(graph, 2, hops=2, dealing=dealing).owner
     assert part_loads(owner, vertex_loads(graph, 2)) == [12, 12]
 
 
@@ -73,18 +73,18 @@ def test_loads_of_no_hop_are_refused() -> None:
 
 def test_dealing_turns_round_or_starts_again() -> None:
     falling = graph_of(5, [[(u, v) for v in range(5) for u in range(5 - v)]])  # in-degrees 5, 4, 3, 2, 1
-    assert load_aware.assign(falling, 2, dealing="plain").owner.tolist() == [0, 1, 0, 1, 0]
-    assert load_aware.assign(falling, 2).owner.tolist() == [0, 1, 1, 0, 0]
+    assert load_aware.assign_load_aware(falling, 2, dealing="plain").owner.tolist() == [0, 1, 0, 1, 0]
+    assert load_aware.assign_load_aware(falling, 2).owner.tolist() == [0, 1, 1, 0, 0]
 
 
 def test_an_unknown_dealing_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'cards'.*boustrophedon and plain"):
-        load_aware.assign(dynahb_figure_4(), 2, dealing="cards")
+        load_aware.assign_load_aware(dynahb_figure_4(), 2, dealing="cards")
 
 
 def test_groups_are_equal_runs_of_like_load() -> None:
     graph = power_law(nodes=47)
-    made, loads = load_aware.assign(graph, 2, hops=2), vertex_loads(graph, 2)
+    made, loads = load_aware.assign_load_aware(graph, 2, hops=2), vertex_loads(graph, 2)
     assert made.groups is not None
     for part in range(2):
         own = np.flatnonzero(made.owner == part)
@@ -96,7 +96,7 @@ def test_groups_are_equal_runs_of_like_load() -> None:
 
 
 def test_a_part_of_few_vertices_has_a_group_for_each() -> None:
-    made = load_aware.assign(dynahb_figure_4(), 2)
+    made = load_aware.assign_load_aware(dynahb_figure_4(), 2)
     assert made.groups is not None
     assert sorted(made.groups[made.owner == 0].tolist()) == [0, 1]
 
@@ -105,7 +105,7 @@ def test_a_part_of_few_vertices_has_a_group_for_each() -> None:
 
 
 def test_hash_is_the_same_on_every_machine() -> None:
-    assert hash_.assign(graph_of(12, [[]]), 4, seed=0).owner.tolist() == [3, 1, 3, 1, 2, 1, 3, 2, 3, 0, 0, 3]
+    assert hash_.assign_hash(graph_of(12, [[]]), 4, seed=0).owner.tolist() == [3, 1, 3, 1, 2, 1, 3, 2, 3, 0, 0, 3]
 
 
 def test_mixing_gives_the_published_sequence_of_splitmix64() -> None:
@@ -115,13 +115,13 @@ def test_mixing_gives_the_published_sequence_of_splitmix64() -> None:
 
 def test_hash_looks_at_numbers_and_seed_alone() -> None:
     graph, empty = power_law(nodes=200), graph_of(200, [[]])
-    assert hash_.assign(graph, 4).owner.tolist() == hash_.assign(empty, 4).owner.tolist()
-    assert hash_.assign(graph, 4, seed=1).owner.tolist() != hash_.assign(graph, 4).owner.tolist()
-    assert np.bincount(hash_.assign(graph_of(40_000, [[]]), 4).owner).min() > 9_700
+    assert hash_.assign_hash(graph, 4).owner.tolist() == hash_.assign_hash(empty, 4).owner.tolist()
+    assert hash_.assign_hash(graph, 4, seed=1).owner.tolist() != hash_.assign_hash(graph, 4).owner.tolist()
+    assert np.bincount(hash_.assign_hash(graph_of(40_000, [[]]), 4).owner).min() > 9_700
 
 
 def test_round_robin_deals_by_number() -> None:
-    assert round_robin.assign(graph_of(7, [[]]), 3).owner.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert round_robin.assign_round_robin(graph_of(7, [[]]), 3).owner.tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_empty_parts_take_the_lightest_of_the_largest() -> None:
@@ -131,7 +131,7 @@ def test_empty_parts_take_the_lightest_of_the_largest() -> None:
 
 
 def test_hash_says_that_it_filled_parts() -> None:
-    made = hash_.assign(graph_of(8, [[]]), 8)
+    made = hash_.assign_hash(graph_of(8, [[]]), 8)
     assert sorted(made.owner.tolist()) == list(range(8))
     assert "empty part" in made.notes
 
@@ -268,7 +268,7 @@ def test_a_partition_knows_where_it_is_from() -> None:
 def test_what_was_made_is_read_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = power_law(nodes=31)
     first = make_partition("load_aware", graph, 3, hops=3)
-    monkeypatch.setattr(load_aware, "assign", None)  # calling it again would fail
+    monkeypatch.setattr(load_aware, "assign_load_aware", None)  # calling it again would fail
     again = make_partition("load_aware", graph, 3, hops=3, seed=5, imbalance=0.5)  # it reads neither
     assert again == first
     assert (again.seconds, again.made_by) == (first.seconds, first.made_by)
@@ -353,7 +353,7 @@ def test_a_partition_made_by_hand_fits_graphs_of_its_size(tmp_path: Path) -> Non
 
 def test_partitioner_file_needs_a_file() -> None:
     with pytest.raises(ConfigError, match="needs partition_file"):
-        from_file.assign(power_law(), 2)
+        from_file.assign_from_file(power_law(), 2)
 
 
 def test_files_that_hold_no_partition_are_refused(tmp_path: Path) -> None:

@@ -12,23 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.records import PHASES, TABLES
-from dtdg_lab.energy import BusySeconds, EnergyMeter, ModelledGpuReader, ModelledReader, PhaseEnergy, PowerModel
-from dtdg_lab.energy.phase_energy import IDLE, STALL, Row
-from dtdg_lab.energy.reader import EnergyReader
-from dtdg_lab.energy.shares import shared_out
+from dtdg_lab.energy.monitor import EnergyMeter, shared_out
+from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
+from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader, ModelledReader, PowerModel
 from dtdg_lab.energy.total import total_of
-from dtdg_lab.runs.energy_facts import (
-    device_joules,
-    energy_facts,
-    epoch_joules,
-    joules_per_loss,
-    phase_joules,
-    stall_energy,
-)
-from dtdg_lab.testing.replay_meter import ReplayClock, ReplayReader, Scripted
-from dtdg_lab.views.energy import EnergyView
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.phase_energy import PhaseEnergyView
+from dtdg_lab.runs.summary import device_joules, energy_facts, epoch_joules, joules_per_loss, phase_joules, stall_energy
+from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted
+from dtdg_lab.views.energy import EnergyView, PhaseEnergyView
+from dtdg_lab.views.style import Marks
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
 
@@ -265,7 +256,7 @@ def test_short_epochs_wait_for_a_counter_that_moves_every_tenth_of_a_second(monk
     fake.nvmlDeviceGetEnforcedPowerLimit.return_value = 700_000
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    from dtdg_lab.energy import NvmlReader
+    from dtdg_lab.energy.readers import NvmlReader
 
     clock, cpu = ReplayClock(), ReplayClock()
     fake.nvmlDeviceGetTotalEnergyConsumption.side_effect = lambda _: round(clock() * 200e3)  # 200 W

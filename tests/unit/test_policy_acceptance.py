@@ -9,15 +9,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache_cases import CacheCase, acceptance_cases, comparison_cases, training_cases
-from dtdg_lab.control.cache_comparison import ACCEPTANCE_SEED, SEED, ComparedPolicy, compare, saved_share
-from dtdg_lab.control.cache_costs import CacheCosts
-from dtdg_lab.control.cache_dqn import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
-from dtdg_lab.control.cache_planner import CachePlanner
-from dtdg_lab.control.cache_views import ManyPolicy
-from dtdg_lab.control.shipped_costs import products, reddit
+from dtdg_lab.control.cache.costs import CacheCosts
+from dtdg_lab.control.cache.env import ManyPolicy
+from dtdg_lab.control.cache.planner import CachePlanner
+from dtdg_lab.control.cache.policies import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
+from dtdg_lab.control.cache.shipped_costs import products, reddit
+from dtdg_lab.control.cache.simulator import CacheCase, acceptance_cases, comparison_cases, training_cases
+from dtdg_lab.control.cache.training import ACCEPTANCE_SEED, SEED, ComparedPolicy, compare, saved_share
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_path import CacheActions
+from dtdg_lab.core.feature_store import CacheActions
 
 EPISODES = {2: 4, 3: 4, 4: 8}  # of each case, by P
 

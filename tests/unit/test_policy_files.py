@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtdg_lab.control import policy_files
-from dtdg_lab.control.cache_dqn import CacheDQN, learned_policy
-from dtdg_lab.control.cache_state import state_size
-from dtdg_lab.control.policy_files import StoredPolicy, load_policy, save_policy, shipped_path, shipped_policy
-from dtdg_lab.control.q_network import QNetwork
+from dtdg_lab.control.cache import policies as policy_files
+from dtdg_lab.control.cache.env import state_size
+from dtdg_lab.control.cache.policies import (
+    CacheDQN,
+    StoredPolicy,
+    learned_policy,
+    load_policy,
+    save_policy,
+    shipped_path,
+    shipped_policy,
+)
+from dtdg_lab.control.rl.dqn import QNetwork
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_path import CacheActions, CacheView
+from dtdg_lab.core.feature_store import CacheActions, CacheView
 
 
 def stored(parts: int = 3, name: str = "double_dqn") -> StoredPolicy:

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from runs_synthetic import finished_run
 
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import StoredRun, compare, open_run
-from dtdg_lab.runs.provenance import COLUMNS, MEANINGS, differences, ground, provenance
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.training.parts import told_parts
-from dtdg_lab.views.ground_words import ground_words
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.run import COLUMNS, MEANINGS, StoredRun, compare, differences, ground, open_run, provenance
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.training.callbacks.partition import told_parts
+from dtdg_lab.views.loss import ground_words
 from dtdg_lab.views.window import RunWindow
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}

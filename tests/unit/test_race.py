@@ -14,12 +14,12 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster import run_config as running
+from dtdg_lab.cluster import local as running
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.studies import race_runner
-from dtdg_lab.studies.bounds import copy_bandwidth
 from dtdg_lab.studies.race import prepare, race
+from dtdg_lab.studies.race_bounds import copy_bandwidth
 from dtdg_lab.studies.race_result import Race, open_race
 from dtdg_lab.studies.race_store import FILE, RaceStore
 from dtdg_lab.studies.stop_rule import StopRule

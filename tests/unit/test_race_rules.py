@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_lines import evaluation_row, line, step_row
 
-from dtdg_lab.cluster.judging import Evaluated
+from dtdg_lab.cluster.local import Evaluated
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.coincide import checks, failed, groups, same_losses
-from dtdg_lab.studies.race_rules import contestants, data_hashes, labels_for
+from dtdg_lab.studies.race_rules import checks, contestants, data_hashes, failed, groups, labels_for, same_losses
 from dtdg_lab.studies.race_runner import order_of
 from dtdg_lab.studies.race_store import Plan
-from dtdg_lab.studies.significance import best, spread
+from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.views.window import RunWindow
 

@@ -11,9 +11,19 @@ from synthetic_lines import START_NS, energy_row, evaluation_row, line, step_row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.views.race import Level, race_figure, race_panels
-from dtdg_lab.views.race_bounds import Bound, bounds_figure, bounds_panels
-from dtdg_lab.views.race_curves import COSTS, Curve, curve_of, near_losses, reached
+from dtdg_lab.views.race import (
+    COSTS,
+    Bound,
+    Curve,
+    RaceLevel,
+    bounds_figure,
+    bounds_panels,
+    curve_of,
+    near_losses,
+    race_figure,
+    race_panels,
+    reached,
+)
 from dtdg_lab.views.window import RunWindow
 
 
@@ -91,7 +101,7 @@ def test_near_the_best_follows_the_seed():
 
 
 def test_panels_draw_seeds_thin_and_medians_thick_and_say_who_needs_least():
-    panels = race_panels(CURVES, [Level("slow", "seconds", 2.5, "3 epochs, makespan bound")])
+    panels = race_panels(CURVES, [RaceLevel("slow", "seconds", 2.5, "3 epochs, makespan bound")])
     assert list(panels) == list(COSTS)
     figure, words = panels["seconds"]
     go.Figure(figure)

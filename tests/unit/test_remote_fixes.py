@@ -30,19 +30,18 @@ from remote_training import (
     train_remote,
 )
 
-from dtdg_lab.comm.feature_client import FeatureClient
+from dtdg_lab.comm.feature_rpc import FeatureClient
 from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.congestion.links_text import parse_links
+from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, RunFailedError, RunStoreError
-from dtdg_lab.core.links import LinkState
-from dtdg_lab.parallel import feature_service
-from dtdg_lab.parallel.feature_service import host_towards
+from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.parallel import greendygnn as feature_service
+from dtdg_lab.parallel.greendygnn import host_towards
 from dtdg_lab.training import build as building
-from dtdg_lab.training import kernel_links
-from dtdg_lab.training.knobs import check_changes
-from dtdg_lab.training.network import Network
-from dtdg_lab.training.rebuild import rebuilt
+from dtdg_lab.training.callbacks import network as kernel_links
+from dtdg_lab.training.callbacks.network import EmulatedNetwork
+from dtdg_lab.training.control import check_changes, rebuilt
 from dtdg_lab.training.steered import Steered
 
 
@@ -93,8 +92,8 @@ def test_the_kernel_shapes_no_exchange_of_ranks() -> None:
     config = remote_config(system="adgnn-t", congestion_by="netem")
     with pytest.raises(ConfigError, match=r"system='adgnn-t'.*Set congestion_by='emulated'"):
         building.build(config, changing_graph(), SoloGroup())
-    assert "congestion_by='emulated'" in Network.refusal(config)
-    assert not Network.refusal(config.replace(congestion_by="emulated"))
+    assert "congestion_by='emulated'" in EmulatedNetwork.refusal(config)
+    assert not EmulatedNetwork.refusal(config.replace(congestion_by="emulated"))
 
 
 def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
@@ -114,10 +113,10 @@ def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
 def test_a_device_that_is_not_given_back_refuses_the_change_and_nothing_is_built(
     device: type[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def release(network: Network) -> None:
+    def release(network: EmulatedNetwork) -> None:
         raise NotAvailableError("tc says no")
 
-    monkeypatch.setattr(Network, "release", release)
+    monkeypatch.setattr(EmulatedNetwork, "release", release)
     config = remote_config("fixed", congestion_by="netem", links="1 delay=1")
     done = train_remote(config, tmp_path, script={2: {"set": {"cache_rows": 50}}})
     assert [data["reason"] for _, data in told(done, "refused")] == ["tc says no"]
@@ -132,9 +131,9 @@ def test_a_trace_that_the_kernel_cannot_repeat_is_refused_before_it_runs(
     lines = [{"epoch": 1, "delay_ms": clean}, {"epoch": 900, "delay_ms": [row, *clean[1:]]}]
     (tmp_path / "trace.jsonl").write_text("\n".join(map(json.dumps, lines)))
     given = {"congestion": "recorded", "congestion_file": str(tmp_path / "trace.jsonl")}
-    reason = Network.refusal(remote_config("fixed", congestion_by="netem", **given))
+    reason = EmulatedNetwork.refusal(remote_config("fixed", congestion_by="netem", **given))
     assert ("congestion_file=" in reason and "part 0's requesters" in reason) is refused
-    assert not Network.refusal(remote_config("fixed", **given)), "emulated links may differ"
+    assert not EmulatedNetwork.refusal(remote_config("fixed", **given)), "emulated links may differ"
 
 
 def test_a_rank_alone_tells_of_no_congestion(tmp_path: Path) -> None:

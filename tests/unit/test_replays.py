@@ -11,11 +11,10 @@ import pytest
 from steered_here import events, losses, scores, small, steered
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.cluster.repeats import repeats
-from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.replay import repeats, replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
-from dtdg_lab.runs.open import StoredRun, open_run
-from dtdg_lab.training.group_scheduling import GroupScheduling
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.training.callbacks.schedule import GroupScheduling
 from dtdg_lab.training.steered import Steered
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}

@@ -23,27 +23,25 @@ import torch
 from runs_synthetic import finished_run
 
 import dtdg_lab as lab
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import RunStoreError, TestPartError, UnknownNameError
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.sealed import SealedArray, begin_training, sealed
 from dtdg_lab.graphs.split import split
-from dtdg_lab.runs import open_any, packed_run
+from dtdg_lab.runs import exports as open_any
+from dtdg_lab.runs import exports as packed_run
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.runs.open_any import open_run
-from dtdg_lab.runs.packed_run import ABOUT, PARQUET_KEY, pack, zip_of
-from dtdg_lab.studies.cards.texts import TEXTS
+from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, open_run, pack, zip_of
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies.cards.card import TEXTS
+from dtdg_lab.studies.export.artifacts import script
 from dtdg_lab.studies.export.export import KINDS, export
-from dtdg_lab.studies.export.packed_race import open_race, pack_race
-from dtdg_lab.studies.export.script import script
+from dtdg_lab.studies.export.race import open_race, pack_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FINISHED, Entry, Plan, RaceStore
+from dtdg_lab.studies.race_store import FINISHED, Plan, RaceEntry, RaceStore
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.views.race import Level, race_panels
-from dtdg_lab.views.race_bounds import Bound, bounds_panels
-from dtdg_lab.views.race_curves import Curve
+from dtdg_lab.views.race import Bound, Curve, RaceLevel, bounds_panels, race_panels
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +61,7 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
     for label, own in configs.items():
         run = finished_run(root, seed=0, epochs=1, hidden=own.hidden)
         finish(run, "finished")
-        entries.append(Entry(label, 0, run.path, FINISHED))
+        entries.append(RaceEntry(label, 0, run.path, FINISHED))
     store = RaceStore.create(Plan("two", configs, (0,), None, at_once=False, data={0: "0" * 64}), root)
     store.entries = entries
     store.write()
@@ -276,7 +274,7 @@ def test_what_is_sealed_is_calculated_with_as_an_array_is() -> None:
 def test_a_contestant_is_drawn_letter_for_letter() -> None:
     label = "<b>a</b> & b"
     curve = Curve(label, 0, (2.0, 1.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.0), 5, "validation", "loss", ("model",), True)
-    drawn = race_panels([curve], [Level(label, "seconds", 0.5, "bound")])
+    drawn = race_panels([curve], [RaceLevel(label, "seconds", 0.5, "bound")])
     texts = [each["name"] for figure, _ in drawn.values() for each in figure["data"]]
     texts += [each["text"] for each in drawn["seconds"][0]["layout"]["annotations"]]
     bounds = bounds_panels([Bound(label, "epoch", 2.0, 1.0, "makespan")], (label,))

@@ -16,30 +16,28 @@ from pretend_studies import BASE, pretend_training
 from runs_synthetic import finished_run
 from synthetic_lines import START_NS, evaluation_row, line, step_row
 
-from dtdg_lab.cluster.judging import Evaluated, Verdict
-from dtdg_lab.cluster.run_config import Done, run_config
+from dtdg_lab.cluster.local import Done, Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailedError, RunStoreError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.dash import race_page
-from dtdg_lab.dash.race_page import RacePage
+from dtdg_lab.dash.pages import race as race_page
+from dtdg_lab.dash.pages.race import RacePage
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies import presets as near_best
 from dtdg_lab.studies import race_runner
-from dtdg_lab.studies.advise_runs import _refuse
+from dtdg_lab.studies.advise_rates import _refuse
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_rules import check_alike
 from dtdg_lab.studies.race_runner import RaceRunner
-from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Entry, Plan, RaceStore
-from dtdg_lab.studies.race_table import Row, spreads_of, winners
-from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.shipped import near_best
-from dtdg_lab.studies.significance import spread
+from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
+from dtdg_lab.studies.race_table import Row, spread, spreads_of, winners
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FILE, TrialLog
-from dtdg_lab.views.race_curves import Curve, near_losses
+from dtdg_lab.views.race import Curve, near_losses
 from dtdg_lab.views.window import RunWindow
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)
@@ -70,7 +68,7 @@ def test_a_run_that_was_made_again_is_not_made_a_third_time(tmp_path: Path) -> N
     store = RaceStore.create(PLAN, tmp_path)
     gone, there = (RunDirectory.create(CONFIG, root=tmp_path, environment={}).path for _ in range(2))
     for path in (gone, there):
-        store.end(store.begin(Entry("psg", 0, path)), FINISHED)
+        store.end(store.begin(RaceEntry("psg", 0, path)), FINISHED)
     shutil.rmtree(gone)
     found = store.done("psg", 0)
     assert found is not None and found.path == there
@@ -90,7 +88,7 @@ def test_what_another_process_wrote_until_it_let_go_is_kept(tmp_path: Path) -> N
     first = RaceStore.create(PLAN, tmp_path)
     second = RaceStore.open(first.folder)  # read before the first has ended its run
     path = RunDirectory.create(CONFIG, root=tmp_path, environment={}).path
-    first.end(first.begin(Entry("psg", 0, path)), FINISHED)
+    first.end(first.begin(RaceEntry("psg", 0, path)), FINISHED)
     first.release()
     second.hold()
     second.extend(PLAN)
@@ -255,7 +253,7 @@ def test_a_run_that_begins_while_the_race_is_being_stopped_is_stopped_too(tmp_pa
     made = runner(tmp_path, on_change=lambda race: None)
     real = made._store.begin
 
-    def begin(entry: Entry) -> int:
+    def begin(entry: RaceEntry) -> int:
         handles = made._handles.copy()
         made._handles.clear()  # as where it is not known yet
         made.stop()
@@ -314,8 +312,8 @@ def test_whoever_failed_or_has_no_finite_loss_takes_nothing_from_the_others() ->
 
 def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> None:
     store = RaceStore.create(replace(PLAN, seeds=(0,)), tmp_path)
-    store.end(store.begin(Entry("psg", 0, finished(tmp_path))), FINISHED)
-    store.end(store.begin(Entry("single", 0, finished(tmp_path, system="single", ranks=1, parts=1))), FAILED, "NaN")
+    store.end(store.begin(RaceEntry("psg", 0, finished(tmp_path))), FINISHED)
+    store.end(store.begin(RaceEntry("single", 0, finished(tmp_path, system="single", ranks=1, parts=1))), FAILED, "NaN")
     race = Race(store)
     assert race.table.loc["psg", "near_best_s"] > 0
     assert "psg needs least time" in race.panels()["seconds"][1]
@@ -374,7 +372,7 @@ def test_a_study_reads_each_run_once_however_often_it_is_drawn(tmp_path: Path, m
 def test_a_race_reads_what_has_ended_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = RaceStore.create(PLAN, tmp_path)
     for seed in PLAN.seeds:
-        store.end(store.begin(Entry("psg", seed, finished(tmp_path, seed=seed))), FINISHED)
+        store.end(store.begin(RaceEntry("psg", seed, finished(tmp_path, seed=seed))), FINISHED)
     race = Race(store)
     race.panels(), race.html()
     read: list[Path] = []

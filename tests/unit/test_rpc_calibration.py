@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from cluster_figures import cluster_figures
 
-from dtdg_lab.control.calibration_files import Fetches, read_fetches, read_power
-from dtdg_lab.control.delay_estimator import DelayEstimator
-from dtdg_lab.control.rpc_fit import fit_rpc
-from dtdg_lab.control.rpc_model import PAPER, RpcModel
-from dtdg_lab.control.small_fit import least_squares, relative_line
+from dtdg_lab.control.cache.calibration import Fetches, fit_rpc, least_squares, read_fetches, read_power, relative_line
+from dtdg_lab.control.cache.costs import PAPER, RpcModel
+from dtdg_lab.control.cache.delay_estimator import DelayEstimator
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError
 
 MODEL = RpcModel(1.3e-3, 3e-9)

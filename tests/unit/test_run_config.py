@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.judging import Bench, Evaluated, Verdict
-from dtdg_lab.cluster.run_config import run_config
+from dtdg_lab.cluster.local import Bench, Evaluated, Verdict, run_config
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 

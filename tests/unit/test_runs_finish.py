@@ -19,15 +19,14 @@ from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs import merge, repeat
+from dtdg_lab.runs import records as merge
 from dtdg_lab.runs import report as report_module
+from dtdg_lab.runs import report_parts as repeat
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import TRAIN_STEP, compare, open_run
-from dtdg_lab.runs.progress import progress
-from dtdg_lab.runs.summary import MEANINGS
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, progress
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -51,7 +50,7 @@ def test_summary_values_by_hand(tmp_path: Path) -> None:
     assert summary["energy_j"] == {"modelled": pytest.approx(30 * 0.4)}
     assert (summary["cut_edges"], summary["halo_share"]) == (None, None)
     assert summary["records"] == {"energy": 30, "evaluations": 7, "events": 10, "memory": 2, "phases": 210, "steps": 30}
-    assert MEANINGS.keys() <= summary.keys()
+    assert SUMMARY_MEANINGS.keys() <= summary.keys()
     assert run.status()["state"] == "finished"
 
 
@@ -111,7 +110,9 @@ def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) ->
 def test_a_run_that_never_made_a_step_has_no_zeros(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
     summary = finish(run, "failed", "no engine")
-    measured = {name: value for name, value in summary.items() if name in MEANINGS and name not in ("epochs", "steps")}
+    measured = {
+        name: value for name, value in summary.items() if name in SUMMARY_MEANINGS and name not in ("epochs", "steps")
+    }
     assert measured.pop("phase_time_s") == dict.fromkeys(PHASE_MS[0])
     assert set(measured.values()) == {None}
     assert (summary["epochs"], summary["steps"]) == (0, 0)

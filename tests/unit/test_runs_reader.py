@@ -14,11 +14,9 @@ from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_step
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs import merge
+from dtdg_lab.runs import records as merge
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.lines import merged_lines
-from dtdg_lab.runs.reader import read_lines, tables, tail
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter, merged_lines, read_lines, tables, tail
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 

@@ -16,8 +16,7 @@ from runs_synthetic import row, write_steps
 
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs.lines import read_lines
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter, read_lines
 
 EVENT = (0, 0, 1, "checkpoint", {})
 
@@ -179,7 +178,7 @@ def test_rows_of_many_threads_are_all_there_once(tmp_path: Path) -> None:
 def test_kill_leaves_every_flushed_line(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
     program = (
-        "import sys, time\nfrom dtdg_lab.runs.writer import RecordWriter\n"
+        "import sys, time\nfrom dtdg_lab.runs.records import RecordWriter\n"
         "writer = RecordWriter(sys.argv[1], 0, 0, flush_s=0.002)\nstep = 0\n"
         "while True:\n    writer.row('events', (step, 0, 1, 'checkpoint', None))\n    step += 1\n"
         "    if step % 50 == 0:\n        writer.flush()\n        print(step, flush=True)\n"

@@ -12,27 +12,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.batching.sampling import sampled_edges
-from dtdg_lab.batching.seed_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
+from dtdg_lab.batching.neighbor import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import grouped
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.dgl_sampler import DglSampler
-from dtdg_lab.parallel.sampled_batch import BatchSampler, SampledBatch
-from dtdg_lab.parallel.target_blocks import BlockShape, block_shape
+from dtdg_lab.parallel.backprop import reference as grouped
+from dtdg_lab.parallel.dynahb import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.parallel.minibatch_blocks import BlockShape, block_shape
+from dtdg_lab.parallel.sampled_blocks import BatchSampler, DglSampler, SampledBatch
 from dtdg_lab.parallel.target_edges import target_edges
-from dtdg_lab.parallel.target_run import TargetRun, add_gradients
-from dtdg_lab.parallel.target_sequence import TargetSequence
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.training.remote_parts import neighbour_sampler
+from dtdg_lab.training.callbacks.feature_cache import neighbour_sampler
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, LENGTH = 40, 7, 3, 4, 3
 TRAIN, ALL = range(1, 6), 10**6

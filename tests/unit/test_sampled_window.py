@@ -11,23 +11,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.batching.sampling import sampled_edges, sampling_key
+from dtdg_lab.batching.neighbor import sampled_edges, sampling_key
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operator_settings import OperatorSettings
-from dtdg_lab.kernels.scaled import ScaledOperator
+from dtdg_lab.kernels.operators import OperatorSettings
+from dtdg_lab.kernels.spmm import ScaledOperator
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.parallel.sampled_part import Drawing, SampledPart
-from dtdg_lab.parallel.sampled_window import SampledWindowLayout, Windows
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.parallel.dynagraph import SampledWindowLayout, SampledWindows
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.parallel.sampled_blocks import Drawing, SampledPart
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.recorders import RecordingMarks
+from dtdg_lab.testing.doubles import RecordingMarks
 
 NODES, SNAPSHOTS, FEATURES = 23, 7, 3
 TRAIN, WINDOW, SEED = range(1, 6), 3, 4
@@ -222,8 +222,8 @@ def _partition(parts: int) -> Partition:
     return Partition(owner.astype(np.int32), parts)
 
 
-def _windows(parts: int, *, fanout: int = NODES, length: int = WINDOW, own: range | None = None) -> Windows:
-    return Windows(TRAIN, length, fanout, SEED, _partition(parts), range(parts) if own is None else own)
+def _windows(parts: int, *, fanout: int = NODES, length: int = WINDOW, own: range | None = None) -> SampledWindows:
+    return SampledWindows(TRAIN, length, fanout, SEED, _partition(parts), range(parts) if own is None else own)
 
 
 def test_windows_slide_by_one_and_are_shorter_at_the_beginning() -> None:
@@ -236,7 +236,7 @@ def test_windows_slide_by_one_and_are_shorter_at_the_beginning() -> None:
         _windows(2, length=6)
     for wrong in ({"length": 0}, {"train": range(0)}):
         with pytest.raises(PlanError, match="at least 1"):
-            Windows(**{"train": TRAIN, "length": 1, "fanout": 1, "seed": 0, "partition": _partition(1),
+            SampledWindows(**{"train": TRAIN, "length": 1, "fanout": 1, "seed": 0, "partition": _partition(1),
                        "parts": range(1), **wrong})  # fmt: skip
 
 

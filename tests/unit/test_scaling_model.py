@@ -12,11 +12,16 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.graphs.difference_sizes import SequenceChanges
-from dtdg_lab.partition.scaling_model import MeasuredStep, Network, ScalingModel, fit_scaling
-from dtdg_lab.partition.step_work import StepSettings, scaled
-from dtdg_lab.runs.measured_steps import measured_step
-from dtdg_lab.runs.scaling_study import continued, predict_scaling
+from dtdg_lab.graphs.delta import SequenceChanges
+from dtdg_lab.partition.snapshot_cost_model import (
+    MeasuredStep,
+    NetworkCosts,
+    ScalingModel,
+    StepSettings,
+    fit_scaling,
+    scaled,
+)
+from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
 
 NODES = 5
 CHANGES = SequenceChanges(
@@ -91,7 +96,7 @@ def test_rates_are_found_again():
     found = fit_scaling(FITTED)
     assert found.message_s == pytest.approx(3e-4, rel=1e-6) and found.byte_s == pytest.approx(2e-9, rel=1e-6)
     for work in (TMGCN.work(scaled(CHANGES, 700), 2), TMGCN.work(LARGE, 8)):
-        near = Network(per_node=8)
+        near = NetworkCosts(per_node=8)
         told, truth = found.predict(work, near), RATES.predict(work, near)
         for part in ("compute_s", "communicate_s", "transfer_s", "total_s"):
             assert getattr(told, part) == pytest.approx(getattr(truth, part), rel=1e-4), part
@@ -108,27 +113,27 @@ def test_no_rate_is_negative():
 def test_what_goes_between_nodes():
     sent = np.array([[0, 1, 2, 3], [10, 0, 20, 30], [100, 200, 0, 300], [1000, 2000, 3000, 0]], float)
     # within: 3 sends rank 2 3,000; between: node 1 sends 3,300, node 0 55
-    assert Network(per_node=2).moved(sent) == (3000, 3300)
-    assert Network(per_node=4).moved(sent) == (6000, 0)
-    assert Network(per_node=1).moved(sent) == (0, 6000)
+    assert NetworkCosts(per_node=2).moved(sent) == (3000, 3300)
+    assert NetworkCosts(per_node=4).moved(sent) == (6000, 0)
+    assert NetworkCosts(per_node=1).moved(sent) == (0, 6000)
     work = TMGCN.work(LARGE, 4)
-    slow = RATES.predict(work, Network(per_node=2, node_bytes_s=1e6)).communicate_s
+    slow = RATES.predict(work, NetworkCosts(per_node=2, node_bytes_s=1e6)).communicate_s
     assert slow == pytest.approx(
         3e-4 * work.exchanges * 2
-        + 2e-9 * Network(per_node=2).moved(work.sent)[0] + Network(per_node=2).moved(work.sent)[1] / 1e6
+        + 2e-9 * NetworkCosts(per_node=2).moved(work.sent)[0] + NetworkCosts(per_node=2).moved(work.sent)[1] / 1e6
     )  # fmt: skip
-    told = RATES.predict(work, Network(rank_bytes_s=1e3, message_s=0.0)).communicate_s
+    told = RATES.predict(work, NetworkCosts(rank_bytes_s=1e3, message_s=0.0)).communicate_s
     assert told == pytest.approx(max(work.sent.sum(0).max(), work.sent.sum(1).max()) / 1e3)
     for wrong in ({"per_node": 0}, {"node_bytes_s": -1.0}, {"message_s": -1.0}):
         with pytest.raises(PlanError, match=next(iter(wrong))):
-            Network(**wrong)
+            NetworkCosts(**wrong)
 
 
 def test_what_was_never_measured_is_not_told():
     alone = fit_scaling([step(LARGE, 1)])
     with pytest.raises(PlanError, match="no run of two ranks"):
         alone.predict(TMGCN.work(LARGE, 2))
-    assert alone.predict(TMGCN.work(LARGE, 2), Network(rank_bytes_s=1e9, message_s=1e-4)).communicate_s > 0
+    assert alone.predict(TMGCN.work(LARGE, 2), NetworkCosts(rank_bytes_s=1e9, message_s=1e-4)).communicate_s > 0
     work = replace(TMGCN, blocks=1).work(LARGE, 1)
     never = fit_scaling([MeasuredStep("one block", work, work.passes @ RATES.compute, np.zeros(1), 0.0, 1.0)])
     with pytest.raises(PlanError, match="blocks=2"):
@@ -185,7 +190,7 @@ def test_a_run_brings_what_is_counted(run):
 
 
 def test_runs_are_continued(run):
-    network = Network(rank_bytes_s=1e9, message_s=1e-5)
+    network = NetworkCosts(rank_bytes_s=1e9, message_s=1e-5)
     study = predict_scaling([run], (1, 2, 8), network=network)
     assert [row["ranks"] for row in study.rows] == [1, 1, 2, 8]
     assert study.error(fitted=True)[1] < 0.01  # one step, several rates

@@ -13,14 +13,17 @@ import pytest
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.streams import generator
+from dtdg_lab.core.rng import generator
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.scheduling import best_of, bounds, dygnex_auto, dygnex_greedy, dygnex_ilp, fold, longest_first
-from dtdg_lab.scheduling.checks import Problem
-from dtdg_lab.scheduling.dygnex_model import searched
-from dtdg_lab.scheduling.dygnex_pairs import Pairs, compiled, targets_within
-from dtdg_lab.scheduling.merge import merged
-from dtdg_lab.scheduling.slots import from_rows, makespan_s
+from dtdg_lab.scheduling import base as bounds
+from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.scheduling import dygnex_auto, dygnex_ilp, longest_first
+from dtdg_lab.scheduling import heuristics as best_of
+from dtdg_lab.scheduling import heuristics as fold
+from dtdg_lab.scheduling.base import Problem, from_rows, makespan_s
+from dtdg_lab.scheduling.dygnex import Pairs, compiled, targets_within
+from dtdg_lab.scheduling.dygnex_ilp import searched
+from dtdg_lab.scheduling.heuristics import merged
 
 
 def algorithm_2(times_s: list[float], ranks: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -89,7 +92,7 @@ def test_greedy_is_algorithm_2(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_compiled_is_algorithm_2(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same function compiled: few groups, which Python itself does else, and many."""
-    monkeypatch.setattr("dtdg_lab.scheduling.dygnex_pairs.INTERPRETED_GROUPS", 0)
+    monkeypatch.setattr("dtdg_lab.scheduling.dygnex.INTERPRETED_GROUPS", 0)
     for number in range(25):
         groups, ranks = 1 + (7 * number) % 34, 1 + (3 * number) % 8
         times_s = instance(kind, groups, number)
@@ -144,7 +147,7 @@ def test_many_groups_need_numba_and_few_do_not(monkeypatch: pytest.MonkeyPatch) 
     assert dygnex_greedy.schedule(np.ones(100), 2).targets == 100
     with pytest.raises(NotAvailableError, match="pip install 'numba"):
         dygnex_greedy.schedule(instance("heavy", 101, 0), 2)
-    plan = best_of.schedule(instance("heavy", 101, 0), 2)
+    plan = best_of.schedule_best_of(instance("heavy", 101, 0), 2)
     assert "Untried: DyGNeX-G of more than 100 groups needs numba" in plan.notes
     assert plan.targets is None
 
@@ -175,7 +178,7 @@ def test_the_programme_searches_and_proves() -> None:
     assert "CP-SAT searched to the gap" in plan.notes
     assert plan.gap is not None
     assert plan.gap < 1e-6
-    assert plan.makespan_s(HARD) <= best_of.schedule(HARD, 3).makespan_s(HARD)
+    assert plan.makespan_s(HARD) <= best_of.schedule_best_of(HARD, 3).makespan_s(HARD)
 
 
 def test_time_over_gives_the_best_found_and_says_so() -> None:
@@ -184,7 +187,7 @@ def test_time_over_gives_the_best_found_and_says_so() -> None:
     assert "Stopped by time_limit_s=0.3 at a gap of" in plan.notes
     assert plan.gap is not None
     assert 0 < plan.gap < 1
-    assert plan.makespan_s(times_s) <= fold.schedule(times_s, 4).makespan_s(times_s)
+    assert plan.makespan_s(times_s) <= fold.schedule_fold(times_s, 4).makespan_s(times_s)
 
 
 def test_building_a_programme_that_is_too_large_is_given_up() -> None:
@@ -196,12 +199,12 @@ def test_building_a_programme_that_is_too_large_is_given_up() -> None:
 
 
 def test_a_programme_that_is_not_built_leaves_the_best_heuristic_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.scheduling.dygnex_model.searched", lambda *_, until: None)
+    monkeypatch.setattr("dtdg_lab.scheduling.dygnex_ilp.searched", lambda *_, until: None)
     times_s = instance("heavy", 60, 2)
     plan = dygnex_ilp.schedule(times_s, 4, gap=0.0, time_limit_s=60.0)
     assert "CP-SAT was not started: its programme was too large to be built in time. Stopped by" in plan.notes
     assert plan.targets == 60
-    assert plan.assignment == best_of.schedule(times_s, 4).assignment
+    assert plan.assignment == best_of.schedule_best_of(times_s, 4).assignment
 
 
 def test_an_exchange_that_costs_much_makes_few_iterations() -> None:
@@ -230,7 +233,7 @@ def test_auto_chooses_by_the_number_of_groups() -> None:
 
 def test_fold_by_hand() -> None:
     times_s = np.array([6.0, 1.0, 2.0, 5.0, 3.0, 4.0, 10.0, 11.0])
-    plan = fold.schedule(times_s, 2)
+    plan = fold.schedule_fold(times_s, 2)
     # 11 + 1, 10 + 2, 6 + 3, 5 + 4: in runs of two, no rank waits
     assert plan.assignment == (((7, 1), (6, 2)), ((0, 4), (3, 5)))
     assert plan.makespan_s(times_s) == 21.0
@@ -238,7 +241,7 @@ def test_fold_by_hand() -> None:
 
 
 def test_fold_leaves_the_largest_alone_where_slots_are_left() -> None:
-    plan = fold.schedule(np.array([9.0, 5.0, 4.0]), 2)
+    plan = fold.schedule_fold(np.array([9.0, 5.0, 4.0]), 2)
     assert plan.assignment == (((0,), (1, 2)),)
 
 
@@ -246,17 +249,17 @@ def test_best_of_is_never_worse_and_names_the_winner() -> None:
     others: list[Any] = [longest_first.schedule]
     for number in range(24):
         times_s, ranks = instance(KINDS[number % 6], 40 + 20 * number, number), 2 + number % 7
-        best = best_of.schedule(times_s, ranks)
+        best = best_of.schedule_best_of(times_s, ranks)
         assert best.notes.startswith("Best: ")
         best_s = best.makespan_s(times_s)
-        for rule in (fold.schedule, dygnex_greedy.schedule):
+        for rule in (fold.schedule_fold, dygnex_greedy.schedule):
             assert best_s <= rule(times_s, ranks).makespan_s(times_s) * (1 + 1e-9)
         # stops at 0.1 %, where the next heuristic may be better by that
         assert all(best_s <= rule(times_s, ranks).makespan_s(times_s) * 1.001 for rule in others)
 
 
 def test_best_of_says_what_time_did_not_allow() -> None:
-    plan = best_of.schedule(instance("heavy", 50, 0), 6, time_limit_s=1e-9)
+    plan = best_of.schedule_best_of(instance("heavy", 50, 0), 6, time_limit_s=1e-9)
     assert "Untried, as time_limit_s=1e-09 was over: " in plan.notes
 
 
@@ -264,7 +267,7 @@ def test_best_of_says_what_time_did_not_allow() -> None:
 def test_ten_thousand_growing_groups_come_within_two_per_cent(ranks: int, most: float) -> None:
     """The issue's reach (its second is measured by hand: a test on a loaded machine would measure the load)."""
     times_s = instance("growing", 10_000, 0)
-    plan = best_of.schedule(times_s, ranks)
+    plan = best_of.schedule_best_of(times_s, ranks)
     assert plan.makespan_s(times_s) <= most * bounds.lower_bound_s(times_s, ranks)
 
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.control.cache_cases import comparison_cases
-from dtdg_lab.control.cache_dqn import CacheDQN, learned_policy
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.cache_training import SHIPPED_TRAININGS, shipped_training, train_policy, training_costs
-from dtdg_lab.control.policy_files import shipped_policy
-from dtdg_lab.control.q_network import QNetwork
+from dtdg_lab.control.cache.policies import CacheDQN, learned_policy, shipped_policy
+from dtdg_lab.control.cache.simulator import CacheSimulator, comparison_cases
+from dtdg_lab.control.cache.training import SHIPPED_TRAININGS, shipped_training, train_policy, training_costs
+from dtdg_lab.control.rl.dqn import QNetwork
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 
 NAMES = [training.name for training in SHIPPED_TRAININGS]

@@ -8,13 +8,11 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.shipped import SHIPPED
-from dtdg_lab.studies.shipped.near_best import seconds_to_near_best
-from dtdg_lab.studies.shipped.scaling import efficiencies
-from dtdg_lab.views.efficiency import Efficiency, efficiency_figure, efficiency_words
-from dtdg_lab.views.spread_bars import SpreadBar, apart, order_words, spread_bars
-from dtdg_lab.views.time_to_loss import NEAR, loss_points
+from dtdg_lab.studies.presets import SHIPPED, efficiencies, seconds_to_near_best
+from dtdg_lab.studies.runner import run_study
+from dtdg_lab.views.loss import NEAR, loss_points
+from dtdg_lab.views.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.views.study import SpreadBar, apart, order_words, spread_bars
 
 TINY = {
     "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,

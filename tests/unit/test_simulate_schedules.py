@@ -11,15 +11,12 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.streams import generator
+from dtdg_lab.core.rng import generator
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.scheduling import replay as replaying
-from dtdg_lab.scheduling.epoch_times import predict_epochs
-from dtdg_lab.scheduling.growth import group_times, modelled_times, snapshot_times
-from dtdg_lab.scheduling.linear_times import LinearTimes
-from dtdg_lab.scheduling.outcome import MEANINGS, outcome
-from dtdg_lab.scheduling.replay import replay
-from dtdg_lab.scheduling.simulate import SCHEDULERS, simulate
+from dtdg_lab.scheduling import simulation as replaying
+from dtdg_lab.scheduling.base import MEANINGS, outcome
+from dtdg_lab.scheduling.simulation import SCHEDULERS, replay, simulate
+from dtdg_lab.scheduling.time_models import LinearTimes, group_times, modelled_times, predict_epochs, snapshot_times
 
 TIMES = [1.0, 2.0, 3.0, 4.0]
 

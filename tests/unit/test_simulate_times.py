@@ -9,9 +9,8 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import SnapshotGroups
-from dtdg_lab.core.streams import generator
-from dtdg_lab.scheduling.growth import group_times, growth, modelled_times, snapshot_times
-from dtdg_lab.scheduling.linear_times import fit, group_sums
+from dtdg_lab.core.rng import generator
+from dtdg_lab.scheduling.time_models import fit, group_sums, group_times, growth, modelled_times, snapshot_times
 
 
 def sizes(groups=24, window=4, seed=0):

@@ -10,24 +10,31 @@ import torch
 
 from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.model_pulls import Seam, pulls, seams
+from dtdg_lab.core.message_passing import Seam, pulls, seams
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.core.protocols import PROTOCOLS
-from dtdg_lab.core.streams import generator
+from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.partition.measures import measure
-from dtdg_lab.partition.predict import predicted_bytes
-from dtdg_lab.partition.pulled_rows import pulled_rows
-from dtdg_lab.partition.snapshot_legs import WAYS, Leg, legs, sent
-from dtdg_lab.partition.snapshot_volume import between_parts, leg_rows, pulled_by_groups, redistributed
-from dtdg_lab.runs.volume_study import PAPER
-from dtdg_lab.testing.dense_space import DenseSpace
+from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.partition.metrics import measure, predicted_bytes
+from dtdg_lab.partition.snapshot_cost_model import (
+    WAYS,
+    LegCost,
+    between_parts,
+    leg_rows,
+    legs,
+    pulled_by_groups,
+    redistributed,
+    sent,
+)
+from dtdg_lab.runs.time_block_studies import PAPER
+from dtdg_lab.testing.contracts import DenseSpace
 from dtdg_lab.training.build import build, make_task
-from dtdg_lab.training.told_blocks import told_blocks
+from dtdg_lab.training.callbacks.partition import told_blocks
 from dtdg_lab.training.told_plans import told_plans
 
 FEATURES, HIDDEN = 3, 4
@@ -199,8 +206,8 @@ def test_uneven_shares_send_the_exact_sum():
 
 def test_volume_adds_legs_of_a_layer_and_way():
     blocks = SnapshotBlocks(range(4), 2, 2, 6)
-    some = (Leg(0, "forward", "to_vertices", 3, 0), Leg(0, "forward", "to_snapshots", 5, 0),
-            Leg(1, "rerun", "to_vertices", 2, 0), Leg(1, "backward", "to_vertices", 0, 9))  # fmt: skip
+    some = (LegCost(0, "forward", "to_vertices", 3, 0), LegCost(0, "forward", "to_snapshots", 5, 0),
+            LegCost(1, "rerun", "to_vertices", 2, 0), LegCost(1, "backward", "to_vertices", 0, 9))  # fmt: skip
     found = redistributed(blocks, some, 2)
     assert found.rows["forward"].tolist() == [[[0, 12], [12, 0]], [[0, 0], [0, 0]]]
     assert found.bytes(8)["forward"][0].tolist() == [[0, 8 * 6 * 8], [8 * 6 * 8, 0]]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtdg_lab.core.catalogue import PROTOCOLS, Protocol
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.protocols import PROTOCOLS, Protocol
-from dtdg_lab.graphs import Split, split
+from dtdg_lab.graphs import split
+from dtdg_lab.graphs.split import Split
 
 ONE_OUT = Protocol(name="one out", meaning="test on the last one", test_snapshots=1, validation_share=0.0, purge=False)
 

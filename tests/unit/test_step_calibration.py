@@ -8,16 +8,25 @@ import pandas
 import pytest
 from cluster_figures import cluster_figures
 
-from dtdg_lab.control import calibrate, predict
-from dtdg_lab.control.calibration import SHIPPED
-from dtdg_lab.control.calibration_files import StepCell, read_steps
-from dtdg_lab.control.calibration_records import cells_of, fetches_of
-from dtdg_lab.control.calibration_table import against_middle, mean_percent, regrets
-from dtdg_lab.control.conditions import condition
-from dtdg_lab.control.step_fit import FREE, fit_steps, predicted_ms
-from dtdg_lab.control.step_model import StepModel
+from dtdg_lab.control.cache.calibration import (
+    FREE,
+    SHIPPED,
+    StepCell,
+    StepModel,
+    against_middle,
+    calibrate,
+    cells_of,
+    condition_named,
+    fetches_of,
+    fit_steps,
+    mean_percent,
+    predict,
+    predicted_ms,
+    read_steps,
+    regrets,
+)
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
-from dtdg_lab.core.feature_path import WINDOWS
+from dtdg_lab.core.feature_store import WINDOWS
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
@@ -159,7 +168,7 @@ def test_joules_that_nothing_was_fitted_to(calibration, dataset, condition, batc
 
 def links(name):
     """Delays and rates of the three links of a requester, the first of which is in a condition."""
-    under = condition(name)
+    under = condition_named(name)
     return np.array([under.delay_ms / 1e3, 0, 0]), np.array([under.mbit * 1e6 / 8 / 3, np.inf, np.inf])
 
 
@@ -213,7 +222,7 @@ def test_a_known_model_is_found_again():
 
 
 def cell_of(model, name, window, noise):
-    under = condition(name)
+    under = condition_named(name)
     told = float(model.step_ms(window, under.mbit, under.delay_ms)) * noise
     return {"dataset": "own", "condition": name, "window": window, "measured_ms": told}
 
@@ -229,12 +238,12 @@ def test_predictions_are_physical():
 
 
 def test_forms_of_a_condition():
-    assert condition("c1_200") == condition("c1_200mbit") == condition(" C1_200Mbit ")
-    assert condition("c4_2.5ms").delay_ms == 2.5
-    assert [condition(name).name for name in ("clean", "c1_50", "c4_10")] == ["clean", "c1_50mbit", "c4_10ms"]
+    assert condition_named("c1_200") == condition_named("c1_200mbit") == condition_named(" C1_200Mbit ")
+    assert condition_named("c4_2.5ms").delay_ms == 2.5
+    assert [condition_named(name).name for name in ("clean", "c1_50", "c4_10")] == ["clean", "c1_50mbit", "c4_10ms"]
     for wrong in ("", "c2_5", "c1_", "c1_-5", "c1_5ms", "c4_5mbit", "c1_0", "dirty", 7, None):
         with pytest.raises(ConfigError, match="clean"):
-            condition(wrong)
+            condition_named(wrong)
 
 
 def test_what_cannot_be_predicted_is_refused():

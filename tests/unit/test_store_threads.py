@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.datasets.names import load_dataset
-from dtdg_lab.graphs.store import read
+from dtdg_lab.graphs.storage import read
 
 
 @pytest.fixture

@@ -11,13 +11,9 @@ from pretend_studies import BASE, PretendTraining, pretend_training
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.pruning import Above, Halving, Median
-from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.space import choice, integer, uniform
+from dtdg_lab.studies.runner import Above, Halving, Median, one_writer, run_study, time_left
 from dtdg_lab.studies.study import Study, open_study
-from dtdg_lab.studies.study_lock import one_writer
-from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.time_left import time_left
+from dtdg_lab.studies.sweep import Sweep, choice, integer, uniform
 from dtdg_lab.studies.trials import Trial
 
 K, ALPHAS = (1, 2), (0.1, 0.6)

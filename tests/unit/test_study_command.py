@@ -12,9 +12,8 @@ from dtdg_lab.__main__ import main
 from dtdg_lab.cluster.study_decay import study_decay
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.shipped import SHIPPED, shipped
-from dtdg_lab.studies.shipped.figure8 import decay_study
+from dtdg_lab.studies.presets import SHIPPED, decay_study, shipped
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,

@@ -16,10 +16,9 @@ import pytest
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.space import choice, log_uniform
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import open_study
-from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.sweep import Sweep, choice, log_uniform
 from dtdg_lab.studies.trials import TrialLog
 
 BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20,
@@ -27,7 +26,7 @@ BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated
 PATIENCE_S = 90.0
 CHILD = """
 import sys
-from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 run_study(Sweep.load(sys.argv[1]), name="killed", runs_dir=sys.argv[2], progress=False)
 """

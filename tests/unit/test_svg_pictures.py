@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.views.layout import frame
-from dtdg_lab.views.svg import figure_svg
-from dtdg_lab.views.svg_marks import colour_of
-from dtdg_lab.views.svg_scale import scale_of, ticks_of
+from dtdg_lab.views.svg import colour_of, figure_svg, scale_of, ticks_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,8 +10,7 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.studies.space import choice, integer, log_uniform, uniform
-from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.sweep import Sweep, choice, integer, log_uniform, uniform
 
 BASE = RunConfig(system="flaredtdg", dataset="growing")
 SLOW = {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20}}

@@ -18,25 +18,27 @@ from torch.nn import functional
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.target_batches import TargetBatch
+from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.adjacency import Adjacency
-from dtdg_lab.kernels.operator_settings import OperatorSettings
+from dtdg_lab.kernels.operators import OperatorSettings
+from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import grouped, space_store, target_growth, target_run
-from dtdg_lab.parallel import target_blocks as blocks_module
-from dtdg_lab.parallel.cached_part import CachedPart, pieces, reach_of
-from dtdg_lab.parallel.cached_sequence import CachedSequence
-from dtdg_lab.parallel.device_sequence import DeviceSequence
-from dtdg_lab.parallel.run import Run
-from dtdg_lab.parallel.target_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
+from dtdg_lab.parallel import dynahb as target_run
+from dtdg_lab.parallel import graph_view as space_store
+from dtdg_lab.parallel import minibatch_blocks as blocks_module
+from dtdg_lab.parallel import minibatch_blocks as target_growth
+from dtdg_lab.parallel.backprop import reference as grouped
+from dtdg_lab.parallel.base import SequenceSegment
+from dtdg_lab.parallel.dynahb import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.parallel.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
+from dtdg_lab.parallel.replicated import CachedSequence
+from dtdg_lab.parallel.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.parallel.target_edges import target_edges
-from dtdg_lab.parallel.target_run import TargetRun, add_gradients
-from dtdg_lab.parallel.target_sequence import TargetSequence
 from dtdg_lab.tasks.classification import Classification
-from dtdg_lab.tasks.link import LinkPrediction
+from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN = 40, 7, 3, 4
@@ -129,7 +131,7 @@ def _on_blocks(blocks: TargetBlocks, model: DynamicModel, task: Any, **scaling: 
     return _of(TargetRun(model, sequence, task, blocks.batch.snapshots, "all"))
 
 
-def _of(run: Run) -> tuple[float, dict[str, Tensor]]:
+def _of(run: SequenceSegment) -> tuple[float, dict[str, Tensor]]:
     grouped.bring(run)
     return float(add_gradients(run)), _taken(run.model)
 
@@ -349,7 +351,7 @@ def test_features_that_never_change_are_held_once() -> None:
 
 
 def test_building_needs_no_torch() -> None:
-    code = "import sys, dtdg_lab.parallel.target_blocks; sys.exit('torch' in sys.modules)"
+    code = "import sys, dtdg_lab.parallel.minibatch_blocks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

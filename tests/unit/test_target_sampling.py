@@ -8,15 +8,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dtdg_lab.batching.batch_sizes import adjustable, batch_size, grid, nearest, resolved
-from dtdg_lab.batching.load_groups import LoadGroups, load_groups
-from dtdg_lab.batching.target_sampler import TargetSampler
+from dtdg_lab.batching.hybrid import (
+    LoadGroups,
+    TargetSampler,
+    adjustable,
+    batch_size,
+    grid,
+    load_groups,
+    nearest,
+    resolved,
+)
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.core.target_batches import BatchSize, TargetBatch
-from dtdg_lab.partition.load_aware import assign
-from dtdg_lab.partition.loads import vertex_loads
-from dtdg_lab.testing.contracts_partitioners import graph_of, power_law
+from dtdg_lab.core.plans import BatchSize, TargetBatch
+from dtdg_lab.core.rng import generator
+from dtdg_lab.partition.simple import assign_load_aware, vertex_loads
+from dtdg_lab.testing.contracts import graph_of, power_law
 
 TRAIN = range(2, 14)
 
@@ -181,7 +187,7 @@ def test_candidates_are_ordered_by_load_then_place() -> None:
 @pytest.mark.parametrize("parts", [1, 4, 5, 12])  # 60, 15, 12, 5 vertices each
 def test_groups_are_those_of_the_load_aware_partitioner(parts: int) -> None:
     graph = power_law(60, 4, 150)
-    dealt = assign(graph, parts, hops=2)
+    dealt = assign_load_aware(graph, parts, hops=2)
     assert dealt.groups is not None
     loads = vertex_loads(graph, 2)
     for part in range(parts):

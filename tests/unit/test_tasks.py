@@ -16,20 +16,14 @@ from dtdg_lab.core.support import is_score
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_set import EdgeSet
 from dtdg_lab.graphs.negatives import NO_VERTEX, link_samples, ranking_candidates
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.tasks.base import Scores, Task
 from dtdg_lab.tasks.classification import Classification
-from dtdg_lab.tasks.confusion import accuracy, confusion, f1, f1_of, macro_f1
-from dtdg_lab.tasks.curves import auc_and_average_precision
-from dtdg_lab.tasks.edge_bank import EdgeBank
-from dtdg_lab.tasks.edge_seed import edge_seed
-from dtdg_lab.tasks.link import LinkPrediction
-from dtdg_lab.tasks.reciprocal_rank import reciprocal_ranks
+from dtdg_lab.tasks.link_prediction import EdgeBank, LinkPrediction, edge_seed, round_noise
+from dtdg_lab.tasks.metrics import accuracy, auc_and_average_precision, confusion, f1, f1_of, macro_f1, reciprocal_ranks
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.tasks.round_noise import round_noise
-from dtdg_lab.tasks.task import Scores, Task
 
 NODES, TIMES = 15, 12
 SPLIT = Split(range(5), range(6, 8), range(8, 12))
@@ -122,7 +116,7 @@ def test_known_areas() -> None:
 
 @pytest.mark.parametrize("block", [3, 1 << 22])
 def test_reciprocal_ranks_are_means_of_the_best_and_the_worst_rank(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.tasks.reciprocal_rank._BLOCK", block)
+    monkeypatch.setattr("dtdg_lab.tasks.metrics._BLOCK", block)
     draw = torch.Generator().manual_seed(1)
     positive = torch.randint(0, 4, (20,), generator=draw).double()
     candidates = torch.randint(0, 4, (6, 7), generator=draw).double()
@@ -408,7 +402,7 @@ def test_the_link_loss_by_hand(head: str, negatives: int) -> None:
 @pytest.mark.parametrize("head", ["concat", "dot"])
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_link_scores_by_hand(part: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.tasks.link._BLOCK", 60)  # several blocks of products
+    monkeypatch.setattr("dtdg_lab.tasks.link_prediction._BLOCK", 60)  # several blocks of products
     data = graph()
     task = LinkPrediction(
         data, SPLIT, dtype=torch.float64, hidden=4, link_share=0.4, ranking_negatives=5, link_head=head

@@ -31,16 +31,15 @@ from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.parallel.layout import Unmarked
-from dtdg_lab.testing.contracts_models import DenseSpace, run_model
-from dtdg_lab.testing.in_memory import Trained, train_in_memory
-from dtdg_lab.testing.recorders import RecordingRecorder
+from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.testing.contracts import DenseSpace, run_model
+from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.loop import Trainer
-from dtdg_lab.training.vitals import Vitals
+from dtdg_lab.training.recording import Vitals
 
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
@@ -753,7 +752,7 @@ def test_links_are_learned_better_than_guessed(tmp_path: Path) -> None:
 
 
 def test_link_labels_of_the_test_part_are_not_read_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.tasks.link.edge_seed", lambda snapshots: 1)  # the same draws
+    monkeypatch.setattr("dtdg_lab.tasks.link_prediction.edge_seed", lambda snapshots: 1)  # the same draws
     graph = graph_of()
     assert graph.following is not None
     nothing = type(graph.following[0])(np.zeros(25, np.int64), np.zeros(0, np.int32))

@@ -13,8 +13,9 @@ import pytest
 from synthetic_lines import energy_row, evaluation_row, knob_row, line, phase_rows, steady_run, step_row
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.views import CHARTS, RunWindow, compare_figure
-from dtdg_lab.views.series import Series
+from dtdg_lab.views.live_run import Series
+from dtdg_lab.views.loss import compare_figure
+from dtdg_lab.views.window import CHARTS, RunWindow
 
 
 def window(ranks: int = 2, **settings: object) -> RunWindow:

@@ -22,16 +22,15 @@ from targets_synthetic import (
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import compare
-from dtdg_lab.views import RunWindow, wall_time_figure, wall_time_words
-from dtdg_lab.views.adjuster_facts import adjuster_facts, best_words
-from dtdg_lab.views.adjuster_log import AdjusterLog
-from dtdg_lab.views.adjuster_verdict import verdict_words
+from dtdg_lab.runs.run import compare
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.views.batch_policy import AdjusterLog, adjuster_facts, best_words, verdict_words
+from dtdg_lab.views.hybrid_batches import RoundLog, staleness_words
 from dtdg_lab.views.hybrid_facts import hybrid_facts
-from dtdg_lab.views.rank_steps import RankSteps
-from dtdg_lab.views.staleness import RoundLog, staleness_words
-from dtdg_lab.views.time_to_loss import near_best, near_by_seed_words, seconds_to
+from dtdg_lab.views.live_run import RankSteps
+from dtdg_lab.views.loss import near_best, near_by_seed_words, seconds_to
+from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
+from dtdg_lab.views.window import RunWindow
 
 # the adjuster
 

@@ -14,26 +14,34 @@ from runs_synthetic import finished_run
 from synthetic_lines import START_NS, knob_row, line, step_row
 
 import dtdg_lab as lab
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.core.protocols import PROTOCOLS
 from dtdg_lab.graphs.split import split
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.training.build import make_task
-from dtdg_lab.training.told_blocks import told_blocks
-from dtdg_lab.views import CHARTS, RunWindow
-from dtdg_lab.views.block_facts import block_facts
-from dtdg_lab.views.block_memory import kept_bytes, memory_facts, memory_figure, memory_words
-from dtdg_lab.views.block_peaks import block_peaks_figure, block_peaks_words
-from dtdg_lab.views.blocks import BlocksView
-from dtdg_lab.views.links import LinkLog
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.ownership import moved_share, owners, ownership_panels
-from dtdg_lab.views.step_sums import StepSums
+from dtdg_lab.training.callbacks.partition import told_blocks
+from dtdg_lab.views.live_run import StepSums
+from dtdg_lab.views.partition import LinkLog
+from dtdg_lab.views.style import Marks
+from dtdg_lab.views.time_blocks import (
+    BlocksView,
+    block_facts,
+    block_peaks_figure,
+    block_peaks_words,
+    kept_bytes,
+    memory_facts,
+    memory_figure,
+    memory_words,
+    moved_share,
+    owners,
+    ownership_panels,
+)
+from dtdg_lab.views.window import CHARTS, RunWindow
 
 
 def window(data: dict[str, Any] | None = None, *, ranks: int = 2, steps: int = 0, **more: Any) -> RunWindow:

@@ -34,17 +34,16 @@ from synthetic_lines import START_NS, line
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_path import WINDOWS
+from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.views import CHARTS, RunWindow
-from dtdg_lab.views.congestion_log import links_of
-from dtdg_lab.views.feature_facts import feature_facts, feature_words
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.views.feature_cache import feature_facts, feature_words, links_of
 from dtdg_lab.views.feature_log import FeatureLog
-from dtdg_lab.views.part_log import PartLog
+from dtdg_lab.views.live_run import PartLog
+from dtdg_lab.views.window import CHARTS, RunWindow
 
 ALL = [
     "windows", "hits", "latency", "estimates", "links", "contents", "shares", "owners", "traffic", "actions", "values",

@@ -13,15 +13,14 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core.protocols import PROTOCOLS
-from dtdg_lab.graphs import kept_statistics
-from dtdg_lab.graphs.kept_statistics import statistics_of
-from dtdg_lab.views import graph_words
-from dtdg_lab.views.graph import GRAPH_CHARTS, GraphView
-from dtdg_lab.views.graph_spans import spans_of
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.graphs import statistics as kept_statistics
+from dtdg_lab.graphs.statistics import statistics_of
+from dtdg_lab.views import graph as graph_words
+from dtdg_lab.views.graph import GRAPH_CHARTS, GraphView, spans_of
 from dtdg_lab.views.grid import grid
-from dtdg_lab.views.thin import runs_of, shown_indices
-from dtdg_lab.views.thumbnail import thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.views.style import runs_of, shown_indices
+from dtdg_lab.views.svg import thumbnail_html, thumbnail_svg, thumbnail_words
 
 
 @pytest.fixture(autouse=True)

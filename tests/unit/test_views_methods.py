@@ -9,24 +9,37 @@ import pytest
 from hybrid_windows import check, traces
 from synthetic_lines import START_NS, energy_row, line, step_row
 
-from dtdg_lab.control.cache_cases import comparison_cases
-from dtdg_lab.control.cache_comparison import SEED, always_compared, compare, run_policy
-from dtdg_lab.control.cache_episode import CacheNoise, draw_episode
-from dtdg_lab.control.cache_simulator import CacheSimulator
-from dtdg_lab.control.clairvoyant import Clairvoyant, best_plan, regret_of
-from dtdg_lab.control.shipped_costs import products
+from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan, regret_of
+from dtdg_lab.control.cache.shipped_costs import products
+from dtdg_lab.control.cache.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
+from dtdg_lab.control.cache.training import SEED, always_compared, compare, run_policy
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.views import RunWindow
-from dtdg_lab.views.cumulative_energy import cumulative_energy_panel
-from dtdg_lab.views.energy_by_method import energy_by_method_figure, energy_panel, overhead_panel, overheads
-from dtdg_lab.views.energy_of_runs import SO_FAR, energy_rows
-from dtdg_lab.views.energy_table import energy_table
-from dtdg_lab.views.model_against_measured import error_rows, model_figure, model_panels, model_words
-from dtdg_lab.views.policy_table import policy_rows, policy_table, policy_table_figure, policy_table_panels, policy_text
-from dtdg_lab.views.policy_values import regret_panel
-from dtdg_lab.views.regret import regret_lines
-from dtdg_lab.views.rpc_payload import CallCost, call_cost, rpc_payload_figure, rpc_payload_panels
+from dtdg_lab.views.cache_policy import (
+    error_rows,
+    model_figure,
+    model_panels,
+    model_words,
+    policy_rows,
+    policy_table,
+    policy_table_figure,
+    policy_table_panels,
+    policy_text,
+    regret_lines,
+    regret_panel,
+)
+from dtdg_lab.views.energy import (
+    SO_FAR,
+    cumulative_energy_panel,
+    energy_by_method_figure,
+    energy_panel,
+    energy_rows,
+    energy_table,
+    overhead_panel,
+    overheads,
+)
+from dtdg_lab.views.feature_cache import CallCost, call_cost, rpc_payload_figure, rpc_payload_panels
+from dtdg_lab.views.window import RunWindow
 
 
 def run(method: str, joules: float | None, condition: str = "clean", **more: Any) -> dict[str, Any]:

@@ -16,15 +16,13 @@ from synthetic_lines import START_NS, line, step_row
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError
-from dtdg_lab.partition.measured import MeasuredPartition, partition_graph
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.views import CHARTS, RunWindow
-from dtdg_lab.views.links import LinkLog
-from dtdg_lab.views.partition import microscope, panels
-from dtdg_lab.views.partition_facts import facts_of
+from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.views.partition import LinkLog, facts_of, microscope, panels
+from dtdg_lab.views.window import CHARTS, RunWindow
 
 FOUR = [f"{name}" for name in CHARTS]
 

@@ -16,17 +16,17 @@ from synthetic_lines import START_NS
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.schedule_study import ScheduleStudy
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.scheduling.outcome import outcome
-from dtdg_lab.scheduling.round_robin import schedule as round_robin
+from dtdg_lab.scheduling.base import outcome
+from dtdg_lab.scheduling.heuristics import schedule_round_robin as round_robin
 from dtdg_lab.views.grid import grid
 from dtdg_lab.views.layout import frame
-from dtdg_lab.views.simulation import epoch_times_figure, simulation_figure
+from dtdg_lab.views.schedule import epoch_times_figure, simulation_figure
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

@@ -5,10 +5,16 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.views.study_course import study_course
-from dtdg_lab.views.study_line import study_line
-from dtdg_lab.views.study_map import MapNames, StudyCell, study_map
-from dtdg_lab.views.study_parallel import MOST_LINES, Way, study_parallel
+from dtdg_lab.views.study import (
+    MOST_LINES,
+    MapNames,
+    StudyCell,
+    Way,
+    study_course,
+    study_line,
+    study_map,
+    study_parallel,
+)
 
 NAMES = MapNames("s: validation_loss", "K", "alpha", "validation_loss")
 

@@ -25,15 +25,13 @@ from targets_synthetic import (
 import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import STEPS, TABLES
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.views import CHARTS
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.views.hybrid_batches import PartBatch, ReservoirLog, TargetLog, target_counts
 from dtdg_lab.views.hybrid_facts import hybrid_facts, hybrid_words
-from dtdg_lab.views.reservoir_levels import ReservoirLog
-from dtdg_lab.views.target_log import PartBatch, TargetLog
-from dtdg_lab.views.target_map import target_counts
+from dtdg_lab.views.window import CHARTS
 
 # facts
 

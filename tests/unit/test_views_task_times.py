@@ -11,10 +11,18 @@ import pytest
 
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.views.grid import grid
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.overlap import KEPT as KEPT_STEPS
-from dtdg_lab.views.overlap import STRETCHES, OverlapLog, change_words, overlap_panels
-from dtdg_lab.views.task_times import KEPT, TaskLog, error_words, task_panels
+from dtdg_lab.views.overlap import OVERLAP_KEPT as KEPT_STEPS
+from dtdg_lab.views.overlap import (
+    STRETCHES,
+    TASK_TIMES_KEPT,
+    OverlapLog,
+    TaskLog,
+    change_words,
+    error_words,
+    overlap_panels,
+    task_panels,
+)
+from dtdg_lab.views.style import Marks
 
 
 def check(figure: dict[str, Any]) -> None:
@@ -102,42 +110,49 @@ def test_the_error_is_that_of_half_the_tasks() -> None:
 
 
 def test_errors_go_on_after_their_tasks_are_dropped() -> None:
-    view = told(3 * KEPT, off=3.0)
-    tell(view, range(3 * KEPT, 6 * KEPT), off=1.1)
+    view = told(3 * TASK_TIMES_KEPT, off=3.0)
+    tell(view, range(3 * TASK_TIMES_KEPT, 6 * TASK_TIMES_KEPT), off=1.1)
     errors = view.tasks.errors()
-    assert [step for step, _ in errors] == list(range(6 * KEPT))
+    assert [step for step, _ in errors] == list(range(6 * TASK_TIMES_KEPT))
     assert errors[0][1]["compute"] == pytest.approx(2.0) and errors[0][1]["communicate"] == pytest.approx(2 / 3)
     assert errors[-1][1]["compute"] == pytest.approx(0.1)
-    assert len({step for step, *_ in view.tasks.newest()}) == KEPT
+    assert len({step for step, *_ in view.tasks.newest()}) == TASK_TIMES_KEPT
     figure, words = view.panels()["error"]
     check(figure)
-    assert traces(figure)["computing"]["y"][:: 3 * KEPT] == [200.0, 10.0]
+    assert traces(figure)["computing"]["y"][:: 3 * TASK_TIMES_KEPT] == [200.0, 10.0]
     assert "10 % for computing and 9 % for exchanges" in words
     assert "in step 0 it was 200 % and 67 %" in words
 
 
 def test_an_error_that_has_not_fallen_is_not_said_to_have() -> None:
-    assert "it was" not in error_words(told(3 * KEPT).tasks.errors())
+    assert "it was" not in error_words(told(3 * TASK_TIMES_KEPT).tasks.errors())
 
 
 def test_a_task_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
-    view = told(3 * KEPT)
+    view = told(3 * TASK_TIMES_KEPT)
     once, drawn = view.tasks.newest(), view.panels()
-    tell(view, range(3 * KEPT))
+    tell(view, range(3 * TASK_TIMES_KEPT))
     assert view.tasks.newest() == once and view.panels() == drawn
-    tell(view, range(3 * KEPT - 2, 3 * KEPT), off=4.0, attempt=2)
+    tell(view, range(3 * TASK_TIMES_KEPT - 2, 3 * TASK_TIMES_KEPT), off=4.0, attempt=2)
     tell(view, range(5), off=4.0, attempt=2)
     tell(view, range(5), off=9.0, attempt=1)
     errors = dict(view.tasks.errors())
-    assert [errors[step]["compute"] for step in (4, 5, 3 * KEPT - 1)] == pytest.approx([3.0, 1.0, 3.0])
+    assert [errors[step]["compute"] for step in (4, 5, 3 * TASK_TIMES_KEPT - 1)] == pytest.approx([3.0, 1.0, 3.0])
 
 
 def test_what_an_earlier_attempt_did_after_the_resume_is_forgotten() -> None:
-    view = told(3 * KEPT)
-    view.truncate(KEPT, 2)
-    assert [step for step, _ in view.tasks.errors()] == list(range(KEPT)) == [s for s, _ in view.exchanges.seconds(2)]
-    tell(view, [KEPT], off=4.0, attempt=2)
-    assert view.tasks.errors()[-1] == (KEPT, {"compute": pytest.approx(3.0), "communicate": pytest.approx(0.75)})
+    view = told(3 * TASK_TIMES_KEPT)
+    view.truncate(TASK_TIMES_KEPT, 2)
+    assert (
+        [step for step, _ in view.tasks.errors()]
+        == list(range(TASK_TIMES_KEPT))
+        == [s for s, _ in view.exchanges.seconds(2)]
+    )
+    tell(view, [TASK_TIMES_KEPT], off=4.0, attempt=2)
+    assert view.tasks.errors()[-1] == (
+        TASK_TIMES_KEPT,
+        {"compute": pytest.approx(3.0), "communicate": pytest.approx(0.75)},
+    )
 
 
 def test_many_tasks_are_drawn_in_part_and_kept_in_bounds() -> None:
@@ -149,7 +164,7 @@ def test_many_tasks_are_drawn_in_part_and_kept_in_bounds() -> None:
     log = TaskLog()
     for step in range(3_000):
         log.row(0, task_row(step, 0, "compute", 1.0, 1.0), 1)
-    assert len(log.errors()) == len(log._attempts) == KEPT + 1_000
+    assert len(log.errors()) == len(log._attempts) == TASK_TIMES_KEPT + 1_000
 
 
 def test_a_task_of_no_time_and_one_of_another_kind_are_drawn() -> None:

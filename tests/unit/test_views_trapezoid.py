@@ -25,18 +25,28 @@ from trapezoid_synthetic import (
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs.event_list import event_rows
-from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.open import open_run
-from dtdg_lab.runs.writer import RecordWriter
-from dtdg_lab.views import CHARTS, RunWindow
-from dtdg_lab.views.chunk_words import chunks_words
-from dtdg_lab.views.decisions import DecisionLog, decision_panels, decision_words
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.views.decayed_window import (
+    Batch,
+    DecisionLog,
+    Shape,
+    TrapezoidView,
+    chunks_words,
+    decision_panels,
+    decision_words,
+    proposal_words,
+    shape_figure,
+    shape_words,
+    snapped,
+    trapezoid_facts,
+    trapezoid_words,
+)
 from dtdg_lab.views.layout import percent
-from dtdg_lab.views.marks import Marks
-from dtdg_lab.views.trapezoid import TrapezoidView
-from dtdg_lab.views.trapezoid_facts import Shape, trapezoid_facts, trapezoid_words
-from dtdg_lab.views.trapezoid_shape import Batch, proposal_words, shape_figure, shape_words, snapped
+from dtdg_lab.views.style import Marks
+from dtdg_lab.views.window import CHARTS, RunWindow
 
 LADDER = (1, 2, 3, 5, 8, 13)  # oldest first
 CHUNKS_DATA = {

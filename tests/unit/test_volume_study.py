@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import dtdg_lab as lab
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.model_pulls import pulls
-from dtdg_lab.core.protocols import PROTOCOLS
+from dtdg_lab.core.message_passing import pulls
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition import make
-from dtdg_lab.partition.assigned import Assigned
-from dtdg_lab.partition.pulled_rows import pulled_rows
-from dtdg_lab.partition.snapshot_legs import legs
-from dtdg_lab.runs import volume_study
-from dtdg_lab.runs.volume_study import MEANINGS, VolumeRow, compare_volumes, smoothed
+from dtdg_lab.partition import base as make
+from dtdg_lab.partition.base import Assigned
+from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.partition.snapshot_cost_model import legs
+from dtdg_lab.runs import time_block_studies as volume_study
+from dtdg_lab.runs.time_block_studies import VOLUME_MEANINGS, VolumeRow, compare_volumes, smoothed
 
 NODES = 30
 
@@ -90,7 +90,7 @@ def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
         (name, ranks) for name in ("tmgcn", "cdgcn", "evolvegcn-o") for ranks in (2, 4)
     ]
     assert {row["paper_ratio"] for row in study.rows} == {None, 3.2 / 5.2, 0.4 / 13.8}
-    assert set(MEANINGS) | {"model", "ranks"} == set(VolumeRow.__slots__)
+    assert set(VOLUME_MEANINGS) | {"model", "ranks"} == set(VolumeRow.__slots__)
     assert study.to_pandas().shape == (6, len(VolumeRow.__slots__))
     said = repr(study)
     assert "cdgcn" in said and "0.029" in said and "edges live 5 snapshots for tmgcn, evolvegcn-o" in said

@@ -9,15 +9,14 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster.run_config import run_config
+from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.make import make_partition
-from dtdg_lab.partition.pulled_rows import pulled_rows
-from dtdg_lab.studies.what_if import RANKS, WhatIf, what_if
-from dtdg_lab.studies.what_if_curves import Growth, expected_halo, grown_times
+from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.studies.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, grown_times, what_if
 
 SIZES: dict[str, Any] = {"generated_nodes": 240, "generated_edges": 1200, "generated_snapshots": 24}
 
@@ -57,10 +56,10 @@ def test_halo_of_a_part_for_each_vertex_is_every_edge(graph: DynamicGraph) -> No
 
 
 def test_growth_is_found_again() -> None:
-    found = Growth.through({parts: 3.0 * parts**0.4 for parts in (2, 4, 8, 16)})
+    found = GrowthCurve.through({parts: 3.0 * parts**0.4 for parts in (2, 4, 8, 16)})
     assert found is not None and found.error < 1e-9
     assert (found.scale, found.power, found.at(1024)) == pytest.approx((3.0, 0.4, 3.0 * 1024**0.4))
-    assert Growth.through({2: 1.0, 4: 2.0}) is None
+    assert GrowthCurve.through({2: 1.0, 4: 2.0}) is None
 
 
 def test_a_longer_sequence_grows_as_the_short_one() -> None:

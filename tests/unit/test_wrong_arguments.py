@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, UnknownNameError, shortened
-from dtdg_lab.graphs import room
-from dtdg_lab.graphs.edge_vectors import MAX_ID_LENGTH
+from dtdg_lab.graphs import windowing as room
+from dtdg_lab.graphs.edge_list import MAX_ID_LENGTH
 
 SRC, DST, TIME = [1, 2, 3, 1], [2, 3, 1, 2], [0, 1, 2, 3]
 DAYS = [datetime.datetime(2024, 1, day) for day in (1, 2, 3, 4)]

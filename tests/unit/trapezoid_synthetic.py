@@ -8,9 +8,8 @@ from typing import Any
 
 from synthetic_lines import START_NS, line, step_row
 
-from dtdg_lab.batching.decay import decayed_counts
-from dtdg_lab.batching.segments import epoch_batches
-from dtdg_lab.core.batch_plans import HybridBatch
+from dtdg_lab.batching.temporal_decay import decayed_counts, epoch_batches
+from dtdg_lab.core.plans import HybridBatch
 
 NODES, CHUNKS, RANKS = 640, 128, 2
 TRAIN = range(20)

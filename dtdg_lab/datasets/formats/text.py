@@ -2,11 +2,92 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets.tables import MAX_ID
+from dtdg_lab.graphs.snapshot import give_up
+
+# Columns of numbers side by side as one array.
+
+
+def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDArray[np.float32]:
+    """The named columns as an array of shape (E, F), float32; each is taken out of ``rows`` once it is copied.
+
+    Args:
+        rows: columns of E entries.
+        names: F of them.
+        count: E.
+    """
+    names = list(names)
+    block = np.empty((count, len(names)), dtype=np.float32)
+    for place, name in enumerate(names):
+        block[:, place] = rows.pop(name)
+    return give_up(block)
+
+
+# Sparse features written out, only as far as what the file holds warrants.
+
+
+_FREE_CELLS = 1 << 22
+_CELLS_EACH = 500  # cells for each entry the file holds; Planetoid's citation networks have 10 to 120
+
+
+def allow_cells(cells: int, held: int, what: str, where: str) -> None:
+    """Refuse an array that is far larger than what the file holds, before any memory is taken.
+
+    Args:
+        cells: entries the array would have.
+        held: entries, or bytes, that the file holds of it.
+        what: the array, for messages.
+        where: the file's name, for messages.
+
+    Raises:
+        DataError: more than 500 cells for each entry held, and more than four million.
+    """
+    if cells > max(_FREE_CELLS, _CELLS_EACH * held):
+        raise DataError(
+            f"{where} would need {cells:,} cells for {what}, and holds {held:,}; at most {_CELLS_EACH} times as many "
+            "are allowed, because a damaged file could ask for any memory. Fetch the file again."
+        )
+
+
+def dense(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], values: Any, shape: tuple[int, int], where: str
+) -> NDArray[np.float32]:
+    """The matrix with ``values`` at ``rows`` and ``columns`` and zeros elsewhere, shape ``shape``, float32.
+
+    Args:
+        rows: shape (K,).
+        columns: shape (K,).
+        values: shape (K,), or one number.
+        shape: rows and columns of the matrix.
+        where: the file's name, for messages.
+
+    Raises:
+        DataError: the matrix would be far larger than what the file holds, or a value is not finite.
+    """
+    allow_cells(shape[0] * shape[1], len(rows), "features", where)
+    with np.errstate(over="ignore"):
+        entries = np.asarray(values).astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(entries))
+    if len(wrong):
+        row, column, value = rows[wrong[0]], columns[wrong[0]], np.ravel(values)[wrong[0]]
+        raise DataError(
+            f"{where}: the feature in row {row}, column {column} is {value}; finite numbers are needed. Fetch the file "
+            "again."
+        )
+    matrix = np.zeros(shape, dtype=np.float32)
+    matrix[rows, columns] = entries
+    return matrix
+
 
 MAX_COLUMNS = 4096
 _BOM = b"\xef\xbb\xbf"
@@ -96,3 +177,444 @@ def shown(found: bytes | str, most: int = 80) -> str:
     """What was found, as a message shows it: short, with bytes that are no UTF-8 written out."""
     text = found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else found
     return repr(text if len(text) <= most else text[:most] + "...")
+
+
+# Rows of a text file as typed columns, read by Arrow; a file it refuses is searched for its first bad line.
+
+
+_BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
+_HEXADECIMAL = re.compile(rb"[xX]")
+_MAX_NAME = 100  # characters; names are kept in a table as wide as the longest
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKind:
+    """What a column holds.
+
+    Attributes:
+        words: what is allowed, for messages.
+        arrow: name of the Arrow type; empty where the column is not read.
+        least: smallest value allowed; for text, fewest characters.
+        most: largest value allowed; for text, most characters.
+    """
+
+    words: str
+    arrow: str
+    least: float | None = None
+    most: float | None = None
+
+
+ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv numbers ids of any kind anew)", "int64", 0, MAX_ID)
+WHOLE = ColumnKind("a whole number", "int64", -(2**63), 2**63 - 1)
+NUMBER = ColumnKind("a finite number", "double")
+TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are, else as NUMBER
+FEATURE = ColumnKind("a finite number", "float")
+STAMP = ColumnKind("a time such as 2014-01-31 16:39:58", "timestamp[s]")
+STAMP_UTC = ColumnKind("a time such as 2014-01-31T16:39:58Z", "timestamp[s, UTC]")
+NAME = ColumnKind(f"a name of 1 to {_MAX_NAME} characters", "string", 1, _MAX_NAME)
+TEXT = ColumnKind("text", "string")
+LABEL = ColumnKind("a class from -1 (none) to 32,767", "int64", -1, 2**15 - 1)
+UNREAD = ColumnKind("anything", "")
+
+
+def read_rows(
+    text: bytes,
+    where: str,
+    columns: Mapping[str, ColumnKind],
+    *,
+    separator: str = ",",
+    first_line: int = 1,
+    least: int = 1,
+) -> dict[str, Any]:
+    """The columns of a text of rows, in the order of the file.
+
+    Args:
+        text: the rows, made plain by :func:`dtdg_lab.datasets.formats.text.plain`; blank lines are skipped.
+        where: the file's name, for messages.
+        columns: name and kind of every column.
+        separator: the one character between columns.
+        first_line: number of the text's first line in the file.
+        least: fewest rows allowed.
+
+    Returns:
+        By name, for every column that is read: a read-only vector, shape (E,): int64 for whole numbers and for
+        times in seconds since 1970, float64 or float32 for numbers; an Arrow array for names and text.
+
+    Raises:
+        DataError: a line has another number of columns, or a value its column does not allow: the first such line is
+            named. Or there are fewer rows than ``least``.
+    """
+    try:
+        rows, count = _read(text, columns, separator)
+    except ValueError as error:
+        raise _bad_line(text, where, columns, separator, first_line=first_line, error=error) from error
+    if count < least:
+        raise DataError(
+            f"{where} holds {count} rows; at least {least} of '{_names(columns)}' {_with(separator)} "
+            f"{'is' if least == 1 else 'are'} needed. The file is empty or cut short: fetch it again."
+        )
+    return rows
+
+
+def _read(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> tuple[dict[str, Any], int]:
+    """The columns and the number of rows.
+
+    Raises:
+        ValueError: something is not allowed somewhere.
+    """
+    if TIME not in columns.values():
+        return _read_as(text, columns, separator)
+    try:
+        return _read_as(text, {name: WHOLE if kind is TIME else kind for name, kind in columns.items()}, separator)
+    except ValueError:
+        return _read_as(text, {name: NUMBER if kind is TIME else kind for name, kind in columns.items()}, separator)
+
+
+def _read_as(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> tuple[dict[str, Any], int]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    wanted = {name: _arrow_type(kind) for name, kind in columns.items() if kind.arrow}
+    if not len(text):
+        return {name: np.zeros(0) for name in wanted}, 0
+    if not any(kind.arrow == "string" for kind in columns.values()) and _HEXADECIMAL.search(text):
+        raise ValueError("0x10 is no number here, though Arrow would take it for 16")
+    table = csv.read_csv(
+        pa.BufferReader(pa.py_buffer(text)),
+        read_options=csv.ReadOptions(column_names=list(columns), block_size=_BLOCK_BYTES),
+        parse_options=csv.ParseOptions(delimiter=separator, quote_char=False),
+        convert_options=csv.ConvertOptions(
+            column_types=wanted,
+            include_columns=list(wanted),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+    return {name: _checked(table[name], columns[name]) for name in wanted}, table.num_rows
+
+
+def _arrow_type(kind: ColumnKind) -> Any:
+    import pyarrow as pa
+
+    return pa.timestamp("s", tz="UTC") if kind is STAMP_UTC else pa.type_for_alias(kind.arrow)
+
+
+def _checked(column: Any, kind: ColumnKind) -> Any:
+    """The column as numpy (text stays with Arrow) once its values are known to be allowed."""
+    import pyarrow.compute as pc
+
+    if kind.arrow == "string":
+        column = pc.utf8_trim_whitespace(column)
+        if kind.most is not None and len(column):
+            lengths = pc.min_max(pc.utf8_length(column)).as_py()
+            _refuse_outside(lengths["min"], lengths["max"], kind)
+        return column
+    values: NDArray[Any] = column.to_numpy()
+    if kind in (STAMP, STAMP_UTC):
+        values = values.astype("datetime64[s]").astype(np.int64)
+    if kind.least is not None and len(values):
+        _refuse_outside(values.min(), values.max(), kind)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError("a number is not finite")
+    return give_up(values)
+
+
+def _refuse_outside(least: Any, most: Any, kind: ColumnKind) -> None:
+    if kind.least is None or kind.most is None or least < kind.least or most > kind.most:
+        raise ValueError(f"{least} to {most} is outside {kind.words}")
+
+
+def _bad_line(
+    text: bytes, where: str, columns: Mapping[str, ColumnKind], separator: str, *, first_line: int, error: ValueError
+) -> DataError:
+    """The error that names the first line Arrow refuses, found by halving the text."""
+    view = memoryview(text)
+    ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1
+    starts = np.concatenate([[0], ends, [len(text)] if not len(ends) or ends[-1] < len(text) else []]).astype(np.int64)
+    low, high = 0, len(starts) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _refused(view[starts[low] : starts[middle]], columns, separator):
+            high = middle
+        else:
+            low = middle
+    line = bytes(view[starts[low] : starts[high]]).strip(b"\n")
+    if not _refused(line, columns, separator):
+        return DataError(f"{where} cannot be read as rows of '{_names(columns)}': {error}. Fetch the file again.")
+    return DataError(
+        f"line {first_line + low} of {where} is {shown(line)}: {_fault(line, columns, separator)}. "
+        "Correct the line, or fetch the file again."
+    )
+
+
+def _refused(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> bool:
+    try:
+        _read(text, columns, separator)
+    except ValueError:
+        return True
+    return False
+
+
+def _fault(line: bytes, columns: Mapping[str, ColumnKind], separator: str) -> str:
+    """What is wrong with a line that is refused."""
+    fields = line.split(separator.encode())
+    if len(fields) != len(columns):
+        return f"it has {len(fields)} columns; {len(columns)} are needed, '{_names(columns)}' {_with(separator)}"
+    for place, (name, kind) in enumerate(columns.items()):
+        field = fields[place].strip()
+        empty = not field and kind not in (TEXT, UNREAD)
+        if empty or (kind is not UNREAD and _refused(field, {name: kind}, separator)):
+            return f"column {place + 1} ({name}) is {shown(field)}; {kind.words} is allowed"
+    return f"it cannot be read; '{_names(columns)}' {_with(separator)} is allowed"
+
+
+def _names(columns: Mapping[str, ColumnKind]) -> str:
+    names = list(columns)
+    return " ".join(names if len(names) <= 8 else [*names[:6], "...", names[-1]])
+
+
+def _with(separator: str) -> str:
+    return {" ": "separated by spaces or tabs", ",": "separated by commas"}.get(separator, "separated by tabs")
+
+
+# The first line of a text with named columns.
+
+
+def split_header(text: bytes, where: str, separator: str = ",") -> tuple[list[str], bytes]:
+    """The names in the first line, without blanks and quotes around them, and the lines after it.
+
+    Raises:
+        DataError: the text is empty, ends with its first line, or the line is not UTF-8.
+    """
+    width(text, where, separator.encode())
+    head, _, body = text.partition(b"\n")
+    try:
+        names = [name.strip().strip('"') for name in head.decode().split(separator)]
+    except UnicodeDecodeError as error:
+        raise DataError(f"line 1 of {where} is {shown(head)}; names of columns, in UTF-8, are expected.") from error
+    if not body or body.isspace():
+        raise DataError(
+            f"{where} holds no rows: {'it is empty' if not head else f'its only line is {shown(head)}'}. A line of "
+            "names of columns and rows after it are needed: fetch the file again."
+        )
+    return names, body
+
+
+def columns_of(
+    names: list[str], wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], where: str
+) -> dict[str, ColumnKind]:
+    """What :func:`dtdg_lab.datasets.formats.text.read_rows` is told: the wanted columns where they are, others unread.
+
+    Args:
+        names: the names in the header.
+        wanted: for each column its kind and the names it may have, of which the first that is there is taken, whatever
+            the case.
+        where: the file's name, for messages.
+
+    Raises:
+        DataError: a column is missing, or its name is there twice.
+    """
+    lower = [name.lower() for name in names]
+    columns: list[tuple[str, ColumnKind]] = [(f"{place} {name}", UNREAD) for place, name in enumerate(names, start=1)]
+    for column, (kind, spellings) in wanted.items():
+        called = next((spelling for spelling in spellings if spelling.lower() in lower), None)
+        if called is None:
+            raise DataError(
+                f"line 1 of {where} has the columns {shown(', '.join(names), 200)}; none is {column}, which may be "
+                f"called {', '.join(spellings)}. Rename the column, or fetch the file again."
+            )
+        if lower.count(called.lower()) > 1:
+            raise DataError(f"line 1 of {where} has {lower.count(called.lower())} columns {called!r}; one is needed.")
+        columns[lower.index(called.lower())] = (column, kind)
+    return dict(columns)
+
+
+# Lists in JSON as arrays: text is no number, fractions are no whole numbers, rows have the length they should.
+
+
+def read_json(data: bytes, where: str) -> dict[str, Any]:
+    """The object a JSON text holds.
+
+    Raises:
+        DataError: it is no JSON, or something else than an object; the message has the line.
+    """
+    try:
+        found = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise DataError(f"line {error.lineno} of {where} is no JSON: {error.msg}. Fetch the file again.") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8, a number of thousands of digits, nested without end
+        raise DataError(f"{where} is no JSON that can be read: {error}. Fetch the file again.") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{where} holds a {type(found).__name__}; an object is needed. Fetch the file again.")
+    return found
+
+
+def entry(found: Any, name: str, where: str) -> Any:
+    """The value of a name in an object.
+
+    Raises:
+        DataError: there is none; the names there are, are told.
+    """
+    if not isinstance(found, dict) or name not in found:
+        known = ", ".join(list(found)[:8]) if isinstance(found, dict) else type(found).__name__
+        raise DataError(f"{where} has no {name!r}; it has {shown(known)}. Fetch the file again.")
+    return found[name]
+
+
+def numbers(values: Any, what: str, where: str) -> NDArray[np.float64]:
+    """A list of E finite numbers, shape (E,).
+
+    Raises:
+        DataError: it is something else.
+    """
+    return _array(values, "a list of numbers", what, where, depth=1, kind="double")[0]
+
+
+def matrix(values: Any, what: str, where: str, *, width: int | None = None) -> NDArray[np.float64]:
+    """A list of R lists of C finite numbers each, shape (R, C).
+
+    Args:
+        values: the list.
+        what: its name, for messages.
+        where: the file's name, for messages.
+        width: C; None takes that of the first row.
+
+    Raises:
+        DataError: it is something else, or a row has another length.
+    """
+    flat, lengths = _array(values, "a list of lists of numbers", what, where, depth=2, kind="double")
+    return give_up(flat.reshape(_same_length(lengths, width, what, where)))
+
+
+def pairs(values: Any, nodes: int, what: str, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A list of E pairs of vertices, as sources and targets, shape (E,) each.
+
+    Raises:
+        DataError: it is something else, or a vertex is not in 0 .. ``nodes`` - 1.
+    """
+    expected = "a list of pairs of whole numbers"
+    flat, lengths = _array(values, expected, what, where, depth=2, kind="int64")
+    cut = np.flatnonzero(
+        flat != _array(values, expected, what, where, depth=2, kind="double")[0]
+    )  # Arrow cuts them off
+    if len(cut):
+        raise DataError(f"{where}: number {cut[0]} of {what} is a fraction; {expected} is needed. Fetch it again.")
+    both = flat.reshape(_same_length(lengths, 2, what, where))
+    wrong = np.flatnonzero(((both < 0) | (both >= nodes)).any(axis=1))
+    if len(wrong):
+        raise DataError(
+            f"{where}: {what}[{wrong[0]}] is {both[wrong[0]].tolist()}; vertices 0 to {nodes - 1} are allowed. "
+            "Fetch the file again."
+        )
+    return both[:, 0], both[:, 1]
+
+
+def _array(
+    values: Any, expected: str, what: str, where: str, *, depth: int, kind: str
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The numbers in a list one after the other, and the lengths of its rows where it has rows."""
+    import pyarrow as pa
+
+    each = pa.type_for_alias(kind)
+    try:
+        # Arrow refuses what numpy would convert: text to numbers, None to NaN
+        found = pa.array(values, type=pa.list_(each) if depth == 2 else each)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = shown(str(error).partition("\n")[0], 120)
+        raise DataError(f"{where}: {what} is not {expected}: {reason}. Fetch the file again.") from error
+    lengths = np.diff(found.offsets.to_numpy()) if depth == 2 else np.zeros(0, dtype=np.int64)
+    flat = found.flatten() if depth == 2 else found
+    if found.null_count or flat.null_count:
+        raise DataError(f"{where}: {what} has a null; {expected} is needed. Fetch the file again.")
+    array = flat.to_numpy()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"{where}: number {at} of {what} is {array[at]}; finite numbers are needed. Fetch it again.")
+    return give_up(array), lengths
+
+
+def _same_length(lengths: NDArray[np.int64], width: int | None, what: str, where: str) -> tuple[int, int]:
+    wanted = width if width is not None else int(lengths[0]) if len(lengths) else 0
+    wrong = np.flatnonzero(lengths != wanted)
+    if len(wrong):
+        raise DataError(
+            f"{where}: {what}[{wrong[0]}] has {lengths[wrong[0]]} entries; {wanted} are needed. Fetch the file again."
+        )
+    return len(lengths), wanted
+
+
+# Vertices that a file calls by names: numbered in the order of their names.
+
+
+def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """Numbers 0 .. N - 1 for the names of sources and targets.
+
+    Args:
+        src: names of the sources, E of them, as an Arrow array of text.
+        dst: names of the targets.
+
+    Returns:
+        Sources and targets as numbers, shape (E,) each, and the names, shape (N,), sorted: int64 where every name
+        is the usual spelling of a whole number, else text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    both = pa.chunked_array([*src.chunks, *dst.chunks], type=pa.string())
+    names = pc.unique(both)
+    whole = _whole(names)
+    names = names.take(pc.sort_indices(names if whole is None else whole))
+    numbers = pc.index_in(both, value_set=names).to_numpy().astype(np.int64)
+    ids = np.array(names.to_pylist()) if whole is None else np.sort(whole.to_numpy())
+    return give_up(numbers[: len(src)]), give_up(numbers[len(src) :]), give_up(ids)
+
+
+def _whole(names: Any) -> Any:
+    """The names as whole numbers, or None where one of them is none, or is spelled in another way (``007``)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        whole = pc.cast(names, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return whole if pc.all(pc.equal(pc.cast(whole, pa.string()), names)).as_py() else None
+
+
+# Bipartite files number both sides from the same number on: the second side is moved behind the first.
+
+
+def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> NDArray[np.int64]:
+    """The items, shape (E,), with the largest user + 1 added, so that no item is a user.
+
+    Args:
+        users: shape (E,), E at least 1.
+        items: shape (E,).
+        where: the file's name, for messages.
+
+    Raises:
+        DataError: the largest would pass 2^31 - 1.
+    """
+    moved = items + (int(users.max()) + 1)
+    if moved.max() > MAX_ID:
+        raise DataError(
+            f"{where} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
+            f"{MAX_ID:,} is allowed. Number the vertices anew, for example with from_csv."
+        )
+    return give_up(moved)
+
+
+# Undirected links as edges: each in both directions, without repeats and links of a vertex to itself.
+
+
+def both_directions(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sources and targets of the distinct edges, 2E in all, sorted by source, then target.
+
+    Args:
+        src: shape (K,), one end of each link, 0 .. 2^31 - 1; a link may be there in one direction or in both.
+        dst: shape (K,), the other end.
+    """
+    apart = src != dst
+    src, dst = src[apart], dst[apart]
+    keys = np.unique(np.concatenate([src << 32 | dst, dst << 32 | src]))
+    return give_up(keys >> 32), give_up(keys & (2**32 - 1))

@@ -20,15 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.streams import generator
-from dtdg_lab.datasets.generators.renewal import Propose, new_keys
-from dtdg_lab.datasets.generators.settings import checked_settings
-from dtdg_lab.datasets.generators.sorted_keys import Keys, merged, snapshot_of_rising
-from dtdg_lab.datasets.generators.vertex_parts import random_parts
-from dtdg_lab.graphs.arrays import give_up
+from dtdg_lab.core.rng import generator
+from dtdg_lab.datasets.generators.base import (
+    Keys,
+    Propose,
+    checked_settings,
+    merged,
+    new_keys,
+    random_parts,
+    snapshot_of_rising,
+)
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.keys import keys_of, sources, targets
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, targets
 
 Classes = NDArray[np.int16]
 MOST_BYTES = 16 << 30  # of classes
@@ -87,11 +90,14 @@ class Communities:
         cells *= attraction[:, None]  # row: community of the target; column: of the source
         classes = _drifting(seed, nodes, snapshots, communities, drift)
         return IntervalStream(
-            num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=edges * snapshots,
+            num_intervals=snapshots,
+            num_nodes=nodes,
+            weighted=False,
+            rows=edges * snapshots,
             make=partial(_snapshots, seed, cells, classes, edges),
             classes=classes if drift else classes[0],
             vertex_split=None if drift else give_up(random_parts(generator(seed, "communities/parts"), nodes)),
-        )  # fmt: skip
+        )
 
     def _check_room(self, nodes: int, edges: int, communities: int, largest: float) -> None:
         """Refuse communities of one vertex, and more edges than a quarter of the pairs within the busiest community."""

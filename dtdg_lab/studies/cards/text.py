@@ -11,7 +11,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Formula(NamedTuple):
-    """A formula, in the notation of :mod:`dtdg_lab.studies.cards.formula`, and what it says."""
+    """A formula, in the notation of :mod:`dtdg_lab.studies.cards.card`, and what it says."""
 
     formula: str
     meaning: str

@@ -9,25 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.exported_run import PartialRun
-from dtdg_lab.runs.open import StoredRun
-from dtdg_lab.runs.open_any import open_run
+from dtdg_lab.runs.exports import PartialRun, open_run
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.studies.export.artifacts import (
+    notebook,
+    place_file,
+    place_folder,
+    run_page,
+    run_tables,
+    script,
+    target,
+    write_tables,
+)
 from dtdg_lab.studies.export.chrome_trace import trace_file
-from dtdg_lab.studies.export.event_files import write_events
-from dtdg_lab.studies.export.notebook import notebook
-from dtdg_lab.studies.export.packed_race import open_race
-from dtdg_lab.studies.export.placing import place_file, place_folder, target
-from dtdg_lab.studies.export.race_files import (
+from dtdg_lab.studies.export.race import (
+    open_race,
     race_events,
     race_notebook,
     race_page,
     race_script,
     race_tables,
     race_trace,
-)  # fmt: skip
-from dtdg_lab.studies.export.run_page import run_page
-from dtdg_lab.studies.export.script import script
-from dtdg_lab.studies.export.tables_file import run_tables, write_tables
+)
+from dtdg_lab.studies.export.tensorboard import write_events
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_store import FILE
 
@@ -35,7 +39,7 @@ Writer = Callable[[Any, Path, bool], Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ExportKind:
     """A kind of file: what it is called where no name is given (``{}`` is the run's), and how it is written."""
 
     name: str
@@ -129,18 +133,18 @@ def _notebook(run: StoredRun, where: Path, again: bool) -> Path:
 
 
 KINDS = {
-    "html": Kind("{}.html", _file(run_page)),
-    "parquet": Kind("{}.parquet.zip", _tables(run_tables)),
-    "tensorboard": Kind("{}.tensorboard", _folder(write_events)),
-    "trace": Kind("{}.trace.json", _timeline(trace_file)),
-    "script": Kind("repeat-{}.py", _file(script)),
-    "notebook": Kind("repeat-{}.ipynb", _notebook),
+    "html": ExportKind("{}.html", _file(run_page)),
+    "parquet": ExportKind("{}.parquet.zip", _tables(run_tables)),
+    "tensorboard": ExportKind("{}.tensorboard", _folder(write_events)),
+    "trace": ExportKind("{}.trace.json", _timeline(trace_file)),
+    "script": ExportKind("repeat-{}.py", _file(script)),
+    "notebook": ExportKind("repeat-{}.ipynb", _notebook),
 }
 RACE_KINDS = {
-    "html": Kind("race-{}.html", _file(race_page)),
-    "parquet": Kind("race-{}.parquet.zip", _tables(race_tables)),
-    "tensorboard": Kind("race-{}.tensorboard", _folder(race_events)),
-    "trace": Kind("race-{}.trace.json", _timeline(race_trace)),
-    "script": Kind("repeat-race-{}.py", _file(race_script)),
-    "notebook": Kind("repeat-race-{}.ipynb", _file(race_notebook)),
+    "html": ExportKind("race-{}.html", _file(race_page)),
+    "parquet": ExportKind("race-{}.parquet.zip", _tables(race_tables)),
+    "tensorboard": ExportKind("race-{}.tensorboard", _folder(race_events)),
+    "trace": ExportKind("race-{}.trace.json", _timeline(race_trace)),
+    "script": ExportKind("repeat-race-{}.py", _file(race_script)),
+    "notebook": ExportKind("repeat-race-{}.ipynb", _file(race_notebook)),
 }

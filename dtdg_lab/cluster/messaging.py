@@ -1,0 +1,313 @@
+"""Signed messages between kernels and ranks: control requests over REQ/REP, telemetry over PUB/SUB."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
+
+# Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
+
+
+_LENGTH = 32
+
+
+def new_key() -> str:
+    """A fresh 256-bit key as hexadecimal text."""
+    return secrets.token_hex(32)
+
+
+def sign(key: str, payload: bytes) -> bytes:
+    """The payload behind its signature."""
+    return hmac.digest(bytes.fromhex(key), payload, hashlib.sha256) + payload
+
+
+def verify(key: str, message: bytes) -> bytes:
+    """The payload of a signed message.
+
+    Raises:
+        ControlError: the signature is not by this key.
+    """
+    signature, payload = message[:_LENGTH], message[_LENGTH:]
+    if not hmac.compare_digest(signature, hmac.digest(bytes.fromhex(key), payload, hashlib.sha256)):
+        raise ControlError("a message was not signed with this session's key and is ignored.")
+    return payload
+
+
+def pack(key: str, value: dict[str, Any]) -> bytes:
+    """A JSON object, signed."""
+    return sign(key, json.dumps(value).encode())
+
+
+def unpack(key: str, message: bytes) -> dict[str, Any]:
+    """The JSON object of a signed message.
+
+    Raises:
+        ControlError: the signature is not by this key, or what is signed is not a JSON object.
+    """
+    value = json.loads(verify(key, message))
+    if not isinstance(value, dict):
+        raise ControlError(f"a control message holds a {type(value).__name__}; an object is needed.")
+    return value
+
+
+# Control requests: a kernel asks rank 0 over ZeroMQ; rank 0 numbers them and leaves them in the run's store.
+
+
+Check = Callable[[dict[str, Any]], None]
+_NONCES = 10_000
+
+
+def store_key(version: int) -> str:
+    """Where the store keeps the request of a version."""
+    return f"control/{version}"
+
+
+def read_payload(key: str, store: Any, place: str, version: int) -> dict[str, Any]:
+    """The request of a version, as rank 0 of this attempt signed it.
+
+    Raises:
+        ControlError: what the store holds was made for another run, attempt or version.
+    """
+    kept = unpack(key, store.get(store_key(version)))
+    if (kept.get("place"), kept.get("version")) != (place, version):
+        raise ControlError(f"the store holds a request of another run under version {version}: it was tampered with.")
+    request: dict[str, Any] = kept["request"]
+    return request
+
+
+class ControlServer:
+    """Rank 0's side: takes signed requests, checks them, numbers them, and answers with the number.
+
+    Everything unsigned, signed with another key, made for another run or attempt, repeated or refused by ``check``
+    changes nothing.
+
+    Args:
+        key: the session's key.
+        store: where payloads go, signed; every rank reads them there.
+        check: raises a LabError for a request that cannot be carried out.
+        place: run and attempt that requests must name.
+        host: interface to listen on.
+    """
+
+    def __init__(self, key: str, store: Any, check: Check, *, place: str, host: str = "127.0.0.1") -> None:
+        self._key, self._store, self._check, self._place = key, store, check, place
+        self._closed_for = ""
+        self._version = 0
+        self._taken: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._seen: deque[str] = deque(maxlen=_NONCES)
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+        self._ends: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)  # wakes the thread
+        self._end: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)
+        name = f"inproc://control-{secrets.token_hex(8)}"
+        self._ends.bind(name)
+        self._end.connect(name)
+        self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
+        self._thread.start()
+
+    def latest(self) -> int:
+        """The newest version."""
+        return self._version
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version."""
+        return read_payload(self._key, self._store, self._place, version)
+
+    def changes(self, after: int) -> list[dict[str, Any]]:
+        """The changes of settings asked for in versions above ``after``, oldest first."""
+        return [request["set"] for request in self._taken[after:] if "set" in request]
+
+    def refuse(self, reason: str) -> None:
+        """Refuse whatever comes from now on; what came before stands."""
+        with self._changed:
+            self._closed_for = reason
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return when a version above ``seen`` exists, or after the time-out."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > seen, timeout_s)
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._ends, zmq.POLLIN)
+        while self._ends not in (ready := dict(poller.poll())):
+            if self._socket in ready:
+                # all frames: a stranger's second one must not leave the socket in the wrong state
+                self._socket.send(self._answer(b"".join(self._socket.recv_multipart())))
+        self._socket.close()
+        self._ends.close()
+
+    def _answer(self, message: bytes) -> bytes:
+        try:
+            request = unpack(self._key, message)
+            nonce = str(request.pop("nonce", ""))
+            if request.pop("place", "") != self._place:
+                raise ControlError("a control message for another run is ignored.")
+            if not nonce or nonce in self._seen:
+                raise ControlError("a control message without a new nonce is ignored.")
+            self._seen.append(nonce)
+            if self._version >= MAX_CONTROL_VERSION:
+                raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
+            self._check(request)
+        except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
+        with self._changed:
+            if self._closed_for:
+                return pack(self._key, {"refused": self._closed_for})
+            kept = {"place": self._place, "version": self._version + 1, "request": request}
+            try:
+                self._store.set(store_key(self._version + 1), pack(self._key, kept))
+            except RuntimeError as error:  # torch's: the store is going down with its run
+                return pack(self._key, {"refused": f"the run's store does not answer ({error}): it is about to end."})
+            self._taken.append(request)
+            self._version += 1
+            self._changed.notify_all()
+        return pack(self._key, {"version": self._version})
+
+    def close(self) -> None:
+        """Stop listening; again is nothing."""
+        if not self._end.closed:
+            self._end.send(b"")
+            self._thread.join()
+            self._end.close()
+
+
+class StoredControl:
+    """The other ranks' side: they hear of versions in the exchange and read the requests in the store."""
+
+    def __init__(self, key: str, store: Any, *, place: str) -> None:
+        self._key, self._store, self._place = key, store, place
+
+    def latest(self) -> int:
+        """Not known here; rank 0's answer counts."""
+        return 0
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version."""
+        return read_payload(self._key, self._store, self._place, version)
+
+    def refuse(self, reason: str) -> None:
+        """Rank 0 does the refusing."""
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Rank 0 does the waiting; the others wait for it in the exchange."""
+
+
+def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_s: float = 5.0) -> int:
+    """Send one request to rank 0 of a run's attempt (``place``) and return the version it became.
+
+    Raises:
+        ConfigError: rank 0 refused a setting.
+        ControlError: rank 0 refused the request for another reason, or did not answer in time.
+    """
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
+    socket.setsockopt(zmq.LINGER, 0)
+    try:
+        socket.connect(address)
+        socket.send(pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)}))
+        if not socket.poll(round(timeout_s * 1000)):
+            raise ControlError(
+                f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: look at run.status."
+            )
+        answer = unpack(key, socket.recv())
+    finally:
+        socket.close()
+    if "refused" in answer:
+        raise (ConfigError if answer.get("setting") else ControlError)(answer["refused"])
+    return int(answer["version"])
+
+
+# Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, never block.
+
+
+_QUEUE = 2000  # messages kept for a slow reader; sequence numbers tell it what it missed
+
+
+class Publisher:
+    """A rank's side. ``send`` never blocks: what a reader cannot take is dropped for it.
+
+    Args:
+        key: the session's key.
+        host: interface to listen on.
+    """
+
+    def __init__(self, key: str, *, host: str = "127.0.0.1") -> None:
+        self._key = key
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUB)
+        self._socket.setsockopt(zmq.SNDHWM, _QUEUE)
+        self._socket.setsockopt(zmq.LINGER, 200)
+        self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+
+    def send(self, lines: bytes) -> None:
+        """Publish whole JSON lines."""
+        self._socket.send(sign(self._key, lines), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._socket.close()
+
+
+class Subscriber:
+    """A kernel's side: hands each line to ``take`` from a thread of its own.
+
+    Args:
+        key: the session's key; messages by others are counted in ``forged`` and ignored.
+        take: called with each parsed line and its length in bytes, its line break included.
+    """
+
+    def __init__(self, key: str, take: Callable[[dict[str, Any], int], None]) -> None:
+        self._key, self._take = key, take
+        self.forged = 0
+        self._stop = threading.Event()
+        self._known: set[str] = set()
+        self._new: deque[str] = deque()  # a socket belongs to one thread: addresses are passed to it
+        self._thread = threading.Thread(target=self._listen, name="telemetry", daemon=True)
+
+    def start(self) -> None:
+        """Start listening."""
+        self._thread.start()
+
+    def connect(self, address: str) -> None:
+        """Listen to a rank as well; again is nothing."""
+        if address not in self._known:
+            self._known.add(address)
+            self._new.append(address)
+
+    def _listen(self) -> None:
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, 10 * _QUEUE)
+        socket.subscribe(b"")
+        while not self._stop.is_set():
+            while self._new:
+                socket.connect(self._new.popleft())
+            if not socket.poll(50):
+                continue
+            try:
+                lines = verify(self._key, socket.recv())
+            except ControlError:
+                self.forged += 1
+                continue
+            for line in lines.splitlines():
+                self._take(json.loads(line), len(line) + 1)
+        socket.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()

@@ -1,0 +1,465 @@
+"""What runs on an engine: one rank of one attempt of a run, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
+from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
+from dtdg_lab.cluster.story import Story
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.summary import finish
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.control import Knobs
+    from dtdg_lab.training.interfaces import Recorder
+    from dtdg_lab.training.replay import RunReplay
+
+
+# What a run begins with: nothing, a checkpoint of another run, or the records of one that it repeats.
+
+
+FORKED, REPLAYS = "forked", "replays"  # in environment.json, and kinds of events
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What one rank begins with.
+
+    Attributes:
+        told: kind of event -> what it says.
+        begin: the checkpoint of another run.
+        replay: what this rank did in another run.
+        threads: of each rank, as the other run had them; 0 where that is not to be, or not known.
+    """
+
+    told: dict[str, dict[str, Any]]
+    begin: Path | None = None
+    replay: RunReplay | None = None
+    threads: int = 0
+
+    @classmethod
+    def of(cls, directory: RunDirectory, rank: int, *, attempt: int = 1) -> Beginning:
+        """As a run's folder says.
+
+        Raises:
+            ControlError: a replay is to be resumed.
+            LabError: the other run's records cannot be read.
+        """
+        environment = directory.environment()
+        told = {kind: environment[kind] for kind in (FORKED, REPLAYS) if kind in environment}
+        if attempt > 1:
+            check_resumable(directory)
+            return cls({}, threads=int(told.get(FORKED, {}).get("threads", 0)))
+        threads = max((int(facts.get("threads", 0)) for facts in told.values()), default=0)
+        begin = directory.begin_file if FORKED in told else None
+        replay = None
+        if REPLAYS in told:
+            replay = Story(repeated_by(directory)).replay(rank)
+        return cls(told, begin, replay, threads)
+
+    @property
+    def check(self) -> Callable[[dict[str, Any]], None] | None:
+        """What refuses control requests to a replay; None where it is none, and takes what any run takes."""
+        if self.replay is None:
+            return None
+        apart = bool(self.replay.rounds)
+
+        def refuse(request: dict[str, Any]) -> None:
+            if request != {"stop": True} or apart:
+                allowed = "session.close() ends it" if apart else "run.stop() ends it"
+                raise ControlError(f"a replay does what its run did, and takes no requests of its own: {allowed}.")
+
+        return refuse
+
+    def tell(self, recorder: Recorder) -> None:
+        """Write down what it begins with, as events at the step where it does."""
+        at = self.told.get(FORKED, {})
+        for kind, facts in self.told.items():
+            recorder.row("events", (at.get("step", 0), at.get("epoch", 0), time.time_ns(), kind, facts))
+
+
+def check_resumable(directory: RunDirectory) -> None:
+    """Refuse to resume a replay, which would go on without the records that it follows.
+
+    Raises:
+        ControlError: it is one.
+    """
+    told = directory.environment().get(REPLAYS)
+    if told is not None:
+        raise ControlError(f"run {directory.id} repeats run {told['run']}, and is not resumed: repeat that run anew.")
+
+
+def repeated_by(directory: RunDirectory) -> RunDirectory:
+    """The run that a replay repeats.
+
+    Raises:
+        ConfigError: it is no replay.
+        RunStoreError: that run is no longer where it was.
+    """
+    told = directory.environment().get(REPLAYS)
+    if told is None:
+        raise ConfigError(f"run {directory.id} is no replay. Make one: lab.replay({str(directory.path)!r}).")
+    return RunDirectory.open((directory.path / told["path"]).resolve())
+
+
+# What runs on an engine: one rank of one attempt of one run, from joining to leaving.
+
+
+OTHER_SAYS_S = 5.0  # for a rank that has failed to say so, before one that heard of it does
+
+
+@dataclass(frozen=True, slots=True)
+class RankTask:
+    """What a kernel asks of an engine; plain values, so that it travels as it is."""
+
+    run_dir: str
+    rank: int
+    size: int
+    attempt: int
+    key: str
+    local_rank: int = 0
+    local_size: int = 1
+    device: str = "auto"
+    resume: bool = False
+    changes: tuple[tuple[str, Any], ...] = ()
+    busy_file: str = ""
+    host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
+
+
+def warm_up() -> dict[str, Any]:
+    """Import what training needs, once, so that a click on Run starts training and not importing (see ``rehearse``).
+
+    Returns:
+        The engine's process number, its machine, and how many CUDA devices it sees.
+    """
+    import torch
+
+    return {"pid": os.getpid(), "host": host_id(), "gpus": torch.cuda.device_count()}
+
+
+def rehearse() -> None:
+    """Do once what libraries do on first use (two seconds); nobody waits for it but a run started at once."""
+    from dtdg_lab.training import control as rehearsal
+
+    rehearsal.rehearse()
+
+
+def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
+    """The device of a rank: one GPU each where there are enough, else the CPU; ``gpus`` are those beside it.
+
+    Raises:
+        ConfigError: GPUs were asked for by name and are not there.
+    """
+    if wanted == "cpu" or (wanted == "auto" and gpus < size):
+        return "cpu"
+    if gpus < size:
+        raise ConfigError(
+            f"device='cuda' with {size} ranks: this machine has {gpus} GPUs. Use device='auto' or fewer ranks."
+        )
+    return f"cuda:{rank}"
+
+
+def run_rank(task: RankTask) -> str:
+    """Train one rank; the engine's entry. Returns the state the run ended in.
+
+    Raises:
+        LabError: what ended the run; its status says so as well.
+    """
+    directory = RunDirectory.open(task.run_dir)
+    try:
+        with ExitStack() as stack:
+            state = _train(task, directory, stack)
+        if task.rank == 0:
+            finish(directory, state)
+    except BaseException as error:
+        _mark_failed(directory, task, error)
+        raise
+    finally:
+        remove_note(directory.live, task.rank)
+    return state
+
+
+def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
+    import torch
+
+    from dtdg_lab.comm.group import ProcessGroup, share_cores
+    from dtdg_lab.training.recording import Vitals
+
+    config, beginning = directory.config(), Beginning.of(directory, task.rank, attempt=task.attempt)
+    torch.set_num_threads(beginning.threads or share_cores(config.threads, task.local_size))
+    device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    host = task.host or outward_address()
+    _keep_gloo_on(task.host, host)
+    publisher = Publisher(task.key, host=host)
+    stack.callback(publisher.close)
+    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
+    stack.callback(writer.close)
+    meeting = _meet(task, directory, beginning=beginning, telemetry=publisher.address, host=host, stack=stack)
+    beacon = _light_beacon(task, directory, meeting, writer, stack)
+    try:
+        group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
+        stack.callback(group.close)
+        vitals = Vitals(config, device, task.local_rank, task.local_size, writer)
+        stack.callback(vitals.close)
+        vitals.start()
+        state = _run_trainer(
+            task,
+            directory,
+            config=config,
+            group=group,
+            meeting=meeting,
+            writer=writer,
+            vitals=vitals,
+            device=device,
+            beginning=beginning,
+        )
+        vitals.close()
+        writer.flush()
+        group.barrier()  # all has been written when rank 0 begins to merge
+    except (RuntimeError, ClusterError) as error:
+        raise _named(error, beacon, task) from error
+    return state
+
+
+def outward_address() -> str:
+    """This machine's address as others reach it: that of the interface its packets leave by (none is sent here)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address kept for documentation; any other names the same interface
+            address: str = probe.getsockname()[0]
+        except OSError:  # no default route, as on closed compute nodes: the name says where others find us
+            address = socket.gethostbyname(socket.gethostname())
+    if address.startswith("127."):
+        raise ClusterError(
+            f"ranks run on several machines, and this one ({socket.gethostname()}) finds only its loopback address "
+            f"{address}. Give its name an address of the network they share (/etc/hosts or DNS)."
+        )
+    return address
+
+
+def _keep_gloo_on(host: str, address: str) -> None:
+    """Bind gloo to loopback where all ranks are on one machine, else to the interface by which others reach this one.
+
+    What the user has set is kept: by itself gloo takes the address of the machine's name, which is often loopback.
+    """
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    if host:
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    elif os.environ.get("GLOO_SOCKET_IFNAME", loopback) == loopback:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface_of(address)
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has an address.
+
+    Raises:
+        ClusterError: none has.
+    """
+    import psutil
+
+    found = psutil.net_if_addrs()
+    for name, addresses in found.items():
+        if any(each.address == address for each in addresses):
+            return str(name)
+    raise ClusterError(
+        f"no network interface of this machine has the address {address} (interfaces: {', '.join(found)}). Set "
+        "GLOO_SOCKET_IFNAME for the engines to the one that reaches the other machines."
+    )
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """How the ranks of an attempt found each other."""
+
+    store: Any
+    store_address: str
+    control: ControlServer | StoredControl
+    check: Callable[[dict[str, Any]], None] | None = None  # of control requests, on rank 0
+
+
+def _meet(
+    task: RankTask, directory: RunDirectory, *, beginning: Beginning, telemetry: str, host: str, stack: ExitStack
+) -> _Meeting:
+    """Rank 0 serves the store and the control port and says where; the others find it by its note."""
+    from dtdg_lab.comm.group import open_store, reach_store
+    from dtdg_lab.training.control import Knobs
+
+    place = place_of(directory, task.attempt)
+    if task.rank != 0:
+        address = wait_for_note(directory.live, 0, task.attempt).store
+        store = reach_store(address, task.size)
+        write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
+        return _Meeting(store, address, StoredControl(task.key, store, place=place))
+    store, address = open_store(task.size, host=host)
+    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place))
+
+    def check_now(request: dict[str, Any]) -> None:
+        assert meeting.check is not None, "set before rank 0's address is known to anyone"
+        meeting.check(request)
+
+    control = ControlServer(task.key, store, check_now, place=place, host=host)
+    stack.callback(control.close)
+    meeting.control = control
+    meeting.check = beginning.check or partial(_check_after, Knobs(directory.config()), control)
+    write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
+    return meeting
+
+
+def place_of(directory: RunDirectory, attempt: int) -> str:
+    """What control messages of a run's attempt are signed for."""
+    return f"{directory.id}/{attempt}"
+
+
+def _light_beacon(
+    task: RankTask, directory: RunDirectory, meeting: _Meeting, writer: RecordWriter, stack: ExitStack
+) -> Beacon:
+    from dtdg_lab.comm.group import reach_store
+
+    def on_death(dead: int) -> None:
+        mark_death(directory, task.attempt, dead)
+        writer.flush()
+
+    own_store = reach_store(meeting.store_address, task.size)  # a store's connection serves one thread at a time
+    busy = Path(task.busy_file) if task.busy_file else None
+    beacon = Beacon(
+        directory.live,
+        attempt=task.attempt,
+        rank=task.rank,
+        size=task.size,
+        store=own_store,
+        on_death=on_death,
+        failed=lambda: is_marked_failed(directory, task.attempt),
+        busy_file=busy,
+    )
+    stack.callback(beacon.close)
+    beacon.start()
+    return beacon
+
+
+def _run_trainer(
+    task: RankTask,
+    directory: RunDirectory,
+    *,
+    config: RunConfig,
+    group: Any,
+    meeting: _Meeting,
+    writer: RecordWriter,
+    vitals: Any,
+    device: str,
+    beginning: Beginning,
+) -> str:
+    from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.training.loop import Trainer
+
+    graph = load_for(config)
+    if task.rank == 0:
+        facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
+        directory.add_environment(data=facts, energy_notes=vitals.notes)
+        begun = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
+        writer.row("events", (0, 0, time.time_ns(), "started", begun))
+        beginning.tell(writer)
+        directory.write_status("running", attempt=task.attempt)
+    trainer = Trainer(
+        config,
+        graph,
+        group,
+        recorder=writer,
+        control=meeting.control,
+        checkpoint=directory.checkpoint_file,
+        vitals=vitals,
+        device=device,
+        resume=task.resume,
+        changes=dict(task.changes),
+        begin=beginning.begin,
+        replay=beginning.replay,
+    )
+    if beginning.check is None and isinstance(meeting.control, ControlServer):
+        meeting.check = partial(_check_after, trainer.knobs, meeting.control)
+    return trainer.run().state
+
+
+def _check_after(knobs: Knobs, control: ControlServer, request: dict[str, Any]) -> None:
+    """Check a request by the settings in force, those that wait, and those taken that no rank has applied yet."""
+    check_request(knobs.expected(control.changes(knobs.version)), request)
+
+
+def check_request(config: RunConfig, request: dict[str, Any]) -> None:
+    """Whether a running job with these settings can carry out a request.
+
+    Raises:
+        ConfigError: a change is not allowed, or the request says nothing.
+    """
+    from dtdg_lab.training.control import check_changes
+
+    if not {"set", "pause", "stop", "keep"} & set(request):
+        raise ConfigError(
+            f"a control request with {sorted(request)} says nothing to do: give set, pause, stop or keep."
+        )
+    check_changes(config, request.get("set", {}))
+
+
+def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
+    """The same failure with the dead rank's name, where one is dead."""
+    from dtdg_lab.comm.heartbeat import OtherRankError
+
+    dead = beacon.first_dead(1.0)
+    if dead is not None:
+        return RunFailedError(death_reason(dead))
+    if isinstance(error, OtherRankError):
+        return error
+    return RunFailedError(f"rank {task.rank} failed: {type(error).__name__}: {error}")
+
+
+def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
+    """Whether this attempt is over by a failure, or a later one has begun."""
+    status = directory.status()
+    return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
+
+
+def death_reason(dead: int) -> str:
+    """What a run's status says when a rank's process died."""
+    return (
+        f"rank {dead} died (its process is gone). The last checkpoint and every record written before are kept: "
+        "session.repair(), then run.resume()."
+    )
+
+
+def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
+    """Mark a run failed because a rank died; the first to say so is believed."""
+    status = directory.status()
+    if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
+        return
+    directory.write_status("failed", reason=death_reason(dead), rank=dead, attempt=attempt)
+
+
+def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
+    from dtdg_lab.comm.heartbeat import OtherRankError
+
+    ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
+    status = directory.status()
+    while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
+        time.sleep(0.05)  # the rank that failed says why
+        status = directory.status()
+    if status["attempt"] > task.attempt or status["state"] in ENDED:
+        return
+    reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(error))
+    (directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt").write_text(text)
+    dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]
+    directory.write_status("failed", reason=reason, rank=dead[0] if dead else task.rank, attempt=task.attempt)

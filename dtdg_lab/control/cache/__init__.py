@@ -1,0 +1,1 @@
+"""Cache policies (GreenDyGNN): costs, simulator, policies, and their training and calibration."""

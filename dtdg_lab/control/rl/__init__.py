@@ -1,0 +1,1 @@
+"""Agents that learn which of a few actions earns most."""

@@ -1,0 +1,252 @@
+"""Remote features: which partition requests from which, cache actions, and the state of links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError, PlanError
+
+# What the rooms agree on about features that are fetched: who asks whom, what a cache may be, who decides.
+
+
+WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: steps between two rebuilds that may be chosen
+BIAS = 0.6  # share of the cache that a biased allocation gives to one owner
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReply:
+    """What one owner sent.
+
+    Attributes:
+        owner: number of its part.
+        rows: (k, F) float32, in the order asked for.
+        rtt_s: seconds from asking to the last byte.
+        nbytes: of request and reply.
+    """
+
+    owner: int
+    rows: NDArray[np.float32]
+    rtt_s: float
+    nbytes: int
+
+
+class Fetcher(Protocol):
+    """Asks owners for rows of features. One thread uses it at a time."""
+
+    def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
+        """Ask all owners at once, and return when the last has answered: one RPC for each.
+
+        Args:
+            wanted: of each owner asked, the keys of its rows, at least one.
+
+        Raises:
+            RunFailedError: an owner did not answer in time, or refused; it is named.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave; a second call does nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CacheActions:
+    """What may be chosen where a cache is rebuilt: a window, and who gets how much of the cache.
+
+    With P parts there are 8 P actions: ``action = 8 * b + w`` chooses ``WINDOWS[w]``, and b = 0 the uniform
+    allocation, b = i + 1 the one biased to the i-th of the P - 1 other parts, in ascending order.
+
+    Attributes:
+        parts: P, at least 2.
+
+    Raises:
+        PlanError: fewer than two parts, or no such action.
+
+    References: GreenDyGNN section IV-C1 (P = 4: 32 actions).
+    """
+
+    parts: int
+
+    def __post_init__(self) -> None:
+        if self.parts < 2:
+            raise PlanError(f"parts={self.parts}: a cache of others' features needs at least 2.")
+
+    def __len__(self) -> int:
+        return len(WINDOWS) * self.parts
+
+    def window(self, action: int) -> int:
+        """W of an action, in steps."""
+        return WINDOWS[self._checked(action) % len(WINDOWS)]
+
+    def biased(self, action: int) -> int | None:
+        """The place, among the P - 1 other parts, of the one that an action prefers; None for the uniform one."""
+        place = self._checked(action) // len(WINDOWS)
+        return place - 1 if place else None
+
+    def action(self, window: int, biased: int | None = None) -> int:
+        """The action of a window and an allocation.
+
+        Raises:
+            PlanError: there is none.
+        """
+        if window not in WINDOWS or (biased is not None and not 0 <= biased < self.parts - 1):
+            raise PlanError(
+                f"window={window}, biased={biased}: windows are {', '.join(map(str, WINDOWS))}; an allocation is None "
+                f"or a place from 0 to {self.parts - 2}."
+            )
+        return WINDOWS.index(window) + len(WINDOWS) * (0 if biased is None else biased + 1)
+
+    def shares(self, action: int) -> NDArray[np.float64]:
+        """(P - 1,) share of the cache that each other part's rows get; they sum to 1."""
+        others, biased = self.parts - 1, self.biased(action)
+        if biased is None or others == 1:
+            return np.full(others, 1 / others)
+        shares = np.full(others, (1 - BIAS) / (others - 1))
+        shares[biased] = BIAS
+        return shares
+
+    def _checked(self, action: int) -> int:
+        if not 0 <= action < len(self):
+            raise PlanError(f"action {action}: there are {len(self)}, numbered from 0 to {len(self) - 1}.")
+        return action
+
+
+@dataclass(frozen=True, slots=True)
+class CacheView:
+    """What a policy sees where it decides.
+
+    Attributes:
+        state: (3 P + 11,) float32; see :mod:`dtdg_lab.control.cache.env`.
+        delays_s: (P - 1,) seconds that each other part's replies are thought to be late.
+        step: the first one that the decision holds for, of the run.
+        steps_left: of the epoch from there on.
+        previous: the action that holds until then.
+        forecast: seconds per step of every action, (A,), thought ahead for the delays that are given, (P - 1,); None
+            where nobody can tell.
+        rebuilds: seconds of one whole rebuild for every action, likewise.
+        now: step at which it is decided, which never falls while a run lasts; -1 where it is ``step``.
+        changes: change points of links found so far.
+        pending: action that was decided to follow, where a window may be abandoned; else -1.
+        left: steps that the window which serves has left then.
+    """
+
+    state: NDArray[np.float32]
+    delays_s: NDArray[np.float64]
+    step: int
+    steps_left: int
+    previous: int
+    forecast: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
+    rebuilds: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
+    now: int = -1
+    changes: int = 0
+    pending: int = -1
+    left: int = 0
+
+    @property
+    def at(self) -> int:
+        """Step at which it is decided."""
+        return self.step if self.now < 0 else self.now
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDecision:
+    """What a policy decided, and what it knew.
+
+    Attributes:
+        policy: its name.
+        action: see :class:`CacheActions`.
+        values: what each action was thought to be worth, larger is better; empty where the policy has no opinion.
+        epsilon: probability with which it would choose at random.
+        greedy: whether the action is the one thought best.
+    """
+
+    policy: str
+    action: int
+    values: tuple[float, ...] = ()
+    epsilon: float = 0.0
+    greedy: bool = True
+
+
+class CachePolicy(Protocol):
+    """Chooses the window and the allocation of the next rebuild."""
+
+    name: str
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The action from ``view.step`` on."""
+        ...
+
+
+# How slow the links between parts are: what is added to every reply of an owner of features to a requester.
+
+
+BITS = 8e-6  # megabits of a byte
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkState:
+    """Delay and rate of every link, from the part that owns rows to the part that asks for them.
+
+    Attributes:
+        delay_s: (P, P) seconds added to a reply of owner o to requester r at ``[o, r]``, 0 or more.
+        bytes_per_s: (P, P) at which replies pass, one after another; infinite where nothing limits it.
+
+    Raises:
+        ConfigError: the matrices do not fit, a delay is negative or a rate is not above 0.
+    """
+
+    delay_s: NDArray[np.float64]
+    bytes_per_s: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        delay_s, bytes_per_s = (np.array(given, dtype=np.float64) for given in (self.delay_s, self.bytes_per_s))
+        if delay_s.ndim != 2 or delay_s.shape[0] != delay_s.shape[1] or delay_s.shape != bytes_per_s.shape:
+            raise ConfigError(
+                f"links of delays {delay_s.shape} and rates {bytes_per_s.shape}: two square matrices of one size, a "
+                "row for each owner and a column for each requester, are needed."
+            )
+        if not (delay_s >= 0).all() or np.isinf(delay_s).any() or not (bytes_per_s > 0).all():
+            raise ConfigError(
+                "links with a negative or endless delay, or a rate that is not above 0: give delays of 0 ms or more, "
+                "and rates above 0 Mbit/s (none where nothing limits a link)."
+            )
+        for name, own in (("delay_s", delay_s), ("bytes_per_s", bytes_per_s)):
+            own.setflags(write=False)
+            object.__setattr__(self, name, own)
+
+    @staticmethod
+    def clean(parts: int) -> LinkState:
+        """Links between P parts to which nothing is added."""
+        return LinkState(np.zeros((parts, parts)), np.full((parts, parts), np.inf))
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return len(self.delay_s)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is added to any link."""
+        return not self.delay_s.any() and bool(np.isinf(self.bytes_per_s).all())
+
+    def with_(self, other: LinkState) -> LinkState:
+        """Both at once: delays add up, the lower rate holds."""
+        return LinkState(self.delay_s + other.delay_s, np.minimum(self.bytes_per_s, other.bytes_per_s))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LinkState):
+            return NotImplemented
+        return np.array_equal(self.delay_s, other.delay_s) and np.array_equal(self.bytes_per_s, other.bytes_per_s)
+
+    def __hash__(self) -> int:
+        return hash((self.delay_s.tobytes(), self.bytes_per_s.tobytes()))
+
+    def told(self) -> dict[str, Any]:
+        """For records: ``delay_ms`` and ``mbit`` as lists of rows, one for each owner; a rate is None where endless."""
+        mbit = [[None if np.isinf(rate) else rate * BITS for rate in row] for row in self.bytes_per_s.tolist()]
+        return {"delay_ms": (self.delay_s * 1e3).tolist(), "mbit": mbit}

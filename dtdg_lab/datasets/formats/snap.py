@@ -1,0 +1,238 @@
+"""Parsers of edge lists: SNAP text and CSV, KONECT, Network Repository, Reddit hyperlinks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets.formats.text import (
+    ID,
+    NAME,
+    NUMBER,
+    STAMP,
+    TIME,
+    WHOLE,
+    ColumnKind,
+    columns_of,
+    first_lines,
+    numbered,
+    plain,
+    read_rows,
+    shifted,
+    shown,
+    split_header,
+    without_line,
+)
+from dtdg_lab.datasets.tables import EdgeTable
+from dtdg_lab.graphs.snapshot import give_up
+
+# KONECT's ``out.*`` files: lines of ``source target [weight] [time]`` under header lines that start with ``%``.
+
+
+_FIRST_LINE = re.compile(rb"^[^\S\n]*%[^\S\n]*(\S+)")
+_KINDS: dict[str, ColumnKind] = {"source": ID, "target": ID, "weight": NUMBER, "time": TIME}
+
+
+def parse_konect(
+    data: bytes, where: str, *, columns: tuple[str, ...] | None = None, bipartite: bool | None = None
+) -> EdgeTable:
+    """The E edges of a text such as out.flickr-growth; rows may be in any order of time.
+
+    The first header line names the kind of network: ``% asym posweighted``. Where it is ``bip``, the two sides are
+    numbered separately, and targets are shifted by the largest source + 1.
+
+    Args:
+        data: the file, uncompressed.
+        where: its name, for messages.
+        columns: what the columns are, where they are not ``source target weight time``.
+        bipartite: whether the two sides are numbered separately; None: as the first line says. False leaves numbers
+            as they are, so that vertex 1 is on both sides: so do the copies of Network Repository.
+
+    Raises:
+        DataError: rows carry no time, one has other values, or there are fewer than two.
+    """
+    names = columns or tuple(_KINDS)
+    unknown = sorted(set(names) - set(_KINDS))
+    if unknown or len(set(names)) < len(names) or not {"source", "target", "time"} <= set(names):
+        raise DataError(f"columns={names!r}; source, target and time, and perhaps weight, are needed, each once.")
+    text = plain(data, where, comments=True, blanks=True)
+    for number, line in first_lines(text, 1):
+        count = len(line.split(b" "))
+        if columns is None and count in (2, 3):
+            raise DataError(
+                f"line {number} of {where} is {shown(line)}: it has {count} columns; KONECT writes the time in the "
+                "fourth. A network without times cannot be cut; give columns= where the third is the time."
+            )
+    rows = read_rows(text, where, {name: _KINDS[name] for name in names}, separator=" ", least=2)
+    if bipartite is None:
+        first = _FIRST_LINE.match(data)
+        bipartite = first is not None and first[1] == b"bip"
+    target = shifted(rows["source"], rows["target"], where) if bipartite else rows["target"]
+    return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight"))
+
+
+# Network Repository's temporal networks: ``.edges`` and ``.mtx`` with lines of ``source target [weight] time``.
+
+
+_COLUMNS: dict[int, dict[str, ColumnKind]] = {
+    3: {"source": ID, "target": ID, "time": TIME},
+    4: {"source": ID, "target": ID, "weight": NUMBER, "time": TIME},
+}
+_BETWEEN = re.compile(rb" *[ ,] *")
+_MATRIX_MARKET = b"%%MatrixMarket"
+
+
+def parse_network_repository(
+    data: bytes, where: str, *, bipartite: bool = False, size_line: bool | None = None
+) -> EdgeTable:
+    """The E edges of a text such as fb-forum.edges; rows may be in any order of time.
+
+    Columns are separated by commas, spaces or tabs: by commas where the first edge has one. Lines that start with
+    ``%`` or ``#`` and blank lines are skipped. Rows of four columns carry a weight, which keeps its sign.
+
+    Args:
+        data: the file, uncompressed.
+        where: its name, for messages; ``.mtx`` at its end says that it has a size line.
+        bipartite: sources and targets are numbered separately: targets are shifted by the largest source + 1.
+        size_line: whether the first row is ``rows columns entries`` instead of an edge. None: it is in a file called
+            ``.mtx`` or opened by ``%%MatrixMarket``, and where it has three columns and the next row has four.
+
+    Raises:
+        DataError: rows have neither three nor four columns, one has other values, there are fewer than two, or not
+            as many as the size line says.
+    """
+    market = data.lstrip()[: len(_MATRIX_MARKET)] == _MATRIX_MARKET or where.lower().endswith(".mtx")
+    text = plain(data, where, comments=True, blanks=True)
+    heads = first_lines(text, 2)
+    if size_line is None:
+        size_line = market or [len(_BETWEEN.split(line)) for _, line in heads] == [3, 4]
+    declared = None
+    if size_line and heads:
+        number, line = heads.pop(0)
+        declared = _entries(line, number, where)
+        text = without_line(text, number)
+    separator, kinds = _layout(*heads[0], where) if heads else (" ", _COLUMNS[3])
+    rows = read_rows(text, where, kinds, separator=separator, least=2)
+    if declared is not None and declared != len(rows["source"]):
+        raise DataError(
+            f"{where} holds {len(rows['source']):,} edges; {declared:,} are announced in its size line. The file is "
+            "cut short or was changed: fetch it again."
+        )
+    target = shifted(rows["source"], rows["target"], where) if bipartite else rows["target"]
+    return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight"))
+
+
+def _layout(number: int, line: bytes, where: str) -> tuple[str, dict[str, ColumnKind]]:
+    """Separator and columns, from the first edge."""
+    separator = "," if b"," in line else " "
+    count = len(line.split(separator.encode()))
+    if count not in _COLUMNS:
+        raise DataError(
+            f"line {number} of {where} is {shown(line)}: it has {count} columns; 3 (source target time) or 4 (source "
+            "target weight time) are needed. A network without times cannot be cut."
+        )
+    return separator, _COLUMNS[count]
+
+
+def _entries(line: bytes, number: int, where: str) -> int:
+    """The number of edges a size line announces."""
+    fields = _BETWEEN.split(line)
+    if len(fields) != 3 or not all(field.isdigit() and len(field) < 20 for field in fields):
+        raise DataError(
+            f"line {number} of {where} is {shown(line)}; a size line of three whole numbers, 'rows columns entries', "
+            "is expected there. Correct the line, or give size_line=False where the file has none."
+        )
+    return int(fields[2])
+
+
+# Reddit's hyperlinks between communities: tab-separated text with a header, names as ids and times as text.
+
+
+_WANTED = {
+    "source": (NAME, ("SOURCE_SUBREDDIT",)),
+    "target": (NAME, ("TARGET_SUBREDDIT",)),
+    "time": (STAMP, ("TIMESTAMP",)),
+    "sentiment": (NUMBER, ("LINK_SENTIMENT", "POST_LABEL")),
+}
+
+
+def parse_reddit_hyperlinks(data: bytes | Mapping[str, bytes], where: str) -> EdgeTable:
+    """The E links of soc-redditHyperlinks-title.tsv or -body.tsv, or of several such files one after the other.
+
+    The sentiment, -1 or 1, becomes the weight; the 86 properties of a post are left unread.
+
+    Args:
+        data: the file, uncompressed, or several by name.
+        where: its name, for messages.
+
+    Returns:
+        Times are seconds since 1970 (UTC); ``node_ids`` are the names of the communities.
+
+    Raises:
+        DataError: a column is missing, a line has other columns or values, or there are fewer than two.
+    """
+    import pyarrow as pa
+
+    if isinstance(data, Mapping) and not data:
+        raise DataError(f"{where} holds no file; the tsv of titles, of bodies, or both are needed.")
+    files = (
+        [_read(text, f"{where} ({name})") for name, text in data.items()]
+        if isinstance(data, Mapping)
+        else [_read(data, where)]
+    )
+    ends = [pa.chunked_array([chunk for file in files for chunk in file[end].chunks]) for end in ("source", "target")]
+    src, dst, names = numbered(*ends)
+    time, sentiment = (give_up(np.concatenate([file[column] for file in files])) for column in ("time", "sentiment"))
+    return EdgeTable(src, dst, time, weight=sentiment, node_ids=names)
+
+
+def _read(data: bytes, where: str) -> dict[str, Any]:
+    names, body = split_header(plain(data, where), where, "\t")
+    return read_rows(body, where, columns_of(names, _WANTED, where), separator="\t", first_line=2, least=2)
+
+
+# SNAP's signed networks with times: lines of ``source,target,rating,time``; times may have fractions.
+
+
+def parse_snap_csv(data: bytes, where: str) -> EdgeTable:
+    """The E edges of a text such as soc-sign-bitcoinotc.csv; rows may be in any order of time.
+
+    Lines that start with ``#`` or ``%`` and blank lines are skipped. The rating becomes the weight, with its sign.
+
+    Args:
+        data: the file, uncompressed.
+        where: its name, for messages.
+
+    Returns:
+        Times are int64 where all are whole, else float64.
+
+    Raises:
+        DataError: a line is not two ids (0 to 2^31 - 1) and two finite numbers, or there are fewer than two.
+    """
+    text = plain(data, where, comments=True)
+    rows = read_rows(text, where, {"source": ID, "target": ID, "rating": NUMBER, "time": TIME}, least=2)
+    return EdgeTable(rows["source"], rows["target"], rows["time"], weight=rows["rating"])
+
+
+# SNAP's temporal text: lines of ``source target unixtime``, whole numbers separated by spaces or tabs.
+
+
+def parse_snap_text(data: bytes, where: str) -> EdgeTable:
+    """The E edges of a text such as CollegeMsg.txt; rows may be in any order of time.
+
+    Lines that start with ``#`` or ``%`` and blank lines are skipped.
+
+    Args:
+        data: the file, uncompressed.
+        where: its name, for messages.
+
+    Raises:
+        DataError: a line is not two ids (0 to 2^31 - 1) and a whole number, or there are fewer than two.
+    """
+    text = plain(data, where, comments=True, blanks=True)
+    rows = read_rows(text, where, {"source": ID, "target": ID, "time": WHOLE}, separator=" ", least=2)
+    return EdgeTable(rows["source"], rows["target"], rows["time"])

@@ -1,0 +1,225 @@
+"""What generators share: checked settings, seeded counts, edge renewal, and sorted keys."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.rng import generator
+from dtdg_lab.datasets.tables import SPLIT_TEST, SPLIT_TRAIN, SPLIT_VALIDATION
+from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, snapshot_of_rows, targets
+
+# How many edges each base interval of a generated graph has: growth curves with noise, and what fits.
+#
+# Source: DyGNeX section 5.4 generates 10,000 snapshots along a growth curve that it does not print. Linear 1 -> 10
+# and
+# exponential 1 -> 20 with 5 % noise are our reading of it; the logistic curve is ours.
+
+
+STEEPNESS = 10.0  # of the logistic curve: its middle half holds 85 % of the growth
+
+
+def check_room(nodes: int, edges: int) -> None:
+    """Refuse more edges than a quarter of the N(N - 1) ordered pairs, beyond which drawing distinct ones is slow.
+
+    Raises:
+        ConfigError: too many edges for so few vertices.
+    """
+    most = nodes * (nodes - 1) // 4
+    if edges > most:
+        raise ConfigError(
+            f"generated_edges={edges} with generated_nodes={nodes}: at most {most}, a quarter of all pairs. "
+            "Lower generated_edges, or raise generated_nodes."
+        )
+
+
+def growth_line(last: float, *, snapshots: int, growth: float, growth_curve: str) -> NDArray[np.float64]:
+    """The curve without noise, shape (B,): from ``last / growth`` in the first interval to ``last`` in the last.
+
+    Args:
+        last: edges of the last interval.
+        snapshots: B.
+        growth: edges of the last interval over those of the first.
+        growth_curve: ``linear``; ``exponential``, the same factor each interval; ``logistic``, slow, fast, slow.
+    """
+    first = last / growth
+    if growth_curve == "linear":
+        return np.linspace(first, last, snapshots)
+    if growth_curve == "exponential":
+        return np.geomspace(first, last, snapshots)
+    steps = 1 / (1 + np.exp(-STEEPNESS * np.linspace(-0.5, 0.5, snapshots)))
+    return first + (last - first) * (steps - steps[0]) / (steps[-1] - steps[0])
+
+
+def growing_counts(
+    draws_of: tuple[int, str], edges: int, *, snapshots: int, growth: float, growth_curve: str, noise: float
+) -> NDArray[np.int64]:
+    """Edges of every interval, shape (B,), at least 1 each.
+
+    Args:
+        draws_of: seed and name of the random stream.
+        edges: edges of the last interval, before noise.
+        snapshots: B.
+        growth: edges of the last interval over those of the first, before noise.
+        growth_curve: see :func:`growth_line`.
+        noise: standard deviation around the line, relative; drawn for every interval, bounded at three times itself.
+    """
+    line = growth_line(edges, snapshots=snapshots, growth=growth, growth_curve=growth_curve)
+    off = generator(*draws_of).standard_normal(snapshots).clip(-3, 3) * noise
+    return np.maximum(np.rint(line * (1 + off)), 1).astype(np.int64)
+
+
+# Sets of edges as rising keys (graphs/keys.py): what generators draw, keep and turn into snapshots.
+
+
+Keys = NDArray[np.int64]
+
+
+def snapshot_of_rising(keys: Keys, nodes: int, weights: NDArray[np.float32] | None = None) -> Snapshot:
+    """The snapshot of rising keys without duplicates over N = ``nodes`` vertices; nothing is sorted."""
+    return snapshot_of_rows(np.bincount(targets(keys), minlength=nodes), keys, weights)
+
+
+def some(draws: np.random.Generator, keys: Keys, count: int) -> Keys:
+    """``count`` of the keys, each equally likely, in the order they have."""
+    left = np.ones(len(keys), dtype=bool)
+    left[draws.choice(len(keys), len(keys) - count, replace=False, shuffle=False)] = False
+    return keys[left]
+
+
+def merged(first: Keys, second: Keys) -> Keys:
+    """The union of two rising sets that share nothing."""
+    return np.sort(np.concatenate([first, second]), kind="stable")  # finds the two runs and merges them
+
+
+def known(keys: Keys, taken: Keys) -> NDArray[np.bool_]:
+    """Which of the rising ``keys`` are in the rising ``taken``."""
+    place = np.searchsorted(taken, keys)
+    found = np.zeros(len(keys), dtype=bool)
+    inside = place < len(taken)
+    found[inside] = taken[place[inside]] == keys[inside]
+    return found
+
+
+# Edges towards popular vertices, of which every interval keeps a share and renews the rest.
+
+
+LEAST_ACCEPTED = 0.05  # of the draws must find a pair that is free; below it drawing takes too long
+
+Propose = Callable[[np.random.Generator, int], Keys]
+
+
+def popularity(seed: int, name: str, nodes: int, *, zipf: float, shift: float) -> NDArray[np.float64]:
+    """Weight of every vertex as a target, shape (N,): (k + shift)^-zipf for the k-th most popular, k from 0."""
+    rank = generator(seed, name).permutation(nodes)
+    return np.power(rank + shift, -zipf)
+
+
+def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -> None:
+    """Refuse popularity so uneven that the popular vertices are full before there are enough edges.
+
+    Where edges leave at random and come in proportion to the weights p, vertex v ends with the in-degree x that solves
+    x = m p (1 - x / (N - 1)); the sum over v is the edges that m proposals keep in place.
+
+    Raises:
+        ConfigError: fewer than one proposal in twenty would find a free pair.
+    """
+    share = weights / weights.sum()
+
+    def fits(count: int) -> bool:
+        fed = share * (count / LEAST_ACCEPTED)
+        return count <= (fed / (1 + fed / (len(share) - 1))).sum()
+
+    if not fits(edges):
+        most = edges
+        while not fits(most):
+            most = most * 9 // 10
+        raise ConfigError(
+            f"zipf={zipf} with generated_edges={edges} and generated_nodes={len(weights)}: the popular vertices are "
+            f"full before there are so many. Lower zipf or generated_edges (to {most}), or raise generated_nodes."
+        )
+
+
+def popular_targets(weights: NDArray[np.float64]) -> Propose:
+    """Proposals of edges: targets in proportion to the weights, sources uniform; loops left out, in no order."""
+    cumulated = np.cumsum(weights)
+    cumulated /= cumulated[-1]
+    nodes = len(weights)
+
+    def propose(draws: np.random.Generator, tries: int) -> Keys:
+        where = draws.random(tries)
+        order = np.argsort(where)  # looking up in order is several times as fast
+        dst = np.searchsorted(cumulated, where[order], side="right").clip(max=nodes - 1)
+        src = draws.integers(0, nodes, tries)[order]
+        return keys_of(src, dst)[dst != src]
+
+    return propose
+
+
+def new_keys(draws: np.random.Generator, propose: Propose, taken: Keys, count: int) -> Keys:
+    """``count`` distinct proposals that are not in the sorted ``taken``, sorted."""
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < count:
+        tries = 16 + (count - len(found)) * 5 // 4
+        fresh = distinct(np.sort(np.concatenate([found, propose(draws, tries)])))
+        found = fresh[~known(fresh, taken)]
+    return some(draws, found, count)
+
+
+def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept: float, propose: Propose) -> Iterator[Keys]:
+    """The edges of every interval as sorted keys; ``counts[t]`` of them, of which interval t + 1 keeps the share."""
+    current = np.empty(0, dtype=np.int64)
+    for interval, count in enumerate(counts.tolist()):
+        draws = generator(seed, name, interval)
+        stay = some(draws, current, min(round(kept * len(current)), count))
+        current = merged(stay, new_keys(draws, propose, stay, count - len(stay)))
+        yield current
+
+
+# Settings of generators, held against the glossary of options whoever calls them.
+
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
+    """The same function, which first checks its keyword arguments and turns them into the types of their options.
+
+    The glossary knows sizes as ``generated_<name>``; what it does not know, and what is the default, is passed on.
+
+    Raises:
+        ConfigError: a value is outside its bounds, of another type, or no choice; the message says what is allowed.
+    """
+    defaults = getattr(generate, "__kwdefaults__", None) or {}
+
+    @functools.wraps(generate)
+    def checking(*args: Given.args, **settings: Given.kwargs) -> Made:
+        for name, value in settings.items():
+            option = OPTIONS.get(f"generated_{name}") or OPTIONS.get(name)
+            if option is not None and not (name in defaults and value is defaults[name]):
+                settings[name] = option.check(value)
+        return generate(*args, **settings)
+
+    return checking
+
+
+# Which vertices train, validate and test where classes never change: otherwise what is tested has been told before.
+
+
+HELD_BACK = 0.2  # of the vertices validate, and as many test
+
+
+def random_parts(draws: np.random.Generator, count: int) -> NDArray[np.int8]:
+    """The part of each of ``count`` things, shape (count,): a fifth validates, a fifth tests, of three or more one."""
+    held = max(round(HELD_BACK * count), 1)
+    parts = np.full(count, SPLIT_TRAIN, dtype=np.int8)
+    order = draws.permutation(count)
+    parts[order[:held]], parts[order[held : 2 * held]] = SPLIT_VALIDATION, SPLIT_TEST
+    return parts

@@ -1,0 +1,246 @@
+"""Generators of random dynamic graphs: uniform, power-law and growing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.rng import generator
+from dtdg_lab.datasets.generators.base import (
+    Keys,
+    check_popularity,
+    check_room,
+    checked_settings,
+    growing_counts,
+    popular_targets,
+    popularity,
+    renewed,
+    snapshot_of_rising,
+    some,
+)
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of
+
+# A generated graph: popular vertices, a growing number of edges, and a share of them renewed at every snapshot.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growing:
+    """A family of generated dynamic graphs; the same parameters and seed give the same graph.
+
+    Attributes:
+        name: the data set's name in the lab.
+        noise: standard deviation of the number of edges around the curve, relative; drawn for every snapshot and
+            bounded at three times itself.
+        licence: of what is generated.
+        cite: where the idea is from.
+        version: of the graphs.
+    """
+
+    name: str
+    noise: float = 0.05
+    licence: str = "none needed: generated here"
+    cite: str = "ours; for the simulations of DyGNeX section 5.4"
+    version: int = 1
+
+    @checked_settings
+    def generate(
+        self,
+        *,
+        seed: int,
+        nodes: int,
+        edges: int,
+        snapshots: int,
+        growth: float,
+        growth_curve: str = "linear",
+        churn: float = 0.1,
+        zipf: float = 0.6,
+    ) -> IntervalStream:
+        """B = ``snapshots`` base intervals without self loops or duplicates.
+
+        Args:
+            seed: seed of the random streams.
+            nodes: N, vertices; some may have no edge.
+            edges: edges of the last interval, before noise; at most a quarter of the N(N - 1) possible ones.
+            snapshots: B.
+            growth: edges of the last interval over those of the first, before noise.
+            growth_curve: ``linear``, ``exponential`` or ``logistic``.
+            churn: share of an interval's edges that the next one does not keep.
+            zipf: exponent of popularity: the k-th most popular vertex is the target of a new edge with a probability
+                proportional to k^-zipf, so in-degrees have a power-law tail of exponent 1 + 1/zipf.
+
+        Raises:
+            ConfigError: a setting is out of its bounds, or more edges than fit.
+        """
+        check_room(nodes, edges)
+        weights = popularity(seed, "growing/popularity", nodes, zipf=zipf, shift=1.0)
+        check_popularity(weights, edges, zipf=zipf)
+        counts = growing_counts(
+            (seed, "growing/counts"),
+            edges,
+            snapshots=snapshots,
+            growth=growth,
+            growth_curve=growth_curve,
+            noise=self.noise,
+        )
+        return IntervalStream(
+            num_intervals=snapshots,
+            num_nodes=nodes,
+            weighted=False,
+            rows=int(counts.sum()),
+            make=partial(_snapshots, seed, "growing/edges", weights, counts, 1 - churn),
+        )
+
+
+def _snapshots(
+    seed: int, name: str, weights: NDArray[np.float64], counts: NDArray[np.int64], kept: float
+) -> Iterator[Snapshot]:
+    for keys in renewed(seed, name, counts, kept=kept, propose=popular_targets(weights)):
+        yield snapshot_of_rising(keys, len(weights))
+
+
+GROWING = Growing(name="growing")
+
+
+# A generated graph with popular targets and a constant number of edges, a share of them renewed at every snapshot.
+#
+# The lab's benchmark workloads W1 (20,000 vertices, 100,000 edges, 41 snapshots) and W2 (200,000, 1,000,000, 21) are
+# of
+# this family, with churn 0.1 and zipf 0.6; they are drawn from another random stream (benchmarks/).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLaw:
+    """Snapshots of equally many edges, with in-degrees that have a power-law tail.
+
+    Attributes:
+        name: the data set's name in the lab.
+        shift: added to the rank, counted from 0: it keeps the few most popular vertices from taking all edges.
+        licence: of what is generated.
+        cite: where the idea is from.
+        version: of the graphs.
+    """
+
+    name: str
+    shift: float = 10.0
+    licence: str = "none needed: generated here"
+    cite: str = "ours"
+    version: int = 1
+
+    @checked_settings
+    def generate(
+        self, *, seed: int, nodes: int, edges: int, snapshots: int, churn: float = 0.1, zipf: float = 0.6
+    ) -> IntervalStream:
+        """B = ``snapshots`` base intervals without self loops or duplicates.
+
+        Args:
+            seed: seed of the random streams.
+            nodes: N, vertices; some may have no edge.
+            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones.
+            snapshots: B.
+            churn: share of a snapshot's edges that the next one does not keep; 0 repeats the first for ever.
+            zipf: exponent of popularity: the k-th most popular vertex, counted from 0, is the target of a new edge
+                with a probability proportional to (k + 10)^-zipf; in-degrees have a tail of exponent 1 + 1/zipf.
+
+        Raises:
+            ConfigError: a setting is out of its bounds, or more edges than fit.
+        """
+        check_room(nodes, edges)
+        weights = popularity(seed, "powerlaw/popularity", nodes, zipf=zipf, shift=self.shift)
+        check_popularity(weights, edges, zipf=zipf)
+        return IntervalStream(
+            num_intervals=snapshots,
+            num_nodes=nodes,
+            weighted=False,
+            rows=edges * snapshots,
+            make=partial(_snapshots_powerlaw, seed, weights, np.full(snapshots, edges), 1 - churn),
+        )
+
+
+def _snapshots_powerlaw(
+    seed: int, weights: NDArray[np.float64], counts: NDArray[np.int64], kept: float
+) -> Iterator[Snapshot]:
+    for keys in renewed(seed, "powerlaw/edges", counts, kept=kept, propose=popular_targets(weights)):
+        yield snapshot_of_rising(keys, len(weights))
+
+
+POWERLAW = PowerLaw(name="powerlaw")
+
+
+# A generated graph of random edges, every snapshot drawn independently of the others.
+#
+# Source: ESDG section 6.3, weak scaling: "adding N vertices and randomly selecting m = N f pairs of vertices as
+# edges",
+# f = 3, T = 256 there.
+#
+# Differs from the paper, which does not say: pairs of a snapshot are distinct, and no vertex is paired with itself.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform:
+    """Independent snapshots in which every set of as many distinct pairs is equally likely.
+
+    Attributes:
+        name: the data set's name in the lab.
+        density: f, edges a vertex where their number is not given.
+        licence: of what is generated.
+        cite: where the idea is from.
+        version: of the graphs.
+    """
+
+    name: str
+    density: int = 3
+    licence: str = "none needed: generated here"
+    cite: str = "Chakaravarthy et al. 2021 (ESDG), section 6.3, weak scaling"
+    version: int = 1
+
+    @checked_settings
+    def generate(self, *, seed: int, nodes: int, snapshots: int, edges: int | None = None) -> IntervalStream:
+        """B = ``snapshots`` base intervals without self loops or duplicates.
+
+        Args:
+            seed: seed of the random streams.
+            nodes: N.
+            snapshots: B.
+            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones; None: three a vertex.
+
+        Raises:
+            ConfigError: a setting is out of its bounds, or more edges than fit.
+        """
+        edges = self.density * nodes if edges is None else edges
+        check_room(nodes, edges)
+        return IntervalStream(
+            num_intervals=snapshots,
+            num_nodes=nodes,
+            weighted=False,
+            rows=edges * snapshots,
+            make=partial(_snapshots_uniform, seed, nodes, edges, snapshots),
+        )
+
+
+def _snapshots_uniform(seed: int, nodes: int, edges: int, snapshots: int) -> Iterator[Snapshot]:
+    for interval in range(snapshots):
+        yield snapshot_of_rising(uniform_keys(generator(seed, "uniform/edges", interval), nodes, edges), nodes)
+
+
+def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
+    """Rising keys of ``edges`` distinct pairs without loops, shape (edges,); every such set is equally likely."""
+    pairs = nodes * (nodes - 1)
+    expected = -pairs * math.log1p(-edges / pairs)  # draws that hit so many different pairs on average
+    tries = math.ceil(expected + 4 * math.sqrt(expected)) + 16
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < edges:
+        # sums of exponential steps over their total are sorted uniform numbers: nothing has to be sorted
+        steps = np.cumsum(draws.standard_exponential(tries + 1))
+        found = distinct((steps[:-1] * (pairs / steps[-1])).astype(np.int64).clip(max=pairs - 1))
+    dst, src = np.divmod(some(draws, found, edges), nodes - 1)
+    src += src >= dst  # a vertex has N - 1 possible sources: all but itself
+    return keys_of(src, dst)
+
+
+UNIFORM = Uniform(name="uniform")

@@ -1,0 +1,131 @@
+"""What is known about a data set that somebody else publishes: its files, their hashes, and how it is usually cut."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+Kind = Literal["edges", "steps", "static"]
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+PARSER_VERSION = 1  # raised when a parser gives another table than before for the same file
+_MODULES = {  # format -> module of its parser, parse_<format>
+    "snap_text": "snap",
+    "snap_csv": "snap",
+    "reddit_hyperlinks": "snap",
+    "konect": "snap",
+    "network_repository": "snap",
+    "planetoid": "static",
+    "ogb": "static",
+    "nodes_edges": "static",
+    "jodie": "temporal",
+    "elliptic": "temporal",
+    "amlsim": "temporal",
+    "pygt_json": "temporal",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """One file: where it is published, how to know it, and what is read of it.
+
+    Attributes:
+        name: what a download is called.
+        urls: addresses of it, tried in order; none where only its owner may hand it out.
+        also: other names and places it is looked for under, such as the same file unpacked or packed otherwise.
+        sha256: SHA-256 of the file as published, in hexadecimal; empty where nobody wrote it down: it is then
+            recorded at first use, and any other file is refused from then on.
+        sha256_content: SHA-256 of what is read of it, unpacked. A file that was packed anew is known by it.
+        member: pattern of the member that is read, where the file is an archive; empty where all of it is.
+    """
+
+    name: str
+    urls: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    sha256: str = ""
+    sha256_content: str = ""
+    member: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names it is looked for under, the published one first."""
+        return (self.name, *self.also)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One form in which a data set is published: some files and the parser that reads them together.
+
+    Attributes:
+        files: all of them are needed.
+        format: name of the parser in ``datasets.formats`` that reads them.
+        options: what ``parse`` is told besides.
+        by_name: whether ``parse`` takes texts by their names, where it would else take one text.
+        without_features: what it is told, too, where the data set's own features are not asked for.
+    """
+
+    files: tuple[PublishedFile, ...]
+    format: str
+    by_name: bool = False
+    options: Mapping[str, Any] = field(default_factory=lambda: _NO_OPTIONS)
+    without_features: Mapping[str, Any] = field(default_factory=lambda: _NO_OPTIONS)
+
+    @property
+    def parse(self) -> Callable[..., Any]:
+        """The parser, imported when first asked for."""
+        module = importlib.import_module(f"dtdg_lab.datasets.formats.{_MODULES[self.format]}")
+        return getattr(module, f"parse_{self.format}")
+
+    @property
+    def downloadable(self) -> bool:
+        """Whether every file has an address."""
+        return all(file.urls for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A published data set.
+
+    Attributes:
+        name: the data set's name in the lab.
+        forms: what it is published as; the first that is on this machine is read, else the first that can be
+            downloaded is.
+        kind: ``edges`` with times, ``steps`` already cut, or a ``static`` graph that is made dynamic.
+        page: web page that describes it.
+        licence: as far as stated.
+        cite: the paper to cite, and the collection.
+        summary: one sentence.
+        interval: usual length of a base interval in the data's unit of time, counted from the first edge; edges only.
+        rows: published number of temporal edges, or of the edges of a static graph; None where not stated.
+        nodes: published number of vertices; None where not stated.
+        exact: whether rows and nodes were counted from the file. Another count is then an error, else a warning.
+        bytes: size of the download, about; None where not stated.
+        weights: ``keep`` those of the file, or ``drop`` them: degrees are sums of weights, which a rating below 0
+            has no place in.
+    """
+
+    name: str
+    forms: tuple[Form, ...]
+    kind: Kind
+    page: str
+    licence: str
+    cite: str
+    summary: str
+    interval: float = 0.0
+    rows: int | None = None
+    nodes: int | None = None
+    exact: bool = False
+    bytes: int | None = None
+    weights: Literal["keep", "drop"] = "keep"
+
+    @property
+    def address(self) -> str:
+        """Where it is downloaded from first; empty where it has to be fetched by hand."""
+        return next((form.files[0].urls[0] for form in self.forms if form.downloadable), "")
+
+
+def archived(url: str, when: str = "2022") -> str:
+    """The copy of a file that the Wayback Machine holds, byte for byte, from the time nearest to ``when``."""
+    return f"https://web.archive.org/web/{when}id_/{url}"

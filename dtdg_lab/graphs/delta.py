@@ -1,0 +1,385 @@
+"""Deltas between successive snapshots, and what transferring them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, sources, targets
+
+# The two forms in which a snapshot's edges travel: ours, and the pairs of the ESDG paper.
+
+
+VALUE_BYTES = 4  # float32
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFormat:
+    """How many numbers say a snapshot, whole or as its difference from the one before.
+
+    Whole, rows are offsets and sources, or pairs (target, source). As a difference, an edge that leaves is its place
+    among the edges before, or its pair; one that arrives is its pair. Values of all edges come beside either.
+
+    Attributes:
+        name: what tables call it.
+        said: what legends call it.
+        index_bytes: of one number.
+        pairs: whether edges are pairs throughout.
+        always_valued: whether edges have values even where they carry no weight.
+    """
+
+    name: str
+    said: str
+    index_bytes: int
+    pairs: bool
+    always_valued: bool
+
+    @property
+    def dtype(self) -> np.dtype[np.signedinteger]:
+        """The type of its numbers."""
+        return np.dtype(f"i{self.index_bytes}")
+
+    def valued(self, weighted: bool) -> bool:
+        """Whether values travel."""
+        return weighted or self.always_valued
+
+    def whole_numbers(self, nodes: int, edges: int) -> int:
+        """Numbers of a whole snapshot of N vertices and E edges, beside its values."""
+        return 2 * edges if self.pairs else nodes + 1 + edges
+
+    def difference_numbers(self, leaving: int, arriving: int) -> int:
+        """Numbers of a difference, beside the values; nothing else is sent."""
+        return 2 * arriving + leaving * (2 if self.pairs else 1)
+
+    def value_bytes(self, edges: int, weighted: bool) -> int:
+        """Bytes of the values of E edges."""
+        return VALUE_BYTES * edges if self.valued(weighted) else 0
+
+
+CSR32 = TransferFormat("csr32", "CSR, int32", 4, pairs=False, always_valued=False)
+COO64 = TransferFormat("coo64", "pairs, int64 (paper)", 8, pairs=True, always_valued=True)
+FORMATS: Mapping[str, TransferFormat] = MappingProxyType({each.name: each for each in (CSR32, COO64)})
+
+
+# Consecutive snapshots as the first one and the differences after it, which give back the same arrays bit for bit.
+#
+# Of a snapshot that follows another travel the places of the edges that leave, the pairs (target, source) of those
+# that
+# arrive, and, where edges have values, all values. Nothing says which pairs are common or where arrivals go: both
+# ends
+# keep edges in the order of their keys. A snapshot whose difference would be the larger is sent whole.
+#
+# Source: ESDG section 3.2. Differs from the paper: it sends the pairs of the edges that leave; their places take
+# half.
+
+
+_MOST_EDGES = 2**31 - 1  # places among edges are kept as int32
+Keys = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a payload is one snapshot.
+
+    Attributes:
+        edges: E.
+        leaving: edges of the snapshot before that it does not have; 0 where it is sent whole.
+        arriving: its edges that the one before does not have; E where it is sent whole.
+        whole: whether it is sent whole.
+    """
+
+    edges: int
+    leaving: int
+    arriving: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a payload holds: known to the end that sends and to the one that unpacks, and never sent itself.
+
+    Attributes:
+        form: of the numbers.
+        nodes: N.
+        weighted: whether the snapshots carry weights.
+        parts: one for each of S snapshots.
+    """
+
+    form: TransferFormat
+    nodes: int
+    weighted: bool
+    parts: tuple[Part, ...]
+
+    def pieces(self) -> Iterator[tuple[Part, tuple[slice, ...], slice]]:
+        """Each part with where its numbers and its values stand.
+
+        Numbers of a whole snapshot are (offsets, sources), or of pairs (targets, sources); of a difference (places
+        that leave, targets, sources), or of pairs (leaving targets, leaving sources, targets, sources).
+        """
+        at = value_at = 0
+        for part in self.parts:
+            slices = []
+            for length in self._lengths(part):
+                slices.append(slice(at, at + length))
+                at += length
+            yield part, tuple(slices), slice(value_at, value_at + part.edges)
+            value_at += part.edges
+
+    def _lengths(self, part: Part) -> tuple[int, ...]:
+        if part.whole:
+            return (part.edges if self.form.pairs else self.nodes + 1, part.edges)
+        leaving = (part.leaving,) * (2 if self.form.pairs else 1)
+        return (*leaving, part.arriving, part.arriving)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """S snapshots in two flat arrays, so that two copies move them; read-only.
+
+    Attributes:
+        contents: what is in them.
+        numbers: (W,) of the form's type.
+        values: (sum of E,) float32; None where edges have no values.
+    """
+
+    contents: Contents
+    numbers: NDArray[Any]
+    values: NDArray[np.float32] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that travel."""
+        return self.numbers.nbytes + (0 if self.values is None else self.values.nbytes)
+
+
+def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, difference: bool = True) -> Payload:
+    """Snapshots as a payload; without ``difference`` each is whole, and every array is copied once.
+
+    Raises:
+        DataError: the snapshots do not fit together, or one has more edges than can be numbered.
+    """
+    nodes, weighted = _common(snapshots)
+    parts: list[Part] = []
+    numbers: list[NDArray[Any]] = []
+    before = np.empty(0, np.int64)
+    for place, snapshot in enumerate(snapshots):
+        part = Part(snapshot.num_edges, 0, snapshot.num_edges, whole=True)
+        pieces: tuple[NDArray[Any], ...] = ()
+        if difference:
+            keys = edge_keys(snapshot)
+            leaving, arriving = changed(before, keys) if place else (_NONE, _NONE)
+            less = form.difference_numbers(len(leaving), len(arriving)) < form.whole_numbers(nodes, part.edges)
+            if place and less:
+                part = Part(snapshot.num_edges, len(leaving), len(arriving), whole=False)
+                gone = _pair(before[leaving]) if form.pairs else (leaving,)
+                pieces = (*gone, *_pair(keys[arriving]))
+            before = keys
+        if part.whole:
+            pieces = (snapshot.rows() if form.pairs else snapshot.indptr, snapshot.indices)
+        parts.append(part)
+        numbers += pieces
+    joined = np.concatenate(numbers or [_NONE], dtype=form.dtype, casting="same_kind")
+    values = _values(snapshots) if form.valued(weighted) else None
+    return Payload(Contents(form, nodes, weighted, tuple(parts)), give_up(joined), values)
+
+
+def decode(payload: Payload) -> list[Snapshot]:
+    """The snapshots of a payload, equal to those encoded in every bit; whole ones share its memory where they can."""
+    contents, numbers, found = payload.contents, payload.numbers, []
+    keys: Keys | None = None
+    indptr = np.zeros(contents.nodes + 1, np.int64)
+    for part, at, values_at in contents.pieces():
+        own = [numbers[each] for each in at]
+        if part.whole and not contents.form.pairs:
+            indptr, indices = own[0].astype(np.int64), own[1]
+            keys = None  # made when a difference follows
+        else:
+            if part.whole:
+                keys = keys_of(own[1], own[0])
+                gone, rises = keys[:0], own[0]
+                indptr = np.zeros_like(indptr)
+            else:
+                keys = keys_of(indices, _rows(indptr)) if keys is None else keys
+                places = np.searchsorted(keys, keys_of(own[1], own[0])) if contents.form.pairs else own[0]
+                gone, rises = keys[places], own[-2]
+                keys = replaced(keys, places, keys_of(own[-1], own[-2]))
+            indptr = indptr + _offsets(rises, targets(gone), contents.nodes)
+            indices = sources(keys)
+        weights = payload.values[values_at] if contents.weighted and payload.values is not None else None
+        found.append(Snapshot.trusted(give_up(indptr), give_up(indices), weights))
+    return found
+
+
+def decode_pairs(payload: Payload) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """The targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
+
+    What the paper's program trains from: kept to compare with.
+    """
+    found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    keys: Keys | None = None
+    for part, at, _ in payload.contents.pieces():
+        own = [payload.numbers[each] for each in at]
+        if part.whole:
+            keys = None
+            found.append((own[0], own[1]))
+            continue
+        keys = keys_of(found[-1][1], found[-1][0]) if keys is None else keys
+        keys = replaced(keys, np.searchsorted(keys, keys_of(own[1], own[0])), keys_of(own[3], own[2]))
+        found.append((targets(keys), sources(keys).astype(np.int64)))
+    return found
+
+
+def changed(before: Keys, after: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places in ``before`` of keys that are not in ``after``, and places in ``after`` of those that are not in before.
+
+    Both rise without duplicates. One merge of sorted runs finds what stands alone; only this is then looked up.
+    """
+    merged = np.concatenate([before, after])
+    merged.sort(kind="stable")  # merges two sorted runs in one pass
+    alone = np.ones(len(merged) + 1, dtype=bool)
+    alone[1:-1] = merged[1:] != merged[:-1]
+    once = merged.compress(alone[:-1] & alone[1:])
+    place = np.searchsorted(before, once)
+    here = place < len(before)
+    here[here] = before[place[here]] == once[here]
+    return place[here], np.searchsorted(after, once[~here])
+
+
+def replaced(keys: Keys, leaving: NDArray[Any], arriving: Keys) -> Keys:
+    """Rising keys without those at the places ``leaving``, with rising keys ``arriving`` among the rest."""
+    if len(leaving):
+        stays = np.ones(len(keys), dtype=bool)
+        stays[leaving] = False
+        keys = keys.compress(stays)
+    if not len(arriving):
+        return keys
+    merged = np.concatenate([keys, arriving])
+    merged.sort(kind="stable")  # merges two sorted runs: half the time of looking up where arrivals go
+    return merged
+
+
+def _offsets(arriving: NDArray[Any], leaving: NDArray[Any], nodes: int) -> NDArray[np.int64]:
+    """What offsets rise by when edges into these targets arrive and leave; (N + 1,)."""
+    rise = np.zeros(nodes + 1, np.int64)
+    np.cumsum(np.bincount(arriving, minlength=nodes) - np.bincount(leaving, minlength=nodes), out=rise[1:])
+    return rise
+
+
+def _rows(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def _pair(keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    return targets(keys), sources(keys)
+
+
+def _values(snapshots: Sequence[Snapshot]) -> NDArray[np.float32]:
+    parts = [np.ones(of.num_edges, np.float32) if of.weights is None else of.weights for of in snapshots]
+    return give_up(np.concatenate(parts or [np.empty(0, np.float32)]))
+
+
+def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:
+    """N and whether there are weights, the same for all."""
+    kinds = {(of.num_nodes, of.weights is not None) for of in snapshots}
+    if len(kinds) > 1:
+        raise DataError(
+            f"snapshots that differ in vertices or in having weights cannot follow one another: {sorted(kinds)} "
+            "(vertices, weighted). Build them as one graph."
+        )
+    most = max((of.num_edges for of in snapshots), default=0)
+    if most > _MOST_EDGES:
+        raise DataError(f"a snapshot of {most:,} edges; at most {_MOST_EDGES:,} can be numbered. Cut the data finer.")
+    return kinds.pop() if kinds else (0, False)
+
+
+_NONE = np.empty(0, np.int64)
+
+
+# What bringing snapshots costs in bytes, whole and as differences, counted from their edges without encoding any.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceChanges:
+    """How T consecutive snapshots of N vertices change.
+
+    Attributes:
+        nodes: N.
+        weighted: whether they carry weights.
+        edges: (T,) edges of each.
+        leaving: (T,) edges of the one before that it does not have; 0 for the first.
+        arriving: (T,) its edges that the one before does not have; 0 for the first.
+    """
+
+    nodes: int
+    weighted: bool
+    edges: NDArray[np.int64]
+    leaving: NDArray[np.int64]
+    arriving: NDArray[np.int64]
+
+    @property
+    def overlap(self) -> float:
+        """Share of the edges of all snapshots but the first that the one before has too; 0 where there are none."""
+        later = int(self.edges[1:].sum())
+        return 1 - int(self.arriving[1:].sum()) / later if later else 0.0
+
+    def whole_bytes(self, form: TransferFormat) -> NDArray[np.int64]:
+        """Bytes of each snapshot, whole, (T,)."""
+        numbers = [form.whole_numbers(self.nodes, int(edges)) for edges in self.edges]
+        return np.array(numbers, np.int64) * form.index_bytes + self._values(form)
+
+    def difference_bytes(self, form: TransferFormat) -> NDArray[np.int64]:
+        """Least bytes that its values and the edges that leave and arrive leave each snapshot, (T,).
+
+        Where that is more than the snapshot takes whole, it is the latter.
+        """
+        pairs = zip(self.leaving, self.arriving, strict=True)
+        numbers = [form.difference_numbers(int(gone), int(came)) for gone, came in pairs]
+        return np.minimum(np.array(numbers, np.int64) * form.index_bytes + self._values(form), self.whole_bytes(form))
+
+    def brought(self, form: TransferFormat, ranges: Iterable[range]) -> tuple[int, int]:
+        """Bytes of some ranges of snapshots, as (differences, whole); of each range the first snapshot is whole."""
+        whole, less = self.whole_bytes(form), self.difference_bytes(form)
+        differences = everything = 0
+        for part in ranges:
+            if len(part):
+                everything += int(whole[part.start : part.stop].sum())
+                differences += int(whole[part.start]) + int(less[part.start + 1 : part.stop].sum())
+        return differences, everything
+
+    def _values(self, form: TransferFormat) -> NDArray[np.int64]:
+        return np.array([form.value_bytes(int(edges), self.weighted) for edges in self.edges], np.int64)
+
+
+def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
+    """How at least one snapshot, all over the same vertices, change one after the other."""
+    edges = np.array([of.num_edges for of in snapshots], np.int64)
+    leaving, arriving = np.zeros_like(edges), np.zeros_like(edges)
+    before = edge_keys(snapshots[0])
+    for place in range(1, len(snapshots)):
+        keys = edge_keys(snapshots[place])
+        gone, came = changed(before, keys)
+        leaving[place], arriving[place], before = len(gone), len(came), keys
+    return SequenceChanges(snapshots[0].num_nodes, snapshots[0].weights is not None, edges, leaving, arriving)
+
+
+def own_ranges(plan: SnapshotBlocks) -> list[range]:
+    """The snapshots that each group of ranks brings in each block; empty ones left out."""
+    ranges = [plan.own(block, group * plan.row_ranks) for block in range(plan.blocks) for group in range(plan.groups)]
+    return [own for own in ranges if len(own)]
+
+
+def benefiting_share(plan: SnapshotBlocks) -> float:
+    """Share of the snapshots that have one before them on their rank, so that a difference can bring them.
+
+    Where everything divides it is (bsize - K) / bsize, with bsize snapshots of a block on K groups of ranks.
+
+    References: ESDG section 6.2.
+    """
+    return 1 - len(own_ranges(plan)) / len(plan.snapshots)

@@ -1,0 +1,410 @@
+"""Dynamic graphs on disk: memory-mapped files, and graphs written one snapshot at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import shutil
+import threading
+import time
+import tokenize
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.units import as_path
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
+from dtdg_lab.graphs.windowing import CutCounts
+
+# Folders of arrays on disk: where they are, and reading them as memory maps.
+
+
+FORMAT = "dtdg-lab graph"
+SCHEMA = 2
+READABLE = (1, 2)  # schema 1 has neither label graphs nor classes
+META = "meta.json"
+# numpy parses an array's header with ast, and Python 3.11 counts depths for all threads together: of two that parse at
+# a time, either may fail with SystemError (python/cpython issue 106905)
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def cache_folder(root: str | Path | None = None) -> Path:
+    """Where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab. It need not exist.
+
+    Raises:
+        DataError: what is given is no path.
+    """
+    if root is not None:
+        return as_path(root, "root")
+    given = os.environ.get("DTDG_LAB_CACHE")
+    return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
+
+
+def graph_folder(key: str, root: str | Path | None = None) -> Path:
+    """The folder of the graph stored under ``key`` in the cache."""
+    return cache_folder(root) / "graphs" / key
+
+
+def holds_graph(folder: Path) -> bool:
+    """Whether a whole graph has been written into ``folder``."""
+    return os.path.isfile(folder / META)  # unlike Path's, it calls what the system refuses to look at no file
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """The meta.json of a stored graph.
+
+    Raises:
+        DataError: there is none, it cannot be read, or its schema is newer than this version.
+    """
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{folder} holds no stored graph (no {META}). Save one there with graph.save(folder), or keep it under "
+            "its hash with graph.store()."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {folder / META}: {error}. Delete the folder and save the graph again.") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT or meta.get("schema") not in READABLE:
+        raise DataError(
+            f"{folder / META} is not a {FORMAT} of schema {SCHEMA}. Save the graph again with this version."
+        )
+    return meta
+
+
+def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The read-only arrays by name, and meta.json, of a stored graph.
+
+    Raises:
+        DataError: the folder holds no graph, or an array is missing or cut short.
+    """
+    meta = read_meta(folder)
+    arrays = {}
+    try:
+        for name in meta["arrays"]:
+            with _ONE_AT_A_TIME:
+                array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
+            arrays[name] = give_up(np.asarray(array))  # a plain array over the same pages: slicing it is faster
+    except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:
+        raise DataError(
+            f"the graph in {folder} is damaged: {error}. Delete the folder and make the graph again."
+        ) from error
+    return arrays, meta
+
+
+# Folders of arrays that are written as they come, and appear whole or not at all.
+#
+# The files grow in a hidden folder beside the place, which is renamed at the end. Whoever is killed in the middle
+# leaves
+# only that hidden folder; the next one who writes to the same place removes it. Files are not forced to the disk:
+# after
+# a power failure they may be shorter than their headers say, which reading refuses.
+
+
+_LOCK = "writing"
+_AT_ONCE = 2**22  # bytes read again at a time
+_ATTEMPTS, _PAUSE_S = 100, 0.002
+_FORGOTTEN_S = 60.0
+
+
+class ArrayFile:
+    """A .npy file that grows along its first axis; its header is put right when it is closed.
+
+    Args:
+        path: the file, which must not exist.
+        dtype: type of the entries.
+        row: shape of one entry of the first axis.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, row: tuple[int, ...]) -> None:
+        self.dtype, self.row, self.length = np.dtype(dtype), row, 0
+        self._path = path
+        self._file: BinaryIO = path.open("xb")
+        self._file.write(self._header())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of all that was written so far."""
+        return (self.length, *self.row)
+
+    def extend(self, array: NDArray[Any]) -> None:
+        """Append the entries of an array of shape (k, *row).
+
+        Raises:
+            DataError: it has another type or shape, or the disk is full.
+        """
+        if array.dtype != self.dtype or array.shape[1:] != self.row:
+            raise DataError(
+                f"{self._path.stem} is {self.dtype} of shape (any, {self.row}) and gets {array.dtype} {array.shape}."
+            )
+        with written(self._path):
+            if array.size:
+                self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        self.length += len(array)
+
+    def close(self) -> None:
+        """Write the header with the final length, and close the file."""
+        with written(self._path):
+            self._file.seek(0)
+            self._file.write(self._header())
+            self._file.close()
+
+    def pieces(self) -> Iterator[NDArray[Any]]:
+        """All entries, flat, piece by piece from a closed file."""
+        with self._path.open("rb") as file:
+            file.seek(len(self._header()))
+            while data := file.read(_AT_ONCE):
+                yield np.frombuffer(data, dtype=np.uint8)
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        self._file.close()
+
+    def _header(self) -> bytes:
+        # numpy leaves room for the digits of the first axis, so that all headers of one file have the same length
+        header = BytesIO()
+        fields = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(header, fields)
+        return header.getvalue()
+
+
+class Draft:
+    """A hidden folder of growing arrays; ``finish`` puts it into place. A context manager.
+
+    Args:
+        folder: where the arrays are to appear.
+
+    Raises:
+        DataError: no folder can be made there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(os.path.abspath(folder))
+        self.files: dict[str, ArrayFile] = {}
+        # not tempfile: its folders are closed to other users, and a cache may be shared
+        self._path = self.folder.parent / f".{self.folder.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        with written(self.folder):
+            _remove_dead(self.folder)
+            # a draft may be seen only once its lock is held: else another writer takes it for one left behind
+            unseen = self._path.with_name(f".new{self._path.name}")
+            unseen.mkdir(parents=True)
+            self._lock = (unseen / _LOCK).open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            unseen.rename(self._path)
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self.files.values():
+            with contextlib.suppress(OSError):  # a full disk was said before; what is left goes now
+                file.abandon()
+        self._lock.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def file(self, name: str, dtype: DTypeLike, row: tuple[int, ...] = ()) -> ArrayFile:
+        """The growing array of this name, made at the first call."""
+        if name not in self.files:
+            with written(self.folder):
+                self.files[name] = ArrayFile(self._path / f"{name}.npy", dtype, row)
+        return self.files[name]
+
+    def put(self, name: str, array: NDArray[Any]) -> None:
+        """Write a whole array."""
+        self.file(name, array.dtype, array.shape[1:]).extend(array)
+
+    def close_files(self) -> None:
+        """Close all arrays; they can be read again, and not be extended any more."""
+        for file in self.files.values():
+            file.close()
+
+    def finish(self, meta: Mapping[str, Any]) -> Path:
+        """Write meta.json and rename the folder to its place; another graph that lies there is replaced.
+
+        Where several processes write the same graph at once, one wins and the
+        others find the equal result in place.
+
+        Raises:
+            DataError: the place holds something else, or cannot be written.
+        """
+        with written(self.folder):
+            text = json.dumps({"format": FORMAT, "schema": SCHEMA, **meta, "arrays": sorted(self.files)})
+            (self._path / META).write_text(text, encoding="utf-8")
+            _put(self._path, self.folder)
+            (self.folder / _LOCK).unlink(missing_ok=True)  # held until now: a draft left behind must be known for one
+        return self.folder
+
+
+@contextlib.contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """Say what to do where the system refuses to write.
+
+    Raises:
+        DataError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"cannot write the graph into {folder}: {error.strerror or error}. "
+            "Free space there, or set DTDG_LAB_CACHE to a folder you can write."
+        ) from error
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove drafts of the same place whose writers are gone: nobody holds their lock."""
+    drafts = f".{glob.escape(folder.name)}.*"
+    for lock in folder.parent.glob(f"{drafts}/{_LOCK}"):
+        with contextlib.suppress(OSError), lock.open("r") as file:  # its writer is at work, or has just finished
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    for aside in folder.parent.glob(f"{drafts}.old"):
+        shutil.rmtree(aside, ignore_errors=True)
+    for unseen in folder.parent.glob(f".new{drafts}"):
+        with contextlib.suppress(FileNotFoundError):  # it lives for microseconds, unless its writer was killed
+            if time.time() - unseen.stat().st_mtime > _FORGOTTEN_S:
+                shutil.rmtree(unseen, ignore_errors=True)
+
+
+def _put(draft: Path, folder: Path) -> None:
+    """Rename ``draft`` to ``folder``, moving an older graph out of the way."""
+    for attempt in range(_ATTEMPTS):  # others may put or move theirs between any two steps
+        with contextlib.suppress(OSError):  # taken: looked at below
+            draft.rename(folder)
+            return
+        if holds_graph(folder):
+            if _told(folder) == _told(draft):
+                return
+            aside = draft.with_name(f"{draft.name}.{attempt}.old")
+            with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+                folder.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            time.sleep(_PAUSE_S)
+    if folder.exists() and not holds_graph(folder):
+        raise DataError(f"{folder} exists and holds no graph; nothing was written. Choose a new or an empty folder.")
+    draft.rename(folder)  # fails again, with the reason
+
+
+def _told(folder: Path) -> dict[str, Any] | None:
+    """The meta.json of a graph; None where it is damaged, or has just been moved away."""
+    try:
+        return read_meta(folder)
+    except DataError:
+        return None
+
+
+# A dynamic graph as a folder of arrays: written snapshot by snapshot, read without touching a page.
+
+
+FOLLOWING = "following_"  # prefix of the arrays of label graphs
+
+
+def put_snapshot(draft: Draft, snapshot: Snapshot, prefix: str = "") -> None:
+    """Append a snapshot to the arrays ``indptr``, ``indices``, ``weights`` and ``edges`` (its number of edges)."""
+    draft.file(f"{prefix}indptr", np.int64, (snapshot.num_nodes + 1,)).extend(snapshot.indptr[np.newaxis])
+    draft.file(f"{prefix}indices", np.int32).extend(snapshot.indices)
+    draft.file(f"{prefix}edges", np.int64).extend(np.array([snapshot.num_edges]))
+    if snapshot.weights is not None:
+        draft.file(f"{prefix}weights", np.float32).extend(snapshot.weights)
+
+
+def meta_of(fields: Mapping[str, Any], data_hash: str) -> dict[str, Any]:
+    """What meta.json holds besides the names of the arrays; ``fields`` are those of DynamicGraph."""
+    counts = fields["counts"]
+    return {
+        **{name: fields[name] for name in ("name", "source", "edge_life", "strict_label")},
+        "data_hash": data_hash,
+        "counts": None if counts is None else asdict(counts),
+    }
+
+
+def save(graph: DynamicGraph, folder: Path) -> Path:
+    """Write a graph into ``folder``; see :meth:`DynamicGraph.save`."""
+    fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
+    meta = meta_of(fields, graph.data_hash)
+    with Draft(folder) as draft:
+        for snapshot in graph.snapshots:
+            put_snapshot(draft, snapshot)
+        for snapshot in graph.extra_following:
+            put_snapshot(draft, snapshot, FOLLOWING)
+        for name, array in graph.arrays():
+            draft.put(name, array)
+        draft.close_files()
+        return draft.finish(meta)
+
+
+def load(folder: Path, *, mmap: bool, source: str | None) -> DynamicGraph:
+    """Read a graph from ``folder``; see :meth:`DynamicGraph.load`."""
+    arrays, meta = read(folder, mmap=mmap)
+    try:
+        graph = _graph(arrays, meta, meta["source"] if source is None else source)
+    except KeyError as error:
+        raise DataError(f"the graph in {folder} lacks {error}. Delete the folder and make the graph again.") from error
+    except DataError as error:
+        raise DataError(
+            f"the graph in {folder} is damaged: {error} Delete the folder and make the graph again."
+        ) from error
+    return graph
+
+
+def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -> DynamicGraph:
+    snapshots = _snapshots(arrays, "")
+    steps, nodes = len(snapshots), snapshots[0].num_nodes
+    features = over_time(arrays["features"], name="features", dtype=np.float32, steps=steps, shape=(nodes, None))
+    following, classes, counts = None, arrays.get("classes"), meta.get("counts")
+    if f"{FOLLOWING}indptr" in arrays:
+        extra = _snapshots(arrays, FOLLOWING)
+        following = extra if len(extra) == steps else (*snapshots[1:], extra[-1])
+    if classes is not None:
+        classes = over_time(classes, name="classes", dtype=np.int16, steps=steps, shape=(nodes,))
+    for name, dtype in (("targets", np.float32), ("persistence", np.float32)):
+        if arrays[name].shape != (steps, nodes) or arrays[name].dtype != dtype:
+            raise DataError(f"{name} has shape {arrays[name].shape}; {(steps, nodes)} is needed.")
+    return DynamicGraph.trusted(
+        name=meta["name"],
+        snapshots=snapshots,
+        features=features,
+        targets=arrays["targets"],
+        persistence=arrays["persistence"],
+        source=source,
+        edge_life=meta["edge_life"],
+        node_ids=arrays.get("node_ids"),
+        strict_label=meta["strict_label"],
+        following=following,
+        classes=classes,
+        vertex_split=arrays.get("vertex_split"),
+        counts=None if counts is None else CutCounts(**counts),
+        data_hash=meta["data_hash"],
+    )
+
+
+def _snapshots(arrays: dict[str, NDArray[Any]], prefix: str) -> tuple[Snapshot, ...]:
+    """The snapshots whose arrays' names begin with ``prefix``, as views."""
+    indptr, indices, weights = (arrays.get(prefix + name) for name in ("indptr", "indices", "weights"))
+    if indptr is None or indices is None:
+        raise KeyError(f"{prefix}indptr")
+    # schema 1 has no numbers of edges: they stand at the ends of the rows
+    edges = arrays.get(f"{prefix}edges", indptr[:, -1])
+    ends = np.cumsum(edges).tolist()
+    sizes = {len(array) for array in (indices, weights) if array is not None}
+    if len(edges) != len(indptr) or not ends or sizes != {ends[-1]}:
+        raise DataError(f"{prefix}indptr has {len(indptr)} snapshots of {ends[-1:]} edges, indices {len(indices)}.")
+    return tuple(
+        Snapshot.trusted(row, indices[start:stop], None if weights is None else weights[start:stop])
+        for row, start, stop in zip(indptr, [0, *ends[:-1]], ends, strict=True)
+    )

@@ -1,0 +1,483 @@
+"""Sparse adjacency on a device: normalisation, self-loops, stacking, and SpMM by torch or DGL."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.delta import edge_rows
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, stacked_on_device
+
+# Which library multiplies: DGL or torch, and whether DGL can be imported at all.
+
+
+@functools.cache
+def import_dgl() -> ModuleType:
+    """DGL, imported on first use.
+
+    Raises:
+        NotAvailableError: it is not installed for this Python or does not import with this torch.
+    """
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a config file into the home folder
+    try:
+        import dgl
+    except (ImportError, OSError, FileNotFoundError) as error:
+        advice = (
+            "PyPI has no DGL for Python 3.12 and later; use Python 3.11, or kernel='torch', which needs none."
+            if sys.version_info >= (3, 12)
+            else "Install it with: pip install 'dgl==1.1.3' packaging; or set kernel='torch', which needs none."
+        )
+        raise NotAvailableError(f"DGL cannot be imported ({type(error).__name__}: {error}). {advice}") from error
+    return dgl
+
+
+def has_bag_kernel(device: str, dtype: torch.dtype) -> bool:
+    """Whether torch's ``embedding_bag`` runs FBGEMM here: sums of rows by index, with vectors and prefetching.
+
+    A bag of embeddings is a row of a sparse product. Only builds for x86 have FBGEMM, and only in single precision;
+    elsewhere ``embedding_bag`` copies every row first and the CSR product is the faster.
+    """
+    return device == "cpu" and dtype == torch.float32 and "fbgemm" in torch.backends.quantized.supported_engines
+
+
+DGL_FROM_EDGES = 100_000
+
+
+def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtype: torch.dtype = torch.float32) -> str:
+    """``dgl`` or ``torch`` for an asked-for kernel.
+
+    ``auto`` takes what was measured faster (``benchmarks/kernels.py``). On the CPU in single precision that is torch's
+    ``embedding_bag`` for every size, with weights and without. Where it does not serve (see :func:`has_bag_kernel`) it
+    is DGL for unweighted sums over large snapshots on the CPU, else torch's CSR product: below about 100,000 edges a
+    call of DGL costs more than its kernel saves, its PyPI build has no CUDA kernels, and its weighted sum is slower.
+
+    Args:
+        kernel: ``auto``, ``dgl`` or ``torch``.
+        device: ``cpu`` or a CUDA device.
+        weighted: whether edges carry weights.
+        edges: edges of the largest snapshot.
+        dtype: type of the products.
+
+    Raises:
+        NotAvailableError: ``dgl`` was asked for by name and cannot be imported, or not for this device.
+    """
+    if kernel == "torch":
+        return "torch"
+    if kernel == "dgl":
+        import_dgl()
+        if device != "cpu":
+            raise NotAvailableError(
+                f"kernel='dgl' on device {device!r}: the PyPI build of DGL has CPU kernels only. Set kernel='auto'."
+            )
+        return "dgl"
+    if device != "cpu" or weighted or edges < DGL_FROM_EDGES or has_bag_kernel(device, dtype):
+        return "torch"
+    try:
+        import_dgl()
+    except NotAvailableError:
+        return "torch"  # `python -m dtdg_lab env` says so; both are tested to give the same numbers
+    return "dgl"
+
+
+# What matrices need of their rows when these are tensors: transposes, and an edge from every vertex to itself.
+#
+# The same as the numpy functions that matrices of the host use, without leaving the device.
+
+
+def transposed_order(indptr: Tensor, indices: Tensor) -> Tensor:
+    """Which edge each edge of the transpose is, (E,) int64; ``indptr`` is (n + 1,), ``indices`` (E,)."""
+    height = max(len(indptr) - 1, 1)
+    return torch.argsort(indices.long() * height + edge_rows(indptr, len(indices)), stable=True)
+
+
+def transposed(
+    indptr: Tensor, indices: Tensor, weights: Tensor | None, columns: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Offsets (M + 1,), rows (E,) and weights of the transpose of n rows and M columns; types as given."""
+    order = transposed_order(indptr, indices)
+    counts = torch.zeros(columns + 1, dtype=indptr.dtype, device=indptr.device)
+    counts.index_add_(0, indices.long() + 1, torch.ones_like(indices, dtype=indptr.dtype))
+    rows = edge_rows(indptr, len(indices))[order].to(indices.dtype)
+    return counts.cumsum(0, dtype=indptr.dtype), rows, None if weights is None else weights[order]
+
+
+def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    """The edges that are not self loops, where row i is vertex ``first + i``: offsets (n + 1,) and in-neighbours."""
+    kept = indices != edge_rows(indptr, len(indices)) + first
+    dropped = torch.zeros(len(indices) + 1, dtype=indptr.dtype, device=indptr.device)
+    dropped[1:] = (~kept).cumsum(0)
+    return indptr - dropped[indptr.long()], indices[kept]
+
+
+def with_self(
+    indptr: Tensor, indices: Tensor, first: int, values: Tensor | None = None, own: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Every row's own vertex before its in-neighbours; a self loop that is there stays beside it.
+
+    Args:
+        indptr: (n + 1,).
+        indices: (E,).
+        first: the vertex of row 0.
+        values: (E,) of the edges; None where there are none.
+        own: (n,) of the new edges, where there are values.
+
+    Returns:
+        Offsets (n + 1,), in-neighbours (E + n,) and their values.
+    """
+    rows = len(indptr) - 1
+    numbers = torch.arange(rows + 1, dtype=indptr.dtype, device=indptr.device)
+    places = (indptr + numbers)[:-1].long()
+    moved = torch.arange(len(indices), device=indptr.device) + edge_rows(indptr, len(indices)) + 1
+
+    def joined(edges: Tensor, selves: Tensor) -> Tensor:
+        merged = edges.new_empty(len(edges) + rows)
+        merged[moved] = edges
+        merged[places] = selves.to(edges.dtype)
+        return merged
+
+    both = None if values is None or own is None else joined(values, own)
+    return indptr + numbers, joined(indices, numbers[:-1] + first), both
+
+
+# A sparse matrix whose row v lists the in-neighbours of vertex v, and its differentiable product with features.
+
+
+_INT32_EDGES = 2**31 - 1
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
+
+
+class _Product(torch.autograd.Function):
+    """A @ x; its backward is the product with the transpose, which is built once per matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, owner: Adjacency) -> Tensor:
+        ctx.owner = owner
+        return owner.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return ctx.owner.transposed_adjacency().multiply(grads[0]), None
+
+
+class Adjacency:
+    """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, M), with n = hi - lo.
+
+    On the CPU the index arrays given are used in place, not copied. Tensors that are on the device already are used
+    there, and so is what is made of them: nothing goes by the host.
+
+    Args:
+        indptr: (N + 1,) offsets of each vertex's in-neighbours: an array, or an int32 tensor on the device.
+        indices: (E,) in-neighbours, of the same kind.
+        weights: (E,) edge weights, or None where every edge counts 1.
+        rows: the vertices whose rows are kept; all where None.
+        columns: M, the vertices that may be in-neighbours; N where None.
+        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
+        dtype: type of the products.
+        device: where the products run.
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64] | Tensor,
+        indices: NDArray[np.int32] | Tensor,
+        weights: NDArray[np.float32] | Tensor | None,
+        *,
+        rows: range | None = None,
+        columns: int | None = None,
+        backend: str = "torch",
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+    ) -> None:
+        every = range(len(indptr) - 1)
+        rows = every if rows is None else rows
+        # where all are kept nothing has to be read, which would wait for the device
+        first, last = (0, len(indices)) if rows == every else (int(indptr[rows.start]), int(indptr[rows.stop]))
+        self.shape = (len(rows), len(every) if columns is None else columns)
+        self.num_edges = last - first
+        self.backend, self.dtype, self.device = backend, dtype, device
+        offsets, indices = indptr[rows.start : rows.stop + 1] - first, indices[first:last]
+        weights = None if weights is None else weights[first:last]
+        if isinstance(offsets, Tensor):
+            self.indptr, self.indices = offsets, cast(Tensor, indices)
+            self.weights = None if weights is None else cast(Tensor, weights).to(dtype)
+            self._host: Arrays | None = None
+        else:
+            kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
+            held = None if weights is None else np.asarray(weights)
+            self._host = (offsets.astype(kind), np.asarray(indices).astype(kind, copy=False), held)
+            self.indptr, self.indices = _on(self._host[0], device), _on(self._host[1], device)
+            self.weights = None if held is None else _on(held, device).to(dtype)
+        self._block: Any = None
+        self._matrix: Tensor | None = None
+        self._transposed: Adjacency | None = None
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """Weighted sums over in-neighbours: (M, F) -> (n, F), differentiable in x."""
+        product: Tensor = _Product.apply(x, self)
+        return product
+
+    def product(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Sums over in-neighbours with these weights (E,), or the own ones: (M, F) -> (n, F), without gradient."""
+        weights = self.weights if weights is None else weights
+        x = x.contiguous()
+        if self.backend == "dgl":
+            block = self.block()
+            ops = import_dgl().ops
+            return ops.copy_u_sum(block, x) if weights is None else ops.u_mul_e_sum(block, x, weights.unsqueeze(1))
+        if has_bag_kernel(self.device, x.dtype):
+            return torch.embedding_bag(x, self.indices, self.indptr, False, 0, False, weights, True)[0]
+        if weights is None or weights is self.weights:
+            return self.matrix @ x
+        return self._csr(weights) @ x
+
+    def block(self) -> Any:
+        """The edges as a DGL block from M to n vertices, made once."""
+        if self._block is None:
+            # edges numbered by hand: where DGL numbers them itself, its sum of edge values fails in single precision
+            numbers = torch.arange(self.num_edges, dtype=self.indices.dtype, device=self.device)
+            csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices, numbers))
+            self._block = import_dgl().create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])
+        return self._block
+
+    @property
+    def matrix(self) -> Tensor:
+        """The rows as a torch CSR matrix, (n, M), made once."""
+        if self._matrix is None:
+            ones = torch.ones(self.num_edges, dtype=self.dtype, device=self.device)
+            self._matrix = self._csr(ones if self.weights is None else self.weights)
+        return self._matrix
+
+    def _csr(self, weights: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(self.indptr, self.indices, weights, size=self.shape, check_invariants=False)
+
+    def row_sums(self) -> Tensor:
+        """Weighted in-degree of each row, (n,); the number of in-neighbours where edges carry no weight."""
+        if self.weights is None:
+            return self.indptr.diff().to(self.dtype)
+        sums = torch.zeros(self.shape[0], dtype=self.dtype, device=self.device)
+        return sums.index_add_(0, self.edge_rows(), self.weights)
+
+    def edge_rows(self) -> Tensor:
+        """The row of every edge, (E,) int64."""
+        return edge_rows(self.indptr, self.num_edges)
+
+    def column_sums(self) -> Tensor:
+        """Weighted out-degree of each column, (M,); the number of edges out of it where edges carry no weight."""
+        sums = torch.zeros(self.shape[1], dtype=self.dtype, device=self.device)
+        ones = torch.ones(1, dtype=self.dtype, device=self.device).expand(self.num_edges)
+        return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it was given tensors: what is made of it is then made of them, on the device."""
+        return self._host is None
+
+    @property
+    def arrays(self) -> Arrays:
+        """Offsets (n + 1,), in-neighbours (E,) and weights (E,) or None, as numpy arrays that are only read."""
+        if self._host is None:
+            weights = None if self.weights is None else self.weights.cpu().numpy()
+            return self.indptr.cpu().numpy(), self.indices.cpu().numpy(), weights
+        return self._host
+
+    def part(self, rows: range) -> Adjacency:
+        """Some of the rows, (len(rows), M)."""
+        held = (self.indptr, self.indices, self.weights) if self._host is None else self._host
+        return self.like(*held, rows=rows, columns=self.shape[1])
+
+    def transposed_adjacency(self) -> Adjacency:
+        """The transpose, (M, n): row u lists the vertices that have u as in-neighbour. Made once."""
+        if self._transposed is None:
+            if self._host is None:
+                turned: tuple[Any, ...] = transposed(self.indptr, self.indices, self.weights, self.shape[1])
+            else:
+                turned = _transposed(*self._host, self.shape[1])
+            self._transposed = self.like(*turned, columns=self.shape[0])
+        return self._transposed
+
+    def transposed_order(self) -> Tensor:
+        """Which edge of this matrix each edge of the transpose is, (E,) int64."""
+        if self._host is None:
+            return transposed_order(self.indptr, self.indices)
+        return _on(np.argsort(_transposed_keys(*self._host[:2])), self.device)
+
+    def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
+        """Another matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
+        return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
+
+
+def _transposed(
+    indptr: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any] | None, columns: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Offsets (M + 1,), rows (E,) and weights of the transpose of n rows and M columns."""
+    keys = _transposed_keys(indptr, indices)
+    if weights is None:
+        keys.sort()  # numpy sorts keys several times faster than it orders them
+    else:
+        order = np.argsort(keys)
+        weights, keys = weights[order], keys[order]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=columns))])
+    return offsets, (keys % max(len(indptr) - 1, 1)).astype(indices.dtype), weights
+
+
+def _transposed_keys(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.int64]:
+    """For each edge its column, then its row, as one number."""
+    rows = len(indptr) - 1
+    keys = indices.astype(np.int64)
+    keys *= max(rows, 1)
+    keys += np.repeat(np.arange(rows), np.diff(indptr))
+    return keys
+
+
+def _on(array: NDArray[Any], device: str) -> Tensor:
+    """The array as a tensor that is only read; on the CPU it shares the array's memory."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array).to(device)
+
+
+# An edge from every vertex to itself, put into a matrix whose rows are some of the vertices.
+
+
+Rows = tuple[NDArray[Any], NDArray[Any]]
+
+
+def without_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
+    """The edges that are not self loops, where row i is vertex ``first + i``: offsets (n + 1,) and in-neighbours."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    kept = indices != rows + first
+    if kept.all():
+        return indptr, indices
+    dropped = np.concatenate([[0], np.cumsum(~kept)])[indptr]
+    return indptr - dropped.astype(indptr.dtype), indices[kept]
+
+
+def with_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
+    """Every row's own vertex before its in-neighbours; a self loop that is there stays beside it."""
+    rows = len(indptr) - 1
+    own = np.arange(first, first + rows, dtype=indices.dtype)
+    offsets = indptr + np.arange(rows + 1, dtype=indptr.dtype)
+    return offsets, put_first(offsets, indices, own)
+
+
+def put_first(offsets: NDArray[Any], values: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+    """Values of edges with one more in front of every row's.
+
+    Args:
+        offsets: (n + 1,) where rows begin with the additional value.
+        values: (E,) in the order of rows.
+        own: (n,) the additional ones.
+    """
+    found = np.empty(len(values) + len(own), dtype=values.dtype)
+    others = np.ones(len(found), dtype=bool)
+    others[offsets[:-1]] = False
+    found[offsets[:-1]] = own
+    found[others] = values
+    return found
+
+
+# Row scalings around a neighbour sum: diag(left) (A + I) diag(right), which graph convolutions and means are.
+
+
+class ScaledOperator:
+    """diag(left) (A + I) diag(right), or without the identity; rows (n,) of M vertices.
+
+    Args:
+        adjacency: A, (n, M).
+        left: (n,) scale of each row; 1 where None.
+        right: (M,) scale of each column; 1 where None.
+        add_self: whether the identity is added: a self loop that is there counts beside it.
+        first: the vertex of row 0.
+    """
+
+    def __init__(
+        self, adjacency: Adjacency, left: Tensor | None, right: Tensor | None, *, add_self: bool = False, first: int = 0
+    ) -> None:
+        self._adjacency, self._left, self._right = adjacency, left, right
+        self._add_self, self._first = add_self, first
+        self._baked: Adjacency | None = None
+
+    def apply(self, x: Tensor) -> Tensor:
+        """The operator times x, (M, F) -> (n, F), differentiable.
+
+        Scales and identity are baked into edge weights, since torch's weighted sum costs what its plain one does; DGL's
+        costs several times as much, so there the scales stay outside.
+        """
+        if self._adjacency.backend == "dgl":
+            return self.apply_once(x)
+        if self._baked is None:
+            self._baked = self._bake()
+        return self._baked.multiply(x)
+
+    def apply_once(self, x: Tensor) -> Tensor:
+        """The same without preparation, for a product that is computed once."""
+        rows = slice(self._first, self._first + self._adjacency.shape[0])
+        x = x if self._right is None else x * self._right.unsqueeze(1)
+        y = self._adjacency.multiply(x)
+        y = y + x[rows] if self._add_self else y
+        return y if self._left is None else y * self._left.unsqueeze(1)
+
+    def _bake(self) -> Adjacency:
+        adjacency = self._adjacency
+        if adjacency.on_device:
+            return self._bake_on_device()
+        indptr, indices, weights = adjacency.arrays
+        height, width = adjacency.shape
+        kind = str(adjacency.dtype).removeprefix("torch.")
+        left = np.ones(height, kind) if self._left is None else self._left.cpu().numpy()
+        right = np.ones(width, kind) if self._right is None else self._right.cpu().numpy()
+        scaled = np.repeat(left, np.diff(indptr)) * right[indices]
+        if weights is not None:
+            scaled *= weights
+        if self._add_self:
+            own = left * right[self._first : self._first + height]
+            indptr, indices = with_self_edges(indptr, indices, self._first)
+            scaled = put_first(indptr, scaled, own)
+        return adjacency.like(indptr, indices, scaled, columns=width)
+
+    def _bake_on_device(self) -> Adjacency:
+        adjacency, first = self._adjacency, self._first
+        height, width = adjacency.shape
+        left = adjacency.indptr.new_ones(height, dtype=adjacency.dtype) if self._left is None else self._left
+        right = adjacency.indptr.new_ones(width, dtype=adjacency.dtype) if self._right is None else self._right
+        scaled = left[adjacency.edge_rows()] * right[adjacency.indices]
+        scaled = scaled if adjacency.weights is None else scaled * adjacency.weights
+        if not self._add_self:
+            return adjacency.like(adjacency.indptr, adjacency.indices, scaled, columns=width)
+        own = left * right[first : first + height]
+        return adjacency.like(*with_self(adjacency.indptr, adjacency.indices, first, scaled, own), columns=width)
+
+
+# Several snapshots as one, block-diagonally: one product then serves them all.
+
+
+def stacked(snapshots: Sequence[Snapshot | DeviceSnapshot]) -> Snapshot | DeviceSnapshot:
+    """S snapshots of N vertices as one of S N, where they are: vertex v of snapshot s becomes s N + v."""
+    if len(snapshots) == 1:
+        return snapshots[0]
+    if isinstance(snapshots[0], DeviceSnapshot):
+        return stacked_on_device(cast(Sequence[DeviceSnapshot], snapshots))
+    return _stacked_on_host(cast(Sequence[Snapshot], snapshots))
+
+
+def _stacked_on_host(snapshots: Sequence[Snapshot]) -> Snapshot:
+    nodes = snapshots[0].num_nodes
+    ends = np.cumsum([0, *(snapshot.num_edges for snapshot in snapshots)])
+    indptr = np.concatenate([[0], *(of.indptr[1:] + end for of, end in zip(snapshots, ends[:-1], strict=True))])
+    indices = np.concatenate([of.indices + np.int32(s * nodes) for s, of in enumerate(snapshots)])
+    parts = [of.weights for of in snapshots if of.weights is not None]
+    return Snapshot(indptr, indices, np.concatenate(parts) if parts else None)

@@ -1,0 +1,118 @@
+"""EvolveGCN-O and EvolveGCN-H: GCN weights that a recurrent unit evolves over snapshots."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.models.base import DynamicModel, Space, State, apply_weights
+
+# EvolveGCN-H: the convolution's weights run through a GRU that reads the vertices with the largest scores.
+
+
+class EvolveGCNH(DynamicModel):
+    """Evolving graph convolutional network, version H, (n, F) -> (n, H) a snapshot.
+
+    Per layer, with a scorer p (width,) and W_t (width, H): y = x p / |p|; Z_t (width, H) holds, as columns, the rows
+    x_v tanh(y_v) of the H vertices with the largest y, largest first; then W_t = GRU(Z_t, W_{t-1}), column by column:
+    u, r = sigma(V_g Z_t + U_g W_{t-1} + B_g), c = tanh(V_c Z_t + U_c (r * W_{t-1}) + B_c),
+    W_t = (1 - u) * W_{t-1} + u * c; then h = ReLU(Ã_t x W_t). W_0 is learned.
+
+    References: Pareja et al. 2020, "EvolveGCN", section 3.2 (weight evolution, -H) with the summary and the matrix GRU
+    of section 3.4.
+
+    Differs from the paper: where a snapshot has fewer than H vertices the last one chosen is repeated, as the authors'
+    code does (the paper does not say); equal scores go to the lower vertex. PyG-Temporal's evolves the rows of W, with
+    biases that are vectors, multiplies r into U_c W instead of W, and applies no activation.
+    """
+
+    memory = "weights_from_data"
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        widths = [self.width(layer) for layer in range(layers)]
+        self.first_weights = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.scorer = nn.ParameterList(nn.Parameter(torch.empty(width, 1)) for width in widths)
+        self.input_gates = nn.ParameterList(nn.Parameter(torch.empty(3, width, width)) for width in widths)
+        self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(3, width, width)) for width in widths)
+        self.gate_bias = nn.ParameterList(nn.Parameter(torch.empty(3 * width * hidden)) for width in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """The learned first weights (width, H), whatever the number of rows."""
+        return State(tuple((first,) for first in self.first_weights), per_vertex=False)
+
+    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+        """One step of the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
+        return self.advance(layer, await self.summary(layer, space, x), state)
+
+    def advance(self, layer: int, summary: Tensor, state: State) -> State:
+        """One step of the GRU: Z_t (width, H), W_{t-1} -> W_t, (width, H)."""
+        (weights,) = state.layers[layer]
+        bias = self.gate_bias[layer].view(3, *weights.shape)
+        fed = torch.matmul(self.input_gates[layer], summary) + bias
+        u_update, u_reset, u_candidate = self.state_gates[layer]
+        update = torch.sigmoid(fed[0] + u_update @ weights)
+        reset = torch.sigmoid(fed[1] + u_reset @ weights)
+        candidate = torch.tanh(fed[2] + u_candidate @ (reset * weights))
+        return state.with_layer(layer, ((1 - update) * weights + update * candidate,))
+
+    async def summary(self, layer: int, space: Space, x: Tensor) -> Tensor:
+        """Z_t: the H best vertices' features times tanh of their scores, as columns, (width, H)."""
+        scorer = self.scorer[layer]
+        rows, scores = await space.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
+        missing = self.hidden - len(rows)
+        chosen = (rows * torch.tanh(scores).unsqueeze(1)).T
+        return torch.cat([chosen, chosen[:, -1:].expand(-1, missing)], dim=1) if missing else chosen
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """ReLU(Ã x W_t): (n, width) -> (n, H)."""
+        weights = state.layers[layer][0]
+        return apply_weights(await space.pull(x, "gcn"), weights).relu_()
+
+
+# EvolveGCN-O: the convolution's weights are the output of an LSTM that runs through time.
+
+
+class EvolveGCNO(DynamicModel):
+    """Evolving graph convolutional network, version O, (n, F) -> (n, H) a snapshot.
+
+    Per layer, with W_t (width, H) and cell C_t: i, f, o = sigma(V_g W_{t-1} + U_g W_{t-1} + B_g),
+    g = tanh(V_c W_{t-1} + U_c W_{t-1} + B_c), C_t = f * C_{t-1} + i * g, W_t = o * tanh(C_t); then h = ReLU(Ã_t x W_t).
+    W_0 is learned, C_0 is zero. V acts on the LSTM's input and U on its last output, which are one and the same here;
+    both are parameters, as in the paper: 4 (2 width^2 + width H) + width H numbers a layer.
+
+    References: Pareja et al. 2020, "EvolveGCN", section 3.2 (weight evolution, -O) with the matrix LSTM of section 3.5.
+
+    Differs from the paper: nothing known. The authors' code evolves W by the GRU of -H, with W as its input too;
+    PyG-Temporal's does so over the rows of W, with biases that are vectors, and applies no activation.
+    """
+
+    memory = "weights"
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        widths = [self.width(layer) for layer in range(layers)]
+        self.first_weights = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(4, width, width)) for width in widths)
+        self.gate_bias = nn.ParameterList(nn.Parameter(torch.empty(4 * width * hidden)) for width in widths)
+        self.input_gates = nn.ParameterList(nn.Parameter(torch.empty(4, width, width)) for width in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """The learned first weights (width, H) and a zero cell, whatever the number of rows."""
+        return State(tuple((first, torch.zeros_like(first)) for first in self.first_weights), per_vertex=False)
+
+    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+        """W_{t-1}, C_{t-1} -> W_t, C_t, each (width, H); the snapshot itself has no part in it."""
+        weights, cell = state.layers[layer]
+        bias = self.gate_bias[layer].view(4, *weights.shape)
+        pre = torch.matmul(self.input_gates[layer] + self.state_gates[layer], weights) + bias
+        take, forget, give = torch.sigmoid(pre[:3])
+        cell = forget * cell + take * torch.tanh(pre[3])
+        return state.with_layer(layer, (give * torch.tanh(cell), cell))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """ReLU(Ã x W_t): (n, width) -> (n, H)."""
+        weights = state.layers[layer][0]
+        return apply_weights(await space.pull(x, "gcn"), weights).relu_()

@@ -1,0 +1,213 @@
+"""GNN followed by an LSTM: WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.kernels.recurrence import lstm_sequence
+from dtdg_lab.models.base import DynamicModel, Space, State, side_by_side, vertices_last
+
+# The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every vertex; its weights are shared by all vertices.
+
+
+Memory = tuple[Tensor, Tensor]
+
+
+class VertexLSTM(nn.Module):
+    """An LSTM over each vertex's own sequence of inputs; rows never mix.
+
+    i, f, o = sigma(x W_g + h U_g + b_g), g = tanh(x W_c + h U_c + b_c), c' = f * c + i * g, h' = o * tanh(c').
+
+    References: Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000; no peepholes.
+
+    Args:
+        width: C, width of the input.
+        hidden: H, width of the output. Gates lie in the order i, f, g, o.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.input_gates = nn.Parameter(torch.empty(4, width, hidden))
+        self.state_gates = nn.Parameter(torch.empty(4, hidden, hidden))
+        self.gate_bias = nn.Parameter(torch.empty(4 * hidden))
+
+    def forward(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """S snapshots: x (S, n, C) and (h, c), each (n, H) -> (S, n, H) and the last (h, c)."""
+        feed = side_by_side(self.input_gates)
+        hs, cell = lstm_sequence(x, *memory, self.state_gates, feed=feed, bias=self.gate_bias)
+        return hs, (hs[-1], cell)
+
+
+# CD-GCN: a graph convolution beside what it was fed, then an LSTM that every vertex runs through time.
+
+
+class CDGCN(DynamicModel):
+    """Concatenated dynamic GCN, (n, F) -> (n, H) a snapshot.
+
+    With Y0 = Ã x: Y = ReLU([Y0 ; Y0 W]), of width F + H; h = LSTM(Y), vertex by vertex.
+
+    References: ESDG section 5.1 (and its two layers); Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional
+    networks" (Concatenate Dynamic-GCN).
+
+    Differs from the paper: as ESDG does, the skip connection carries Ã x, where Manessi et al. carry x itself. ESDG
+    redistributes Y; here what lies between the spatial and the temporal part is Y0, which is narrower.
+    """
+
+    memory = "per_vertex"
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        widths = [self.width(layer) for layer in range(layers)]
+        self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.lstm = nn.ModuleList(VertexLSTM(width + hidden, hidden) for width in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden state and cell, each (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """Y0 = Ã x: (n, width) -> (n, width)."""
+        return await space.pull(x, "gcn")
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Y and the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
+        convolved = vertices_last(x, self.convolve[layer])
+        y = torch.relu(torch.cat([x.transpose(1, 2), convolved.transpose(1, 2)], dim=1)).transpose(1, 2)
+        hs, memory = self.lstm[layer](y, state.layers[layer])
+        return hs, state.with_layer(layer, memory)
+
+
+# GAT-LSTM: graph attention, then an LSTM that every vertex runs through time.
+
+
+class GATLSTM(DynamicModel):
+    """Graph attention followed by an LSTM, (n, F) -> (n, H) a snapshot.
+
+    With z = x W, ``heads`` slices of it of width H / heads, and for each head e[v, u] = LeakyReLU(a . [z_v ; z_u]):
+    y_v = ELU(sum over u of softmax_u(e[v, u]) z_u), u over the in-neighbours of v and v itself, heads side by side;
+    h = LSTM(y), vertex by vertex.
+
+    References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 5, with the slope 0.2 of section 2.1
+    and ELU; paired with an LSTM as in DyGNeX section 5.1 (GAT-LSTM, there after Wu et al. 2018).
+
+    Differs from the paper: no dropout. Edge weights have no part in attention.
+    """
+
+    memory = "per_vertex"
+
+    def __init__(
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, heads: int = 2, seed: int = 0
+    ) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        if heads < 1 or hidden % heads:
+            raise ConfigError(f"hidden={hidden} cannot be shared by heads={heads}: choose heads that divide hidden.")
+        self.heads = heads
+        widths = [self.width(layer) for layer in range(layers)]
+        self.project = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.from_score = nn.ParameterList(nn.Parameter(torch.empty(heads, hidden // heads)) for _ in widths)
+        self.to_score = nn.ParameterList(nn.Parameter(torch.empty(heads, hidden // heads)) for _ in widths)
+        self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden state and cell, each (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """Attention over in-neighbours: (n, width) -> (n, H)."""
+        z = x @ self.project[layer]
+        by_head = z.unflatten(1, (self.heads, -1))
+        scores = ((by_head * self.from_score[layer]).sum(2), (by_head * self.to_score[layer]).sum(2))
+        return await space.pull(z, "attention", scores)
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """ELU and the LSTM of each vertex: (S, n, H) -> (S, n, H)."""
+        hs, memory = self.lstm[layer](nn.functional.elu(x), state.layers[layer])
+        return hs, state.with_layer(layer, memory)
+
+
+# MPNN-LSTM: two graph convolutions, both kept, then two stacked LSTMs that every vertex runs through time.
+
+
+class MPNNLSTM(DynamicModel):
+    """Message passing and LSTM, (n, F) -> (n, H) a snapshot; one layer is the whole of the paper's network.
+
+    H1 = ReLU(Ã x W_1), H2 = ReLU(Ã H1 W_2), y = [H1 ; H2] of width 2H; a first LSTM runs over y, a second one over the
+    hidden state of the first, vertex by vertex; h is the second one's.
+
+    References: Panagopoulos, Nikolentzos, Vazirgiannis 2021, "Transfer graph neural networks for pandemic forecasting",
+    MPNN+LSTM.
+
+    Differs from the paper: no batch norm and no dropout after the convolutions, since losses must not depend on how a
+    sequence is cut; the readout is one linear map of the second LSTM's state, where the authors' code has two layers
+    over both LSTMs' states and the inputs. PyG-Temporal's has the norm, the dropout and a bias in each convolution.
+    """
+
+    memory = "per_vertex"
+    hops_per_layer = 2
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        widths = [self.width(layer) for layer in range(layers)]
+        self.first = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.second = nn.ParameterList(nn.Parameter(torch.empty(hidden, hidden)) for _ in widths)
+        self.lower = nn.ModuleList(VertexLSTM(2 * hidden, hidden) for _ in widths)
+        self.upper = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden states and cells of both LSTMs (h1, c1, h2, c2), each (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) * 4 for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """H1 beside Ã H1: (n, width) -> (n, 2H)."""
+        first = (await space.pull(x, "gcn") @ self.first[layer]).relu_()
+        return torch.cat([first, await space.pull(first, "gcn")], dim=1)
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Finish the second convolution and run both LSTMs of each vertex: (S, n, 2H) -> (S, n, H)."""
+        first, pulled = x.split(self.hidden, dim=-1)
+        second = torch.relu(vertices_last(pulled, self.second[layer]))
+        y = torch.cat([first.transpose(1, 2), second.transpose(1, 2)], dim=1).transpose(1, 2)
+        h1, c1, h2, c2 = state.layers[layer]
+        hs, lower = self.lower[layer](y, (h1, c1))
+        hs, upper = self.upper[layer](hs, (h2, c2))
+        return hs, state.with_layer(layer, (*lower, *upper))
+
+
+# WD-GCN: a graph convolution, then an LSTM that every vertex runs through time.
+
+
+class WDGCN(DynamicModel):
+    """Waterfall dynamic GCN, (n, F) -> (n, H) a snapshot: h = LSTM(ReLU(Ã x W)), vertex by vertex.
+
+    References: Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional networks" (Waterfall Dynamic-GCN);
+    DyGNeX section 5.1 uses two such layers.
+
+    Differs from the paper: the readout is one linear map of h at each snapshot, and layers may be stacked.
+    """
+
+    memory = "per_vertex"
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        widths = [self.width(layer) for layer in range(layers)]
+        self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
+        self.reset_parameters()
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden state and cell, each (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
+
+    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+        """Ã x: (n, width) -> (n, width)."""
+        return await space.pull(x, "gcn")
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Finish the convolution and run the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
+        hs, memory = self.lstm[layer](torch.relu(vertices_last(x, self.convolve[layer])), state.layers[layer])
+        return hs, state.with_layer(layer, memory)

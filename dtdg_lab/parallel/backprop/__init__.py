@@ -1,0 +1,1 @@
+"""Ways to compute the gradients of a step: whole, in blocks of time, pipelined, over decayed windows."""

@@ -1,0 +1,423 @@
+"""What every layout shares: its interface, sequences of snapshots, segments, and threads."""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from dtdg_lab.models.base import DynamicModel, Space, State
+from dtdg_lab.tasks.base import Rows, Task
+
+# What the training loop asks of every layout.
+
+
+class StepMarks(Protocol):
+    """Takes down where one phase of a step ends and the next begins."""
+
+    def __call__(self, phase: str) -> None:
+        """The time since the last mark was this phase."""
+        ...
+
+    def exchange(self, wait_s: float) -> None:
+        """The time since the last mark was an exchange, of which the first ``wait_s`` seconds were waiting."""
+        ...
+
+    def block(self, number: int, way: str) -> None:
+        """From here on it is block ``number`` of time: ``forward``, ``rerun`` (computed again) or ``backward``."""
+        ...
+
+
+class Unmarked:
+    """Takes nothing down."""
+
+    def __call__(self, phase: str) -> None:
+        """Nothing."""
+
+    def exchange(self, wait_s: float) -> None:
+        """Nothing."""
+
+    def block(self, number: int, way: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One step of this rank: the groups of its parts, and how many groups all ranks have together.
+
+    ``snapshots`` is how many it computes, where steps differ in that and the largest may be looked for.
+    """
+
+    iteration: int
+    groups: tuple[int, ...]
+    total_groups: int
+    snapshots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
+
+    A group that several ranks share counts on one of them, and each adds its share of the group's loss.
+    ``vertex_snapshots`` are the vertices of every snapshot of every group, whatever of it the loss needs.
+    """
+
+    loss_sum: float
+    groups: int
+    vertex_snapshots: int
+
+
+class Layout(Protocol):
+    """How a training sequence is laid over parts. Steps of an epoch are a pure function of config and epoch."""
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """This rank's steps; every rank has the same number."""
+        ...
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """Forward and backward of one step, adding to the parameters' gradients.
+
+        It marks the ends of ``batch`` and ``transfer``, and every exchange of rows.
+        """
+        ...
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What has been taken down since this was last asked, by table: its columns after ``epoch``.
+
+        ``groups``: groups computed; ``links``: rows sent to other ranks. By layouts that have any.
+        """
+        ...
+
+
+# Gradients of a model's parameters from pieces of work, added up in order.
+
+
+Gradients = tuple[Tensor | None, ...]
+
+
+class Learned:
+    """The parameters of a model that learn.
+
+    Args:
+        model: whose parameters they are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parameters = tuple(parameter for parameter in model.parameters() if parameter.requires_grad)
+
+    def gradients(
+        self, ends: Sequence[Tensor], seeds: Sequence[Tensor | None], inputs: Sequence[Tensor]
+    ) -> tuple[Gradients, Gradients]:
+        """Gradients of the parameters and of some inputs, from a piece's ends and their gradients.
+
+        Args:
+            ends: those without a history count for nothing.
+            seeds: the gradient of each; None is 1 for a scalar.
+            inputs: those that need no gradient get None.
+        """
+        learning = [(end, seed) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
+        given = [x for x in inputs if x.requires_grad]
+        if not learning:
+            return (None,) * len(self._parameters), (None,) * len(inputs)
+        wanted = [*self._parameters, *given]
+        seeded = [seed for _, seed in learning]
+        found = iter(torch.autograd.grad([end for end, _ in learning], wanted, seeded, allow_unused=True))
+        of_parameters = tuple(next(found) for _ in self._parameters)
+        return of_parameters, tuple(next(found) if x.requires_grad else None for x in inputs)
+
+    def add(self, gradients: Gradients) -> None:
+        """Add a piece's gradients to the parameters', which stay where they are."""
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            if gradient is None:
+                continue
+            if parameter.grad is None:
+                parameter.grad = gradient.detach().clone()
+            else:
+                parameter.grad.add_(gradient)
+
+
+# What the engine asks of a training sequence: some vertices' rows, and spaces in which they find their neighbours.
+
+
+class StackedSpace(Space, Protocol):
+    """One or several consecutive snapshots, stacked, with the features that a model is fed first."""
+
+    snapshots: range
+    inputs: Tensor  # (S n, F), n rows of each of the S snapshots
+
+    def layer(self, number: int) -> StackedSpace:
+        """The same snapshots as one layer of the model is to see them."""
+        ...
+
+
+class SnapshotSequence(Protocol):
+    """Snapshots as spaces, for the vertices that this rank (or one part) trains.
+
+    Attributes:
+        device: where tensors live.
+        dtype: of features and products.
+        own: n, the vertices whose loss is computed here. They are the first rows of every space.
+        vertices: (n,) their numbers in the graph; None where they are all N, in order.
+        collective: whether spaces exchange rows with other ranks while a model pulls, in forward and in backward. Then
+            every rank must ask the same of its sequence in the same order, one thing after another.
+    """
+
+    device: str
+    dtype: torch.dtype
+    own: int
+    vertices: Tensor | None
+    collective: bool
+
+    def space(self, t: int) -> StackedSpace:
+        """Snapshot t for all layers of the model."""
+        ...
+
+    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedSpace]:
+        """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
+
+        A layer's space may have fewer rows than the space of the layer before it: of the earlier layer's output the
+        first rows of each snapshot are then its input. After the last layer the first ``own`` rows count.
+        """
+        ...
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether the flag is set on any rank that takes part; collective where the sequence is."""
+        ...
+
+    def join(self, z: Tensor) -> Tensor:
+        """Rows of all N vertices of the graph, in order, from every rank's own: (S, n, F) -> (S, N, F); differentiable.
+
+        Collective where the sequence is.
+        """
+        ...
+
+    def has_turn(self, t: int) -> bool:
+        """Whether what needs all vertices of snapshot t at once is computed here; true on one rank."""
+        ...
+
+
+# A run of consecutive snapshots from the initial state: what is to be differentiated, however it is computed.
+
+
+@dataclass(frozen=True)
+class SequenceSegment:
+    """Snapshots trained from the initial state.
+
+    The loss is the mean of the task's over the snapshots it is taken at, without those that have no labelled item, as
+    evaluations have it; 0 where none has any.
+
+    Attributes:
+        model: whose parameters' gradients are wanted.
+        sequence: the graph on this device, all vertices or some.
+        task: what is predicted.
+        snapshots: S consecutive ones.
+        loss_at: ``last`` or ``all`` of them.
+        kept: of snapshots that have some vertices alone, the share of their labelled items that these hold, on all
+            ranks together; their loss is the mean over what is kept.
+    """
+
+    model: DynamicModel
+    sequence: SnapshotSequence
+    task: Task
+    snapshots: range
+    loss_at: str
+    kept: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def at(self) -> range:
+        """The snapshots where loss is taken."""
+        return self.snapshots if self.loss_at == "all" else self.snapshots[-1:]
+
+    @cached_property
+    def num_labelled(self) -> int:
+        """How many of the snapshots where loss is taken have labelled items."""
+        return sum(self.task.labelled(t) and self.kept.get(t, 1.0) > 0 for t in self.at)
+
+    @property
+    def own(self) -> int:
+        """n, the vertices whose loss is computed here."""
+        return self.sequence.own
+
+    def initial_state(self) -> State:
+        """The state before the run, for every row that its spaces hold."""
+        return self.model.initial_state(self.sequence.space(self.snapshots[0]).num_rows)
+
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
+        """What some vertices at some snapshots add to the loss of the run, a scalar.
+
+        A task that needs all vertices at once gets them, joined from all ranks, for the snapshots that are this rank's
+        turn.
+
+        Args:
+            z: their readout, (S', n, outputs).
+            snapshots: S' of those where loss is taken.
+            rows: which of the own vertices they are; all of them where the task is not ``per_vertex``.
+        """
+        if self.task.per_vertex:
+            vertices = self.sequence.vertices
+            losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
+        else:
+            losses = self._joint_losses(z, snapshots)
+        if self.kept:
+            shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # where nothing is held, the loss is 0
+            losses = losses / losses.new_tensor(shares)
+        return losses.sum() / max(self.num_labelled, 1)
+
+    def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:
+        joined = self.sequence.join(z)
+        everyone = slice(0, joined.shape[1])
+        own = [
+            self.task.loss(joined[place : place + 1], range(t, t + 1), everyone).sum()
+            for place, t in enumerate(snapshots)
+            if self.sequence.has_turn(t)
+        ]
+        # without a turn the joined rows still take part in backward, which every rank must
+        return torch.stack(own) if own else joined.sum() * 0
+
+
+# Pieces of work that know nothing of each other, on as many threads as torch may use, with results in order.
+#
+# One thread for each piece, instead of all threads for each operation: a core finds in its cache what it wrote there,
+# and
+# nobody waits for the other threads after every operation. Bits do not depend on the number of threads.
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> list[R]:
+    """Results of ``work`` for each item, in order, when all are there (see :func:`in_turn`)."""
+    return list(in_turn(work, items, device=device, alone=alone))
+
+
+def in_turn(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> Generator[R]:
+    """Results of ``work`` for each item, in order, each as soon as it is there.
+
+    With ``alone`` they are done one after another, as work in which ranks exchange rows must be. Else on the CPU
+    ``torch.get_num_threads()`` items are in work at once, each with one thread of torch; elsewhere, or where
+    something watches this thread's operations (as the probe of peak memory does), one after another. ``work`` must set
+    its own gradient mode, which threads do not share, and must not add to gradients, whose order would be a race.
+    """
+    threads = torch.get_num_threads()
+    if alone or device != "cpu" or min(threads, len(items)) < 2 or _get_current_dispatch_mode() is not None:
+        yield from map(work, items)
+        return
+    torch.set_num_threads(1)  # new threads start with it
+    try:
+        with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="snapshots") as pool:
+            yield from pool.map(work, items)
+    finally:
+        torch.set_num_threads(threads)
+
+
+# What is computed of a run at once: consecutive snapshots, the spaces of them that are here, and how rows move.
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One movement of rows between what mixes neighbours and what runs through time.
+
+    Attributes:
+        layer: of the model, from 0.
+        backward: whether gradients move; else values do.
+        width: C, numbers in a row.
+    """
+
+    layer: int
+    backward: bool
+    width: int
+
+
+class BlockSeam(Protocol):
+    """Moves rows from own snapshots, which have all vertices (n), to own vertices (m), which have all S snapshots.
+
+    What is computed is handed over as work on pieces, so that rows of one piece may travel while the next is computed.
+    """
+
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+        """Rows of own vertices in every snapshot of the block, S times (m, C), and what else the work gave, in order.
+
+        Args:
+            work: given the place of an own stack of S' snapshots, its rows (S' n, C) without history, and a rest.
+            leg: what moves.
+        """
+        ...
+
+    def to_snapshots(
+        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+    ) -> tuple[list[Tensor], list[T]]:
+        """Rows of all vertices in each own stack, (S' height, C), and what else the work gave, in order.
+
+        Args:
+            work: given a piece of the own vertices, their rows in all snapshots, (S, piece, C), and a rest.
+            pieces: of the own vertices, in order; as many on every rank.
+            leg: what moves.
+            like: of the type and on the device of the result.
+            height: rows of a snapshot where nothing moves; those that no piece has are zero.
+        """
+        ...
+
+    def pieces(self, rows: int, size: int) -> list[slice]:
+        """The first ``rows`` own vertices in pieces of at most ``size``, as many pieces on every rank."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBlock:
+    """S consecutive snapshots of a run, as one rank computes them.
+
+    Attributes:
+        snapshots: all S of them.
+        stacks: for every layer the spaces of own snapshots, some stacked; the same snapshots for all layers.
+        vertices: for every layer how many vertices are run through time here: those that the next layer reads, and the
+            own ones in the last.
+        seam: moves rows between own snapshots and own vertices.
+    """
+
+    snapshots: range
+    stacks: Sequence[Sequence[StackedSpace]]
+    vertices: Sequence[int]
+    seam: BlockSeam
+
+
+class Timeline(Protocol):
+    """A run's snapshots in consecutive blocks of time, one of which is here at a time."""
+
+    def __len__(self) -> int:
+        """nb, the blocks."""
+        ...
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        """Bring a block here; what an earlier one brought may go.
+
+        Args:
+            number: of the block, from 0.
+            way: ``forward``, or ``rerun`` where it is computed again.
+        """
+        ...
+
+    def turn(self, number: int) -> None:
+        """Note that backward of a block begins."""
+        ...
+
+
+def by_snapshot(stacks: Sequence[int], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Views of stacked rows, one for each snapshot.
+
+    Args:
+        stacks: snapshots in each tensor.
+        tensors: (S' n, C) each.
+    """
+    return [
+        part
+        for stacked, rows in zip(stacks, tensors, strict=True)
+        for part in rows.unflatten(0, (stacked, -1)).unbind()
+    ]

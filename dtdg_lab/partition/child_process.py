@@ -1,0 +1,209 @@
+"""Partitioning libraries in a child process, so that a crash or a time limit costs no run."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import NotAvailableError, PartitionError
+
+# The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER GIVEN.npz ANSWER.npy``.
+
+
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def end_with(parent: int) -> None:
+    """Be killed when the parent process dies, were it by kill -9; where there is no prctl, work on to the end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before this was asked for
+            sys.exit(f"process {parent}, which asked for parts, is gone")
+
+
+def main(parent: str, solver: str, given: str, answer: str) -> None:
+    """Run ``solve_<solver>`` on one file's arrays; write the (K,) parts into the other."""
+    end_with(int(parent))
+    with np.load(given, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    solve = {"hypergraph": solve_hypergraph, "metis": solve_metis}[solver]
+    np.save(answer, np.asarray(solve(arrays)), allow_pickle=False)
+
+
+# What the child process does for partitioner ``hypergraph``: Mt-KaHyPar itself. Imports nothing else of the lab.
+
+
+def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Mt-KaHyPar on nets of N vertices: starts, pins and weights in, (N,) parts out."""
+    import mtkahypar
+
+    # on several threads only the deterministic preset repeats itself, at three times the work for as many rows
+    library = mtkahypar.initialize(1)
+    mtkahypar.set_seed(int(arrays["seed"]))
+    context = library.context_from_preset(mtkahypar.PresetType.DEFAULT)
+    context.set_partitioning_parameters(int(arrays["parts"]), float(arrays["imbalance"]), mtkahypar.Objective.KM1)
+    context.logging = False
+    starts, pins = arrays["starts"].tolist(), arrays["pins"].tolist()
+    nets = [pins[first:after] for first, after in itertools.pairwise(starts)]
+    hypergraph = library.create_hypergraph(
+        context,
+        len(arrays["vertex_weights"]),
+        len(nets),
+        nets,
+        arrays["vertex_weights"].tolist(),
+        arrays["net_weights"].tolist(),
+    )
+    return np.asarray(hypergraph.partition(context).get_partition(), np.int64)
+
+
+# Partitioning libraries run in a process of their own: one that crashes or hangs takes nothing down with it.
+
+
+TIME_LIMIT_S = 600.0
+_REMEDY = "Choose another partitioner, such as load_aware, which needs no library."
+
+
+def needs_library(name: str) -> None:
+    """Go on where the package ``name`` is installed.
+
+    Raises:
+        NotAvailableError: it is not.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise NotAvailableError(
+            f"the package {name} is not installed; this partitioner needs it. Install it with: pip install {name}; or "
+            "choose another partitioner, such as load_aware."
+        )
+
+
+def in_child(
+    solver: str,
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    vertices: int,
+    parts: int,
+    time_limit_s: float = TIME_LIMIT_S,
+) -> NDArray[np.int32]:
+    """Let ``solve(arrays)`` of ``<solver>_solver.py`` run in a child process and return the parts it chose.
+
+    Args:
+        solver: such as ``"metis"``.
+        arrays: what ``solve`` takes, by name.
+        vertices: K, how many parts must come back.
+        parts: P.
+        time_limit_s: seconds after which the child is killed.
+
+    Returns:
+        (K,) int32, 0 to P - 1.
+
+    Raises:
+        PartitionError: the child was killed, failed, took too long, or answered something else.
+    """
+    size = f"{vertices:,} vertices in {parts} parts"
+    with tempfile.TemporaryDirectory(prefix="dtdg-lab-partition-") as name:
+        given, answer = Path(name) / "given.npz", Path(name) / "answer.npy"
+        start = time.monotonic()
+        try:
+            np.savez(given, allow_pickle=False, **arrays)
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "dtdg_lab.partition.child_process",
+                    str(os.getpid()),
+                    solver,
+                    given,
+                    answer,
+                ],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=time_limit_s,
+                check=False,
+                env=_environment(),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PartitionError(
+                f"{solver} did not divide {size} within {time_limit_s:g} s and was stopped. {_REMEDY}"
+            ) from error
+        except OSError as error:
+            raise PartitionError(f"the process of {solver} could not be started: {error}. {_REMEDY}") from error
+        _check_end(solver, done, size, time.monotonic() - start)
+        return _answer(solver, answer, vertices, parts)
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with this very package where the child looks for it."""
+    root = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+
+
+def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, took_s: float) -> None:
+    if not done.returncode:
+        return
+    last = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
+    said = f" It said: {last[0][:300]}" if last else ""
+    if done.returncode > 0:
+        raise PartitionError(f"{solver} failed on {size} with exit status {done.returncode}.{said} {_REMEDY}")
+    number = -done.returncode
+    name = signal.Signals(number).name if number in {known.value for known in signal.Signals} else "unknown"
+    why = " The system does this where memory runs out." if name == "SIGKILL" else ""
+    raise PartitionError(
+        f"{solver} was ended by signal {name} ({number}) after {took_s:.1f} s, on {size}.{why}{said} Nothing else was "
+        f"harmed: it ran in its own process. {_REMEDY}"
+    )
+
+
+def _answer(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.int32]:
+    try:
+        owner = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise PartitionError(f"{solver} ended without an answer that can be read: {error}. {_REMEDY}") from error
+    whole = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)
+    if not whole or (vertices and not (owner.min() >= 0 and owner.max() < parts)):
+        span = f", from {owner.min()} to {owner.max()}" if whole else ""
+        raise PartitionError(
+            f"{solver} answered {owner.dtype} of shape {owner.shape}{span}; one part of 0 to {parts - 1} for each of "
+            f"{vertices:,} vertices is needed. {_REMEDY}"
+        )
+    return np.asarray(owner, np.int32)
+
+
+# What the child process does for partitioner ``metis``: METIS itself. Imports nothing else of the lab.
+
+
+def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """METIS on K vertices that all have a neighbour: compressed sparse rows and weights in, (K,) parts out."""
+    import pymetis
+
+    number = pymetis.zero_copy_dtype()
+    parts = int(arrays["parts"])
+    options = pymetis.Options(
+        seed=int(arrays["seed"]), ufactor=max(1, round(1000 * float(arrays["imbalance"]))), numbering=0
+    )
+    found = pymetis.part_graph(
+        parts,
+        pymetis.CSRAdjacency(arrays["indptr"].astype(number), arrays["indices"].astype(number)),
+        vweights=arrays["vertex_weights"].astype(number),
+        eweights=arrays["edge_weights"].astype(number),
+        recursive=parts <= 8,  # as METIS's manual advises
+        options=options,
+    )
+    return np.asarray(found.vertex_part, np.int64)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,591 @@
+"""Measures of a partition: cut, halo, load and memory, computed and cached."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.errors import ConfigError, PartitionError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.datasets.download import one_at_a_time
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.split import split
+from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.partition.base import DAMAGE, KNOBS, make_partition, save_partition
+from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulls_of
+from dtdg_lab.partition.simple import vertex_loads
+
+# What a partition costs, counted before anything runs: cut edges, halo rows, replicated rows, load and memory.
+
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionMeasures:
+    """Counts of T snapshots over N vertices in P parts; made by :func:`measure`.
+
+    Attributes:
+        snapshots: the T snapshots counted, by number in the graph.
+        hops: D, how far a part that exchanges nothing must see.
+        ways: along which edges vertices pull: ``in``, ``out``.
+        static: whether replicated rows are the same in all snapshots.
+        owned: (P,) vertices of each part.
+        edges: (T, P) edges into each part's own vertices.
+        all_edges: (T,) edges.
+        cut_edges: (T,) edges between different parts.
+        halo: (T, P) rows that each part receives for one pull each way.
+        matrix: for each way (P, P): rows that part q sends to part p for one pull in every snapshot, at [q, p].
+        first_matrix: the same for a pull in the first of the snapshots alone.
+        replicated: (T, P) vertices that a part does not own, within D hops of its own.
+        replicated_edges: (T, P) edges that a part holds for them: all that those within D - 1 hops pull along, each
+            way.
+        load: (P,) DynaHB's load of each part's vertices, in walks of up to D hops over all snapshots of the graph.
+        halo_bytes: (P,) memory of a part's share of the data where rows are exchanged: features of its own rows
+            (float32, once where they never change); for each snapshot and way its own rows' edges (int32 row starts
+            and sources, float32 weights where there are any) and the numbers of the rows sent and received (int32).
+        cached_bytes: (P,) the same where rows are replicated: features and row starts of own and replicated rows,
+            edges of own rows and of those within D - 1 hops; nothing is sent.
+    """
+
+    snapshots: range
+    hops: int
+    ways: tuple[str, ...]
+    static: bool
+    owned: Counts
+    edges: Counts
+    all_edges: Counts
+    cut_edges: Counts
+    halo: Counts
+    matrix: Mapping[str, Counts]
+    first_matrix: Mapping[str, Counts]
+    replicated: Counts
+    replicated_edges: Counts
+    load: NDArray[np.float64]
+    halo_bytes: Counts
+    cached_bytes: Counts
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            for array in value.values() if isinstance(value, Mapping) else (value,):
+                if isinstance(array, np.ndarray):
+                    give_up(array)
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return len(self.owned)
+
+    @property
+    def cut_share(self) -> float:
+        """Cut edges over edges, of all snapshots; 0 where there are no edges."""
+        return _share(self.cut_edges.sum(), self.all_edges.sum())
+
+    @property
+    def halo_share(self) -> float:
+        """Rows received over rows received and owned, of all snapshots and ways."""
+        return _share(self.halo.sum(), self.halo.sum() + self._rows * len(self.ways))
+
+    @property
+    def replicated_share(self) -> float:
+        """Replicated rows over replicated and owned ones, of all snapshots."""
+        return _share(self.replicated.sum(), self.replicated.sum() + self._rows)
+
+    @property
+    def imbalance(self) -> dict[str, float]:
+        """The largest part over the mean of the parts, by ``vertices``, ``edges`` and ``load``; 1 is even."""
+        return {
+            "vertices": _imbalance(self.owned),
+            "edges": _imbalance(self.edges.sum(axis=0)),
+            "load": _imbalance(self.load),
+        }
+
+    @property
+    def _rows(self) -> int:
+        return len(self.snapshots) * int(self.owned.sum())
+
+    def told(self, columns: int = 64) -> dict[str, Any]:
+        """Plain numbers for an event or a view; snapshots are thinned into B <= ``columns`` bins.
+
+        Returns:
+            ``parts`` P, ``vertices`` N, ``hops``, ``ways``, ``static``; ``bins`` (B + 1,) bounds: bin b stands for
+            snapshots bins[b] to bins[b + 1] - 1; ``edges``, ``halo``, ``replicated``, ``replicated_edges`` (P, B) and
+            ``all_edges``, ``cut_edges`` (B,): means of the bin's snapshots; ``owned``, ``load``, ``halo_bytes``,
+            ``cached_bytes`` (P,); ``matrix`` {way: (P, P)}, rows of all snapshots; ``totals``: rows and edges of all
+            snapshots and parts, by name; ``cut_share``, ``halo_share``, ``replicated_share``; ``imbalance``
+            {``vertices``, ``edges``, ``load``}.
+        """
+        bounds = np.unique(np.linspace(0, len(self.snapshots), max(columns, 1) + 1).astype(np.int64))
+        by_part = ("edges", "halo", "replicated", "replicated_edges")
+        over_all = ("all_edges", "cut_edges")
+        return {
+            "parts": self.parts,
+            "vertices": int(self.owned.sum()),
+            "hops": self.hops,
+            "ways": list(self.ways),
+            "static": self.static,
+            "bins": (bounds + self.snapshots.start).tolist(),
+            **{name: _bin_means(getattr(self, name), bounds).T.tolist() for name in (*by_part, *over_all)},
+            **{name: getattr(self, name).tolist() for name in ("owned", "load", "halo_bytes", "cached_bytes")},
+            "matrix": {way: rows.tolist() for way, rows in self.matrix.items()},
+            "totals": {name: int(getattr(self, name).sum()) for name in (*by_part, *over_all)},
+            "cut_share": self.cut_share,
+            "halo_share": self.halo_share,
+            "replicated_share": self.replicated_share,
+            "imbalance": self.imbalance,
+        }
+
+
+def measure(
+    graph: DynamicGraph,
+    partition: Partition,
+    *,
+    snapshots: range | None = None,
+    hops: int = 1,
+    ways: Sequence[str] = ("in",),
+    static: bool = True,
+) -> PartitionMeasures:
+    """Count what a partition costs on some snapshots of a graph.
+
+    Args:
+        graph: T snapshots of N vertices.
+        partition: of the same vertices.
+        snapshots: consecutive ones; all by default.
+        hops: D = layers times hops per layer, at least 1.
+        ways: along which edges the model pulls: ``in``, ``out`` or both.
+        static: replicate what is within D hops by edges of any of the snapshots (memories ``per_vertex`` and
+            ``neighbourhood``, whose state runs through all of them); else by those of each snapshot alone.
+
+    Raises:
+        PlanError: the partition is of other vertices, or snapshots, hops or ways are not allowed.
+    """
+    chosen = range(graph.num_snapshots) if snapshots is None else snapshots
+    if hops < 1 or not chosen or chosen.step != 1 or chosen.start < 0 or chosen.stop > graph.num_snapshots:
+        raise PlanError(
+            f"snapshots {chosen} within {hops} hops: consecutive ones of 0 to {graph.num_snapshots - 1}, at least one, "
+            "and at least 1 hop are allowed."
+        )
+    times = [graph.snapshots[t] for t in chosen]
+    pulled = {way: _count_pulls(times, partition, way) for way in dict.fromkeys(("in", *ways))}
+    used = {way: pulled[way] for way in dict.fromkeys(ways)}
+    replicated, replicated_edges = count_replicated(times, partition, hops, tuple(used), static=static)
+    return PartitionMeasures(
+        snapshots=chosen,
+        hops=hops,
+        ways=tuple(used),
+        static=static,
+        owned=partition.counts,
+        edges=pulled["in"].edges,
+        all_edges=graph.num_edges[chosen.start : chosen.stop],
+        cut_edges=pulled["in"].cut,
+        halo=sum((counts.halo for counts in used.values()), np.zeros_like(replicated)),
+        matrix={way: counts.matrix for way, counts in used.items()},
+        first_matrix={way: counts.first_matrix for way, counts in used.items()},
+        replicated=replicated,
+        replicated_edges=replicated_edges,
+        load=np.bincount(partition.owner, vertex_loads(graph, hops), partition.parts).astype(np.float64),
+        **_memory(graph, partition, used, replicated, replicated_edges),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulls:
+    """One way's counts: edges (T, P) that a part pulls along, cut ones (T,), rows received (T, P), rows sent (P, P)."""
+
+    edges: Counts
+    cut: Counts
+    halo: Counts
+    matrix: Counts
+    first_matrix: Counts
+
+
+def _count_pulls(times: Sequence[Snapshot], partition: Partition, way: str) -> _Pulls:
+    parts = partition.parts
+    edges, halo = np.zeros((2, len(times), parts), np.int64)
+    cut = np.zeros(len(times), np.int64)
+    first, matrix = np.zeros((2, parts * parts), np.int64)
+    for row, snapshot in enumerate(times):
+        to_part, sources = pulls_of(snapshot, partition, way)
+        edges[row] = np.bincount(to_part, minlength=parts)
+        across = np.flatnonzero(to_part != partition.owner[sources])
+        cut[row] = len(across)
+        part, source = distinct_rows(to_part[across], sources[across], partition)
+        halo[row] = np.bincount(part, minlength=parts)
+        sent = np.bincount(partition.owner[source] * parts + part, minlength=parts * parts)
+        matrix += sent
+        if row == 0:
+            first = sent
+    return _Pulls(edges, cut, halo, matrix.reshape(parts, parts), first.reshape(parts, parts))
+
+
+def _memory(
+    graph: DynamicGraph, partition: Partition, pulled: Mapping[str, _Pulls], replicated: Counts, edges: Counts
+) -> dict[str, Counts]:
+    """``halo_bytes`` and ``cached_bytes``, (P,); every number takes 4 bytes."""
+    an_edge = 2 if graph.weighted else 1
+    own_edges = sum((counts.edges.sum(axis=0) for counts in pulled.values()), np.zeros(partition.parts, np.int64))
+    own_rows = np.broadcast_to(partition.counts, replicated.shape)
+    all_rows = own_rows + replicated
+    moved = sum(
+        (counts.matrix.sum(axis=0) + counts.matrix.sum(axis=1) for counts in pulled.values()),
+        np.zeros(partition.parts, np.int64),
+    )
+
+    def held(rows: Counts) -> Counts:  # a value for each feature, and where each row of edges starts
+        values = rows.max(axis=0) if graph.static_features else rows.sum(axis=0)
+        return graph.num_features * values + len(pulled) * (rows + 1).sum(axis=0)
+
+    return {
+        "halo_bytes": 4 * (held(own_rows) + an_edge * own_edges + moved),
+        "cached_bytes": 4 * (held(all_rows) + an_edge * (own_edges + edges.sum(axis=0))),
+    }
+
+
+def _bin_means(counts: Counts, bounds: Counts) -> NDArray[np.float64]:
+    """Means over runs of snapshots, (T, ...) -> (B, ...), to a tenth."""
+    sums = np.add.reduceat(counts, bounds[:-1], axis=0)
+    lengths = np.diff(bounds).reshape(-1, *(1,) * (counts.ndim - 1))
+    return np.round(sums / lengths, 1)
+
+
+def _share(part: np.integer | int, whole: np.integer | int) -> float:
+    return float(part) / float(whole) if whole else 0.0
+
+
+def _imbalance(of_parts: NDArray[Any] | Sequence[float]) -> float:
+    values = np.asarray(of_parts, dtype=np.float64)
+    return float(values.max() / values.mean()) if values.any() else 1.0
+
+
+# Measures of partitions, counted once and then read from the cache.
+
+
+# raise it when measures change, so that older ones are not taken from a cache
+MEASURES_VERSION = 1
+_ARRAYS = (
+    "owned",
+    "edges",
+    "all_edges",
+    "cut_edges",
+    "halo",
+    "replicated",
+    "replicated_edges",
+    "load",
+    "halo_bytes",
+    "cached_bytes",
+)
+_MATRICES = ("matrix", "first_matrix")
+
+
+def kept_measures(
+    graph: DynamicGraph,
+    partition: Partition,
+    *,
+    snapshots: range | None = None,
+    hops: int = 1,
+    ways: Sequence[str] = ("in",),
+    static: bool = True,
+) -> PartitionMeasures:
+    """The same as :func:`dtdg_lab.partition.metrics.measure`, kept in the cache folder.
+
+    Kept by the hash of the graph, the owners of the vertices and what is asked. Several processes may ask at once: the
+    first counts, the others wait and read. A damaged file is made anew; a cache that cannot be written is none.
+    """
+    chosen = range(graph.num_snapshots) if snapshots is None else snapshots
+    asked = {
+        "version": MEASURES_VERSION,
+        "graph": graph.data_hash,
+        "owner": hashlib.sha256(partition.owner.tobytes()).hexdigest(),
+        "parts": partition.parts,
+        "snapshots": [chosen.start, chosen.stop, chosen.step],
+        "hops": hops,
+        "ways": list(ways),
+        "static": static,
+    }
+    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    file = cache_folder() / "partition-measures" / f"{key}.npz"
+    with one_at_a_time(file):
+        with contextlib.suppress(*DAMAGE):  # none yet, or damaged: counted anew
+            return _read(file, chosen, hops, tuple(dict.fromkeys(ways)), static)
+        measures = measure(graph, partition, snapshots=chosen, hops=hops, ways=ways, static=static)
+        with contextlib.suppress(OSError):  # a cache that cannot be written is no reason to fail
+            _write(file, measures)
+    return measures
+
+
+def _read(file: Path, snapshots: range, hops: int, ways: tuple[str, ...], static: bool) -> PartitionMeasures:
+    # numpy would leave a damaged file open that it has opened itself
+    with file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+        given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+        for name in _MATRICES:
+            given[name] = {way: arrays[f"{name}-{way}"] for way in ways}
+    return PartitionMeasures(snapshots=snapshots, hops=hops, ways=ways, static=static, **given)
+
+
+def _write(file: Path, measures: PartitionMeasures) -> None:
+    arrays = {name: getattr(measures, name) for name in _ARRAYS}
+    for name in _MATRICES:
+        arrays.update({f"{name}-{way}": rows for way, rows in getattr(measures, name).items()})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        with draft.open("wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **arrays)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# Bytes that halo rows will take, from part to part, told before anything is sent.
+
+
+def predicted_bytes(
+    measures: PartitionMeasures, pulls: Sequence[Pull], *, itemsize: int = 4, reuse: bool = False
+) -> dict[str, Counts]:
+    """Bytes of one pass over the measured snapshots: one step of a full-batch layout that exchanges halo rows.
+
+    Counted is a run in one block. :func:`dtdg_lab.partition.snapshot_cost_model.between_parts` also counts what
+    blocks of
+    time send again. Where a run of DCRNN or EvolveGCN-H in one block would keep more than 2 GiB, each snapshot is
+    recomputed (:mod:`dtdg_lab.parallel.backprop.time_blocks`) and pulled again, which is counted nowhere.
+
+    What a part received forward it sends back as a gradient, so that backward is the transpose of forward for pulls
+    whose gradient is wanted. Counted are the rows themselves: no gradients of parameters, and nothing of ``top``, whose
+    candidates are gathered and not sent along edges.
+
+    Args:
+        measures: of the partition whose parts exchange rows, and of the snapshots trained. Where ranks execute several
+            parts each, measure ``partition.on_ranks(R)``.
+        pulls: of the model, by :func:`dtdg_lab.core.message_passing.pulls`.
+        itemsize: bytes of a number: 4 for float32, 8 for float64.
+        reuse: whether pulls of features alone are kept from an earlier step (option ``halo_reuse``).
+
+    Returns:
+        ``forward`` and ``backward``, each (L, P, P) int64: [l, q, p] bytes that part q sends to part p for layer l.
+
+    Raises:
+        PlanError: the model pulls a way that was not measured.
+    """
+    along = [pull for pull in pulls if pull.way != "top"]
+    unknown = {pull.way for pull in along} - set(measures.ways)
+    if unknown:
+        raise PlanError(
+            f"the model pulls {', '.join(sorted(unknown))}, and ways={measures.ways} were measured. Measure the "
+            "partition with ways=dtdg_lab.core.message_passing.ways(model)."
+        )
+    layers = 1 + max(pull.layer for pull in along)
+    forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)
+    for pull in along:
+        rows = measures.matrix[pull.way]
+        if pull.learned or not reuse:
+            forward[pull.layer] += rows * (pull.width * itemsize)
+        if pull.learned:
+            returned = rows if pull.at_first else rows - measures.first_matrix[pull.way]
+            backward[pull.layer] += returned.T * (pull.width * itemsize)
+    return {"forward": forward, "backward": backward}
+
+
+# ``lab.partition_graph``: a partition of a graph's vertices together with what it will cost a model.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MeasuredPartition:
+    """A partition and what it costs one model over the snapshots it trains on.
+
+    Attributes:
+        partition: which part owns each vertex.
+        measures: cut edges, halo rows, replicated rows, load and memory.
+        predicted: ``forward`` and ``backward``, (L, P, P): bytes that part q sends to part p for layer l in one step,
+            float32, at [l, q, p], where halo rows are exchanged.
+        graph_name: of the graph.
+        partitioner: its name; how a partition that was given was made, or ``by hand``.
+        model: in words, with its layers.
+    """
+
+    partition: Partition
+    measures: PartitionMeasures
+    predicted: Mapping[str, Counts]
+    graph_name: str
+    partitioner: str
+    model: str
+
+    @property
+    def seconds(self) -> float:
+        """Making the partition took."""
+        return self.partition.seconds
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Predicted bytes of halo rows in one step, of all parts, forward and backward."""
+        return sum(int(sent.sum()) for sent in self.predicted.values())
+
+    def __repr__(self) -> str:
+        measures, counted = self.measures, self.measures.snapshots
+        uneven = ", ".join(f"{name} {value:.2f}" for name, value in measures.imbalance.items())
+        forward, backward = (format_bytes(float(self.predicted[way].sum())) for way in ("forward", "backward"))
+        halo, cached = (format_bytes(float(held.max())) for held in (measures.halo_bytes, measures.cached_bytes))
+        return "\n".join(
+            [
+                f"{self.graph_name!r} in {measures.parts} parts by {self.partition.made_by or 'hand'}, made "
+                f"in {format_seconds(self.seconds)}; snapshots {counted.start} to {counted.stop - 1}, {self.model}",
+                f"  cut edges        {measures.cut_share:6.1%} of {measures.all_edges.sum():,}",
+                f"  halo rows        {measures.halo_share:6.1%} of the rows that are pulled: {measures.halo.sum():,}",
+                f"  replicated rows  {measures.replicated_share:6.1%} of the rows held within {measures.hops} "
+                f"hop{'s' if measures.hops > 1 else ''}: {measures.replicated.sum():,}",
+                f"  largest / mean   {uneven}",
+                f"  largest memory   {halo} where rows are exchanged, {cached} where they are replicated",
+                f"  bytes a step     {forward} of rows forward, {backward} of gradients backward",
+            ]
+        )
+
+    def told(self, columns: int = 64) -> dict[str, Any]:
+        """Plain numbers, as the event ``partition`` of a run has them; ``measures`` as of its ``told``."""
+        return {
+            "partitioner": self.partitioner,
+            "parts": self.measures.parts,
+            "seconds": self.seconds,
+            "measures": self.measures.told(columns),
+            "predicted": {way: sent.tolist() for way, sent in self.predicted.items()},
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write the partition into a file, which ``partitioner="file", partition_file=path`` reads.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        return save_partition(self.partition, path)
+
+
+def partition_graph(
+    graph: DynamicGraph,
+    name: str | Partition = "metis",
+    parts: int = 2,
+    *,
+    seed: int = 0,
+    model: str = "tgcn",
+    layers: int = 1,
+    hidden: int = 32,
+    protocol: str = "warm",
+    **knobs: Any,
+) -> MeasuredPartition:
+    """Divide a graph's vertices among parts and count what that costs, before anything is trained.
+
+    Args:
+        graph: T snapshots of N vertices.
+        name: a partitioner of the catalogue, such as ``"metis"``; or a Partition made by hand, whose parts count.
+        parts: P, 1 to N.
+        seed: of partitioners that draw lots.
+        model: whose pulls are counted.
+        layers: of the model.
+        hidden: H of the model.
+        protocol: whose training snapshots are counted.
+        knobs: settings of partitioners (``dealing``, ``imbalance``, ``partition_file``) and of the model
+            (``gc_layers``, ``heads``, ``diffusion_steps``); the glossary's defaults where not given.
+
+    Raises:
+        PartitionError: there are more parts than vertices, the partitioner failed, or a partition that was given is of
+            another graph.
+        ConfigError: a name or value is not allowed.
+        DataError: the graph has too few snapshots for the protocol.
+    """
+    if not isinstance(graph, DynamicGraph):
+        raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
+        raise UnknownNameError("protocol", protocol, PROTOCOLS)
+    if not isinstance(model, str):
+        raise UnknownNameError("entry of models", model, catalogue.names("models"))
+    seed = OPTIONS["seed"].check(seed)
+    hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
+    of_partitioner, of_model = _sorted_knobs(knobs)
+    pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
+    if isinstance(name, Partition):
+        partition, partitioner = _of_this(graph, name), name.made_by or "by hand"
+    else:
+        reach = hops(model, layers, **of_model)
+        partition = make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
+        partitioner = name
+    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
+    measures = measures_for(graph, partition, model, layers, snapshots=train, **of_model)
+    words = f"{model} of {layers} layer{'s' if layers > 1 else ''}, hidden {hidden}"
+    return MeasuredPartition(partition, measures, predicted_bytes(measures, pulled), graph.name, partitioner, words)
+
+
+def compare_partitions(
+    graph: DynamicGraph, names: Sequence[str] = (), parts: int = 2, **settings: Any
+) -> list[MeasuredPartition]:
+    """The same graph divided by several partitioners, each measured; see :func:`partition_graph`.
+
+    Args:
+        graph: to be divided.
+        names: of partitioners; all of the catalogue but ``file`` where none are given.
+        parts: P.
+        settings: as for :func:`partition_graph`.
+    """
+    chosen = names or tuple(name for name in catalogue.names("partition") if name != "file")
+    return [partition_graph(graph, name, parts, **settings) for name in chosen]
+
+
+def measures_for(
+    graph: DynamicGraph, partition: Partition, model: str, layers: int, *, snapshots: range, **options: Any
+) -> PartitionMeasures:
+    """What a partition costs a model: as far as it reaches, along the ways it pulls, by what it remembers.
+
+    Args:
+        graph: T snapshots of N vertices.
+        partition: of the same vertices.
+        model: name in the catalogue.
+        layers: of the model.
+        snapshots: that it trains on.
+        options: of the model, such as ``gc_layers``.
+    """
+    memory = catalogue.entry("models", model).memory
+    return kept_measures(
+        graph,
+        partition,
+        snapshots=snapshots,
+        hops=hops(model, layers, **options),
+        ways=ways(model),
+        static=memory in ("per_vertex", "neighbourhood"),
+    )
+
+
+def _of_this(graph: DynamicGraph, partition: Partition) -> Partition:
+    if partition.data_hash and partition.data_hash != graph.data_hash:
+        raise PartitionError(
+            f"the partition was made for another graph: its data hash is {partition.data_hash[:16]}, that of "
+            f"{graph.name!r} is {graph.data_hash[:16]}. Make a partition of this graph."
+        )
+    if len(partition.owner) != graph.num_nodes:
+        raise PartitionError(
+            f"the partition is of {len(partition.owner):,} vertices, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            "a partition of this graph."
+        )
+    return partition
+
+
+def _sorted_knobs(knobs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of partitioners, and those of models."""
+    of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
+    for knob in knobs:
+        if knob not in KNOBS and knob not in of_models:
+            raise UnknownNameError("setting of partition_graph", knob, [*KNOBS, *of_models])
+    mine = {knob: value for knob, value in knobs.items() if knob in KNOBS}
+    return mine, {knob: value for knob, value in knobs.items() if knob not in KNOBS}

@@ -1,0 +1,757 @@
+"""Runs packed into one file, and runs read back from exports."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import re
+import shutil
+import tempfile
+import weakref
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunStoreError, UnknownNameError
+from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.units import as_path, format_bytes
+from dtdg_lab.runs import records as merge
+from dtdg_lab.runs import run as of_folder
+from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
+from dtdg_lab.runs.run import StoredRun
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+# A run in few bytes: its tables as Parquet and its other files, to ride in an exported file and be unpacked again.
+
+
+SCHEMA = 1
+ABOUT = "export.json"  # what a packed run, or race, says of itself
+PACKED_TABLES = "tables/"
+WHOLE = "config.json", "environment.json", "status.json", "summary.json"  # files that are taken as they are
+PARQUET_KEY = b"dtdg_lab"  # of a table's metadata: config, environment and summary of its run
+KEPT_WHOLE = ("evaluations", "events", "decisions", "rounds", "memory")
+_STRIDES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LEVEL = 9
+# values that a table may have, and values for each of its bytes: more than that was made to fill the memory
+_MOST_VALUES, _VALUES_A_BYTE = 2**26, 20
+_OF_A_PIECE = 220  # bytes that a zip takes of its own for a piece, whose name it tells twice
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRun:
+    """A run as named pieces of bytes.
+
+    Attributes:
+        files: name -> content; ``export.json``, the run's own JSON files, and ``tables/<table>.parquet``.
+        thinned: what was left out, in words; empty where everything is there.
+    """
+
+    files: Mapping[str, bytes]
+    thinned: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces, with what a zip takes of its own."""
+        return sum(len(content) + _OF_A_PIECE for content in self.files.values())
+
+    def zipped(self) -> bytes:
+        """The pieces as one zip file; the same run gives the same bytes."""
+        return zip_of(self.files)
+
+
+def zip_of(files: Mapping[str, bytes]) -> bytes:
+    """A zip of named contents, the same for the same contents."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def pack(
+    run: StoredRun, *, most_bytes: int | None = None, telling: bool = False, without: Collection[str] = ()
+) -> PackedRun:
+    """Pack a run; it may still be under way, and is taken as far as it has come.
+
+    Args:
+        run: to be packed, from its lines: all attempts, all columns.
+        most_bytes: above it tables are thinned, the bulky ones first; no limit when not given.
+        telling: give each table config, environment and summary as its metadata, so that it can be read alone.
+        without: names of tables to leave out.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: a file cannot be read, or not even the thinned tables fit.
+    """
+    found = merge.collect(run.directory, numbered=True)
+    tables = {name: table for name, table in found.items() if name not in without}
+    others = {name: content for name in WHOLE if (content := _content(run.path / name)) is not None}
+    # also where it is not told: what is damaged here could not be read there
+    metadata = {name.partition(".")[0]: read_object(run.path / name) for name in others}
+    metadata.pop("status", None)
+    parts = {name: _parquet(table, metadata if telling else None) for name, table in tables.items()}
+    spare = 1536 + _OF_A_PIECE * (1 + len(others) + len(parts))  # the first for what it says of itself
+    room = None if most_bytes is None else most_bytes - sum(map(len, others.values())) - spare
+    words = "" if room is None else _thin(tables, parts, room)
+    if left_out := ", ".join(sorted(found.keys() - tables.keys())):
+        words = f"{words}; without the tables {left_out}".removeprefix("; ")
+    about = {"schema": SCHEMA, "records": RECORDS_SCHEMA, "kind": "run", "run": run.id, "thinned": words}
+    about["rows"] = {name: table.num_rows for name, table in tables.items()}
+    files = {ABOUT: dumps(about, indent=2).encode(), **others}
+    return PackedRun(files | {f"{PACKED_TABLES}{name}.parquet": content for name, content in parts.items()}, words)
+
+
+def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
+    """Lay a packed run out as a run's folder again, with the same tables; ``folder`` holds it under the run's name.
+
+    Raises:
+        RunStoreError: the pieces are not a run's, are damaged, or a file cannot be written.
+    """
+    about = read_about(files, "run")
+    name = str(about["run"])
+    if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
+        raise RunStoreError(f"the packed run is called {name!r}, which is no name of a folder. It was not made here.")
+    run = RunDirectory(folder / name)
+    try:
+        for part in ("records", "checkpoints", "live"):
+            (run.path / part).mkdir(parents=True)
+        for piece in WHOLE:
+            if piece in files:
+                (run.path / piece).write_bytes(files[piece])
+        _write_records(run, files)
+    except OSError as error:
+        raise store_error("unpack to", run.path, error) from error
+    return run
+
+
+def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
+    """What a packed run or race says of itself.
+
+    Raises:
+        RunStoreError: it says nothing that is understood, is of another kind, or of a newer version.
+    """
+    try:
+        about = dict(json.loads(files[ABOUT]))
+        schemas = int(about["schema"]), int(about.get("records", RECORDS_SCHEMA))
+    except (KeyError, ValueError, TypeError) as error:
+        raise RunStoreError(
+            f"this holds no exported run: its {ABOUT} is missing or damaged ({error}). Export the run again."
+        ) from error
+    if schemas[0] > SCHEMA or schemas[1] > RECORDS_SCHEMA:
+        raise RunStoreError(
+            f"this was exported by a newer version (schema {schemas[0]}, records {schemas[1]}); this one reads "
+            f"{SCHEMA} and {RECORDS_SCHEMA}. Update dtdg_lab."
+        )
+    if about.get("kind") != kind:
+        remedy = {"race": " Open it with lab.open_race.", "run": " Open it with lab.open_run."}
+        told = about.get("kind")
+        raise RunStoreError(f"this is an exported {told}, not a {kind}.{remedy.get(str(told), '')}")
+    return about
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
+def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
+    """A table in few bytes: whole numbers as differences, fractions by the bytes of their places."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if metadata is not None:
+        table = table.replace_schema_metadata({PARQUET_KEY: dumps(metadata).encode()})
+    encoding = {}
+    for column in table.schema:
+        if pa.types.is_int64(column.type):
+            encoding[column.name] = "DELTA_BINARY_PACKED"
+        elif pa.types.is_float64(column.type):
+            encoding[column.name] = "BYTE_STREAM_SPLIT"
+    made = io.BytesIO()
+    pyarrow.parquet.write_table(
+        table,
+        made,
+        compression="zstd",
+        compression_level=_LEVEL,
+        column_encoding=encoding or None,
+        use_dictionary=[field.name for field in table.schema if field.name not in encoding],
+    )
+    return made.getvalue()
+
+
+def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> str:
+    """Leave out rows of ``parts`` until they fit into ``room``; says what was left out."""
+    told = ""
+    for spared in (("steps", *KEPT_WHOLE), KEPT_WHOLE, ()):
+        thinner = [name for name in tables if name not in spared]
+        if sum(len(part) for name, part in parts.items() if name not in thinner) > room:
+            continue  # the spared ones alone are too much
+        for stride in _STRIDES:
+            if sum(map(len, parts.values())) <= room:
+                return told
+            for name in thinner:
+                parts[name] = _parquet(_every(tables[name], stride), None)
+            told = f"one step in {stride} of the tables {', '.join(thinner)} is here; of the other tables all"
+    if sum(map(len, parts.values())) > room:
+        raise RunStoreError(
+            "the run's tables do not fit into the file, however they are thinned. Export kind='parquet', which has "
+            "no limit."
+        )
+    return told
+
+
+def _every(table: pa.Table, stride: int) -> pa.Table:
+    """Rows of every so manieth step; of tables without steps every so manieth row of a rank."""
+    import numpy as np
+
+    if "step" in table.schema.names:
+        steps = table.column("step").to_numpy(zero_copy_only=False).astype(float)
+        return table.filter(np.isnan(steps) | (steps % stride == 0))
+    ranks = table.column("rank").to_numpy(zero_copy_only=False)
+    keep = np.zeros(len(ranks), dtype=bool)
+    for rank in np.unique(ranks):
+        keep[np.flatnonzero(ranks == rank)[::stride]] = True
+    return table.filter(keep)
+
+
+def read_table(content: bytes) -> pa.Table:
+    """A table from the bytes of a Parquet file.
+
+    Raises:
+        ArrowException, OSError, ValueError: it is damaged, or would fill the memory.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    facts = pyarrow.parquet.read_metadata(pa.BufferReader(content))
+    values = facts.num_rows * facts.num_columns
+    if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
+        raise ValueError(f"{values:,} values in {len(content):,} bytes would fill the memory: it was not made here")
+    return pyarrow.parquet.read_table(pa.BufferReader(content))
+
+
+def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
+    """The merged tables as they were, and the ranks' lines that they were merged from."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    lines: dict[int, dict[int, str]] = {}
+    rows: dict[str, int] = {}
+    for piece, content in files.items():
+        if not (piece.startswith(PACKED_TABLES) and piece.endswith(".parquet")):
+            continue
+        name = Path(piece).stem
+        try:
+            table = read_table(content)
+            for rank, of_rank in lines_of(name, table).items():
+                lines.setdefault(rank, {}).update(of_rank)
+            bare = table.drop_columns([merge.LINE]).replace_schema_metadata(None)
+        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+            raise RunStoreError(f"the exported table {name!r} is damaged ({error}). Export the run again.") from error
+        pyarrow.parquet.write_table(bare, run.table_file(name), compression="zstd")
+        rows[name] = table.num_rows
+    for rank, of_rank in lines.items():
+        text = "".join(f"{of_rank[number]}\n" for number in sorted(of_rank))
+        run.record_file(rank).write_text(text, encoding="utf-8")
+    sizes = {str(rank): path.stat().st_size for rank, path in run.record_files().items()}
+    run.merged_file.write_text(dumps({"sizes": sizes, "rows": rows}), encoding="utf-8")
+
+
+def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
+    """Rank -> number of a line -> the line again, as JSON, of a numbered table.
+
+    Raises:
+        KeyError, ValueError: it was not made here.
+    """
+    kept = [field for field in table.schema if field.name not in ("rank", "attempt", merge.LINE)]
+    columns = [_values(table, field) for field in kept]
+    head = {
+        "v": RECORDS_SCHEMA,
+        "rank": 0,
+        "attempt": 0,
+        "seq": 0,
+        "table": name,
+        "columns": [field.name for field in kept],
+    }
+    found: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
+    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", merge.LINE, "attempt")), strict=True))
+    if not all(type(number) is int and number >= 0 for place in set(places) for number in place):
+        raise ValueError("its ranks, lines or attempts are no numbers from 0")
+    for place, row in zip(places, zip(*columns, strict=True), strict=True):
+        found.setdefault(place, []).append(row)
+    lines: dict[int, dict[int, str]] = {}
+    for (rank, seq, attempt), rows in found.items():
+        told = {**head, "rank": rank, "attempt": attempt, "seq": seq, "rows": rows}
+        lines.setdefault(rank, {})[seq] = dumps(told)
+    return lines
+
+
+def _values(table: pa.Table, field: pa.Field) -> list[Any]:
+    values: list[Any] = table.column(field.name).to_pylist()
+    if (field.metadata or {}).get(b"encoding") == b"json":
+        return [None if value is None else json.loads(value) for value in values]
+    return values
+
+
+# Runs read back from exported files: whole ones, and what some files hold of one.
+
+
+def temporary_folder(owner: object) -> Path:
+    """A new folder that goes when its owner goes, also where that could not even be made."""
+    folder = tempfile.mkdtemp(prefix="dtdg-lab-export-")
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+class ExportedRun(StoredRun):
+    """A run read back from an exported file, with all that a run read from its folder has but checkpoints.
+
+    It is unpacked to a temporary folder (``path``), which goes when the object goes.
+
+    Attributes:
+        source: the file it was read from.
+        thinned: what the file left out of the tables, in words; empty where they are whole.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], source: Path, *, points: int = 1500) -> None:
+        about = read_about(files, "run")
+        super().__init__(unpack(files, temporary_folder(self)), points=points)
+        self.source = source
+        self.thinned: str = about.get("thinned") or ""
+
+    def __repr__(self) -> str:
+        note = f", thinned: {self.thinned}" if self.thinned else ""
+        return f"ExportedRun({self.id!r}, {self.status!r}, from {str(self.source)!r}{note})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialRun:
+    """What an exported file that does not hold a whole run holds of it.
+
+    Attributes:
+        id: of the run.
+        kind: of the file: ``tensorboard``, ``trace``, ``script``, ``notebook`` or ``table``.
+        source: the file or folder it was read from.
+        config: the settings the run was started with.
+        tables: record tables, or parts of their columns, by name.
+        summary: the numbers of the whole run, where the file holds them.
+        environment: what the run was done with, where the file holds it.
+        holds: what of the run is here, in words.
+    """
+
+    id: str
+    kind: str
+    source: Path
+    config: RunConfig
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    holds: str = ""
+
+    def __repr__(self) -> str:
+        return f"PartialRun({self.id!r}, from the {self.kind} {str(self.source)!r}: {self.holds})"
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of ``tables``.
+
+        Raises:
+            UnknownNameError: the file does not hold it.
+        """
+        if name not in self.tables:
+            raise UnknownNameError(
+                f"record table of a {self.kind}",
+                name,
+                self.tables,
+                "An HTML or Parquet export, or the run's folder, has all tables.",
+            )
+        return self.tables[name]
+
+
+# Reading back TensorBoard events that a run was exported to.
+
+
+CONFIG_TAG = "run/config"
+ABOUT_TAG = "run/about"
+TRAIN_STEP = "step"  # of the losses, the one of each step; the others are parts that were evaluated
+_SPLITS = ("train", "validation", "test")
+_PLACES = ("*.tfevents.*", "*/*.tfevents.*")
+
+
+def is_events(where: Path) -> bool:
+    """Whether a folder holds TensorBoard events, or its folders do."""
+    return bool(_files(where))
+
+
+def _files(where: Path) -> list[Path]:
+    return sorted(file for place in _PLACES for file in where.glob(place))
+
+
+def read_events(where: Path) -> PartialRun:
+    """What TensorBoard events hold of their run: settings, the loss of each step and the losses of evaluations.
+
+    Losses are of 32 bits, as TensorBoard keeps them.
+
+    Args:
+        where: the folder that was exported, or a file of events.
+
+    Raises:
+        ConfigError: the settings are not understood.
+        NotAvailableError: tensorboard is not installed.
+        RunStoreError: the events were not exported by this program.
+    """
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import STORE_EVERYTHING_SIZE_GUIDANCE as ALL
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError as error:
+        raise NotAvailableError("reading TensorBoard events needs tensorboard: pip install 'dtdg-lab[lab]'.") from error
+    files = _files(where) if where.is_dir() else [where]
+    config, about = None, {}
+    losses: dict[str, list[Any]] = {}
+    for file in files:
+        events = EventAccumulator(str(file), ALL)
+        events.Reload()
+        tags = events.Tags()
+        if CONFIG_TAG not in tags["tensors"]:
+            continue
+        config = _text(events, CONFIG_TAG)
+        about = json.loads(_text(events, ABOUT_TAG))
+        for name in (TRAIN_STEP, *_SPLITS):
+            if f"loss/{name}" in tags["scalars"]:
+                losses[name] = events.Scalars(f"loss/{name}")
+    if config is None:
+        raise RunStoreError("its events were not exported by lab.export: they hold no settings of a run.")
+    tables = _tables(losses)
+    holds = "its settings and losses (" + (", ".join(losses) or "none") + ")"
+    return PartialRun(str(about["run"]), "tensorboard", where, RunConfig.from_json(config), tables, holds=holds)
+
+
+def _text(events: Any, tag: str) -> str:
+    from tensorboard.util.tensor_util import make_ndarray
+
+    value = make_ndarray(events.Tensors(tag)[0].tensor_proto).reshape(-1)[0]
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _tables(losses: dict[str, list[Any]]) -> dict[str, pd.DataFrame]:
+    import pandas as pd
+
+    steps = [(int(of.step), round(of.wall_time * 1e9), float(of.value)) for of in losses.get(TRAIN_STEP, ())]
+    scored = [
+        (int(of.step), round(of.wall_time * 1e9), split, float(of.value))
+        for split in _SPLITS
+        for of in losses.get(split, ())
+    ]
+    scored.sort(key=lambda row: row[0])
+    return {
+        "steps": pd.DataFrame(steps, columns=["step", "time_ns", "global_loss"]),
+        "evaluations": pd.DataFrame(scored, columns=["step", "time_ns", "split", "loss"]),
+    }
+
+
+# Reading back a timeline (Chrome trace) that a run was exported to.
+
+
+MADE_BY = "dtdg_lab"  # entry of otherData with config, run and the time that timestamps count from
+KEPT = {"phase": "phases", "step": "steps", "evaluation": "evaluations", "group": "groups"}  # category -> table
+
+
+def read_trace(where: Path, read: Mapping[str, Any]) -> PartialRun:
+    """What a timeline holds of its run: settings, steps, phases, groups and evaluations.
+
+    Args:
+        where: the file.
+        read: what it holds, from JSON.
+
+    Raises:
+        ConfigError: its settings are not understood.
+        RunStoreError: it is somebody else's trace, or damaged.
+    """
+    other = read.get("otherData")
+    noted = other.get(MADE_BY) if isinstance(other, dict) else None
+    if not isinstance(noted, dict) or "config" not in noted:
+        raise RunStoreError("this is a trace, but none that lab.export made of one run: open it in Perfetto.")
+    config = RunConfig.from_json(json.dumps(noted["config"]))
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in KEPT.values()}
+    try:
+        for event in read["traceEvents"]:
+            table = KEPT.get(event.get("cat", ""))
+            if table is not None:
+                rows[table].append(_row(table, event, int(noted["origin_ns"])))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunStoreError(f"the trace is damaged ({error!r}). Export the run again.") from error
+    tables = {table: _frame(table, of) for table, of in rows.items() if of}
+    holds = "its settings and " + (", ".join(tables) or "no steps")
+    return PartialRun(str(noted.get("run")), "trace", where, config, tables, noted.get("summary") or {}, {}, holds)
+
+
+def _row(table: str, event: Mapping[str, Any], origin_ns: int) -> dict[str, Any]:
+    """The row of a record table that an event was made of."""
+    row = dict(event["args"])
+    if table in ("phases", "groups"):
+        row["start_ns"] = origin_ns + round(event["ts"] * 1000)
+        row["end_ns"] = row["start_ns"] + round(event["dur"] * 1000)
+    if table == "phases":
+        row["phase"] = event["name"]
+    return row
+
+
+def _frame(table: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    order = [name for name in ("rank", "attempt", *TABLES[table]) if name in frame]
+    frame = frame[[*order, *(name for name in frame if name not in order)]]
+    return frame.sort_values(["rank", "attempt"], kind="stable", ignore_index=True)
+
+
+# ``lab.open_run``: a run from its folder, or from whatever it was exported to.
+
+
+CONFIG = "config.json"
+PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, that holds a packed run as base64
+CONFIG_MARK = "# settings of the run, read back by dtdg_lab.open_run: "
+PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.open_run: "
+EXPORT_AGAIN = "Export the run again."
+# what is packed here becomes ten times as long, or twenty: a file that would fill the memory was made to do so
+_MOST_UNPACKED, _MOST_TIMES = 2**28, 100
+_ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
+_ALLOWED = (
+    "a run's folder, or a file that lab.export made of one (html, parquet, tensorboard, trace, script or notebook)"
+)
+
+
+def open_run(path: str | Path) -> StoredRun | PartialRun:
+    """Open a run: its folder, or what ``lab.export`` made of it.
+
+    A page (html) and exported tables (parquet: a zip or a folder) give a whole run again, with the tables that were
+    exported. TensorBoard events, a trace, a script, a notebook or a single table give what they hold of it; a script
+    or notebook of a run that was steered gives the whole run, as far as it was recorded there.
+
+    Raises:
+        RunStoreError: there is nothing at that path, it was not made by this program, is damaged, or is a race.
+    """
+    where = as_path(path, "path")
+    if not where.exists():
+        raise RunStoreError(f"{where} is not a run: there is nothing at that path. Give {_ALLOWED}.")
+    if where.is_dir() and not (where / ABOUT).is_file() and ((where / CONFIG).is_file() or not is_events(where)):
+        return of_folder.open_run(where)
+    try:
+        with reading(where, EXPORT_AGAIN):
+            found = _open_folder(where) if where.is_dir() else _opened(where, _content_open_any(where))
+    except ConfigError as error:
+        raise RunStoreError(f"{where} holds settings that cannot be read: {error}") from error
+    except DataError as error:
+        said = str(error)
+        raise RunStoreError(said if said.startswith(str(where)) else f"{where}: {said}") from error
+    except RunStoreError as error:
+        raise RunStoreError(f"{where}: {error}") from error
+    if found is None:
+        raise RunStoreError(f"{where} is not a run, nor a file that one was exported to. Give {_ALLOWED}.")
+    return found
+
+
+def pieces(path: str | Path) -> dict[str, bytes] | None:
+    """The named pieces of an exported run or race, from its page, zip, folder, script or notebook; None without any.
+
+    Raises:
+        RunStoreError: the file cannot be read, or is damaged.
+    """
+    where = as_path(path, "path")
+    try:
+        if where.is_dir():
+            names = [file for file in where.rglob("*") if file.is_file()] if (where / ABOUT).is_file() else []
+            return {file.relative_to(where).as_posix(): file.read_bytes() for file in names} or None
+        return _pieces_in(where.read_bytes())
+    except OSError as error:
+        raise store_error("read", where, error) from error
+
+
+def _open_folder(where: Path) -> StoredRun | PartialRun | None:
+    if is_events(where):
+        return read_events(where)
+    found = pieces(where)
+    return ExportedRun(found, where) if found is not None else None
+
+
+def _content_open_any(where: Path) -> bytes:
+    try:
+        return where.read_bytes()
+    except OSError as error:
+        raise store_error("read", where, error) from error
+
+
+def _opened(where: Path, content: bytes) -> StoredRun | PartialRun | None:
+    if content[:2] == b"\x1f\x8b":
+        content = _decompressed(content)
+    packed = _pieces_in(content)
+    if packed is not None:
+        return ExportedRun(packed, where)
+    if content[:4] == b"PAR1":
+        return _one_table(where, content)
+    if ".tfevents." in where.name:
+        return read_events(where)
+    text = _as_text(content)
+    if text is None:
+        return None
+    start = text.lstrip()
+    if start[:1] == "{":
+        return _of_json(where, start)
+    if start[:15].lower() == "<!doctype html>":
+        raise RunStoreError(
+            "this page holds no tables: it is the report of a run. Open the run's folder, or export(run, kind='html')."
+        )
+    return _of_script(where, text)
+
+
+def _decompressed(content: bytes) -> bytes:
+    most = _most(len(content))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            unpacked = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RunStoreError(f"it is compressed, and damaged ({error}). Export the run again.") from error
+    _check_unpacked(len(unpacked), most)
+    return unpacked
+
+
+def _most(size: int) -> int:
+    """Bytes that ``size`` bytes may become."""
+    return max(_MOST_UNPACKED, _MOST_TIMES * size)
+
+
+def _check_unpacked(size: int, most: int) -> None:
+    if size > most:
+        raise RunStoreError(
+            f"it would take more than {format_bytes(most)} of memory unpacked, which no run that was exported does: it "
+            "was not made by lab.export. Ask where it is from."
+        )
+
+
+def _as_text(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _pieces_in(content: bytes) -> dict[str, bytes] | None:
+    """The packed run in a zip, page, script or notebook."""
+    if content[:4] == b"PK\x03\x04":
+        return _unzipped(content)
+    text = _as_text(content)
+    if text is None or not (PACKED in text or PACKED_MARK in text):
+        return None
+    element = _ELEMENT.search(text)
+    if element is not None:
+        return _unzipped(_decoded(element.group(1)))
+    line = next((line for line in text.splitlines() if line.startswith(PACKED_MARK)), None)
+    if line is not None:
+        return _unzipped(_decoded(line.removeprefix(PACKED_MARK)))
+    if text.lstrip()[:1] == "{":
+        held = _metadata(_json(text)).get(PACKED)
+        return _unzipped(_decoded(held)) if isinstance(held, str) else None
+    return None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except ValueError as error:
+        raise RunStoreError(f"the run packed in it is damaged ({error}). Export the run again.") from error
+
+
+def _unzipped(content: bytes) -> dict[str, bytes] | None:
+    """Its files; None for a zip of something else."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = archive.namelist()
+            if ABOUT not in names:
+                return None
+            _check_unpacked(sum(each.file_size for each in archive.infolist()), _most(len(content)))
+            return {name: archive.read(name) for name in names}
+    except RunStoreError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:  # also encrypted
+        raise RunStoreError(f"the run packed in it is damaged ({error}). Export the run again.") from error
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        raise RunStoreError(f"it begins as JSON and is damaged ({error}). Export the run again.") from error
+    return read if isinstance(read, dict) else {}
+
+
+def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
+    """What this program noted in a notebook."""
+    metadata = notebook.get("metadata")
+    noted = metadata.get("dtdg_lab") if isinstance(metadata, dict) else None
+    return noted if isinstance(noted, dict) else {}
+
+
+def _of_json(where: Path, text: str) -> PartialRun | None:
+    read = _json(text)
+    if "traceEvents" in read:
+        return read_trace(where, read)
+    noted = _metadata(read)
+    if "cells" not in read or "config" not in noted:
+        return None
+    return _config_only(where, "notebook", noted)
+
+
+def _of_script(where: Path, text: str) -> PartialRun | None:
+    line = next((line for line in text.splitlines() if line.startswith(CONFIG_MARK)), None)
+    if line is None:
+        return None
+    return _config_only(where, "script", _json(line.removeprefix(CONFIG_MARK)))
+
+
+def _config_only(where: Path, kind: str, noted: Mapping[str, Any]) -> PartialRun:
+    config = RunConfig.from_json(json.dumps(noted.get("config")))
+    return PartialRun(str(noted.get("run")), kind, where, config, holds="its settings")
+
+
+def _one_table(where: Path, content: bytes) -> PartialRun:
+    """A table taken out of an exported run: it says itself what it is of."""
+    import pyarrow as pa
+
+    from dtdg_lab.runs.records import LINE, to_frame
+
+    try:
+        table = read_table(content)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise RunStoreError(f"it begins as Parquet and is damaged ({error}). Export the run again.") from error
+    told = (table.schema.metadata or {}).get(PARQUET_KEY)
+    if told is None:
+        raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")
+    facts = _json(told.decode())
+    config = RunConfig.from_json(json.dumps(facts["config"]))
+    bare = table.drop_columns([LINE]) if LINE in table.schema.names else table
+    names = [name.partition(".")[0] for name in WHOLE if name != "status.json"]
+    held = {name: facts.get(name) or {} for name in names if name != "config"}
+    return PartialRun(
+        str(held["summary"].get("run", where.stem)),
+        "table",
+        where,
+        config,
+        {where.stem: to_frame(bare)},
+        held["summary"],
+        held["environment"],
+        f"its table {where.stem}, settings, environment and summary",
+    )

@@ -1,0 +1,300 @@
+"""What a trained model holds: activations, influence of one node, and one node over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.statistics import statistics_of
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.views.graph import COLUMNS, compare_graphs_figure, graph_row
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.vertex import vertex_figure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# ``lab.trace``: a finished run's model followed through time, vertex by vertex.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """What a trained model holds of every vertex at every snapshot, its state running from the first one.
+
+    Attributes:
+        model: its name.
+        graph: T labelled snapshots of N vertices.
+        hidden: shape (T, N, H), float32: what the last layer gives.
+        outputs: shape (T, N, outputs), float32: what is read out of it; for regression one column, the prediction.
+        parameters: numbers the model has learned.
+        remembered: numbers it keeps from one snapshot to the next, for all N vertices.
+        hops: edges that a change travels within one snapshot, at most.
+    """
+
+    model: str
+    graph: DynamicGraph
+    hidden: NDArray[np.float32]
+    outputs: NDArray[np.float32]
+    parameters: int
+    remembered: int
+    hops: int
+
+    def __repr__(self) -> str:
+        steps, nodes, width = self.hidden.shape
+        return (
+            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} vertices, {width} hidden numbers each; "
+            f"{self.parameters:,} parameters, {self.remembered:,} numbers remembered)"
+        )
+
+    def vertex(self, vertex: int) -> pd.DataFrame:
+        """One vertex by snapshot: in-neighbours, features, label, persistence, prediction, size of its hidden state.
+
+        Raises:
+            ConfigError: the graph has no such vertex.
+        """
+        import pandas as pd
+
+        graph = self.graph
+        check_vertex(graph, vertex)
+        columns: dict[str, NDArray[np.generic]] = {
+            "in-neighbours": np.array([np.diff(each.indptr[vertex : vertex + 2])[0] for each in graph.snapshots]),
+            **{f"feature {k}": graph.features[:, vertex, k] for k in range(graph.num_features)},
+            "label": graph.targets[:, vertex],
+            "persistence": graph.persistence[:, vertex],
+        }
+        if self.outputs.shape[2] == 1:
+            columns["prediction"] = self.outputs[:, vertex, 0]
+        columns["hidden (norm)"] = np.linalg.norm(self.hidden[:, vertex], axis=1)
+        return pd.DataFrame(columns, index=pd.RangeIndex(graph.num_snapshots, name="snapshot"))
+
+
+def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
+    """Run the model of a finished run over its graph, and keep what it holds of every vertex.
+
+    The model is run in this process, as ``lab.train`` does, which imports torch.
+
+    Args:
+        run: a run that has a checkpoint.
+        graph: another graph of the same size than the run's own.
+
+    Raises:
+        LabError: the run has no checkpoint, or its data set cannot be loaded.
+    """
+    from dtdg_lab.training.forward import run_forward
+
+    graph = load_for(run.config) if graph is None else graph
+    made = run_forward(run.config, graph, run.directory.checkpoint_file)
+    return Trace(run.config.model, graph, made.hidden, made.outputs, made.parameters, made.remembered, made.hops)
+
+
+def check_vertex(graph: DynamicGraph, vertex: int) -> None:
+    """Refuse a vertex that the graph does not have.
+
+    Raises:
+        ConfigError: it is below 0, or N or more.
+    """
+    if not 0 <= vertex < graph.num_nodes:
+        raise ConfigError(f"vertex={vertex}: {graph.name!r} has vertices 0 to {graph.num_nodes - 1}.")
+
+
+# ``lab.echo``: a model hears one vertex's features change at one snapshot; who notices, and for how long.
+
+
+HEARD = 1e-6  # a smaller change of a hidden number, relative to the largest one, counts as rounding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Echo:
+    """How a model's hidden state differs because one vertex's features were changed at one snapshot.
+
+    Attributes:
+        model: its name.
+        vertex: whose features were changed.
+        snapshot: when.
+        change: shape (T, N): the largest difference of a hidden number of every vertex, from the unchanged sequence.
+        distance: shape (N,): edges between each vertex and ``vertex`` in that snapshot, either way; -1 where there is
+            no path.
+    """
+
+    model: str
+    vertex: int
+    snapshot: int
+    change: NDArray[np.float32]
+    distance: NDArray[np.int64]
+
+    @property
+    def heard(self) -> NDArray[np.bool_]:
+        """Which vertices hold something else than without the change, shape (T, N)."""
+        return self.change > HEARD * max(float(self.change.max()), 1e-30)
+
+    @property
+    def hops(self) -> int:
+        """The largest distance of a vertex that hears the change in the snapshot it is made in."""
+        at_once = self.distance[self.heard[self.snapshot]]
+        return int(at_once.max(initial=0))
+
+    @property
+    def lasts(self) -> int:
+        """Snapshots, that of the change included, until nobody holds anything of it; up to the end of the graph."""
+        some = np.flatnonzero(self.heard.any(axis=1))
+        return int(some[-1]) - self.snapshot + 1 if len(some) else 0
+
+    def listeners(self, later: int = 0) -> int:
+        """How many vertices hold something of the change ``later`` snapshots after it.
+
+        Raises:
+            ConfigError: the graph ends before.
+        """
+        at = self.snapshot + later
+        if later < 0 or at >= len(self.change):
+            raise ConfigError(f"later={later}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
+        return int(self.heard[at].sum())
+
+    def table(self) -> pd.DataFrame:
+        """By snapshots since the change: how many vertices hear it, and how loud it is where it is loudest."""
+        import pandas as pd
+
+        heard, change = self.heard[self.snapshot :], self.change[self.snapshot :]
+        index = pd.RangeIndex(len(heard), name="snapshots later")
+        return pd.DataFrame({"vertices that hear it": heard.sum(axis=1), "largest change": change.max(axis=1)}, index)
+
+
+def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:
+    """Add ``amount`` to all features of one vertex at one snapshot, and compare what the run's model then holds.
+
+    Edges and labels stay as they are. The model is run in this process, which imports torch.
+
+    Args:
+        run: a run that has a checkpoint.
+        vertex: whose features are changed.
+        snapshot: when.
+        amount: what is added.
+        unchanged: the trace of the run, where it is there already.
+
+    Raises:
+        ConfigError: there is no such vertex or snapshot.
+        LabError: the run has no checkpoint, or its data set cannot be loaded.
+    """
+    unchanged = trace(run) if unchanged is None else unchanged
+    graph = unchanged.graph
+    check_vertex(graph, vertex)
+    if not 0 <= snapshot < graph.num_snapshots:
+        raise ConfigError(f"snapshot={snapshot}: {graph.name!r} has snapshots 0 to {graph.num_snapshots - 1}.")
+    changed = trace(run, graph=_with_change(graph, vertex, snapshot, amount))
+    difference = np.abs(changed.hidden - unchanged.hidden).max(axis=2)
+    return Echo(unchanged.model, vertex, snapshot, difference, _distances(graph.snapshots[snapshot], vertex))
+
+
+def _with_change(graph: DynamicGraph, vertex: int, snapshot: int, amount: float) -> DynamicGraph:
+    features = np.array(graph.features)
+    features[snapshot, vertex] += amount
+    return replace(graph, features=features)
+
+
+def _distances(snapshot: Snapshot, vertex: int) -> NDArray[np.int64]:
+    """Edges from a vertex to every other, whatever their direction; -1 where there is no path."""
+    distance = np.full(snapshot.num_nodes, -1)
+    distance[vertex] = 0
+    rows, sources = snapshot.rows(), snapshot.indices
+    for steps in range(1, snapshot.num_nodes):
+        edge = distance == steps - 1
+        near = np.zeros(snapshot.num_nodes, dtype=bool)
+        near[rows[edge[sources]]] = True
+        near[sources[edge[rows]]] = True
+        fresh = near & (distance < 0)
+        if not fresh.any():
+            break
+        distance[fresh] = steps
+    return distance
+
+
+# ``lab.compare_graphs``: several graphs side by side, such as one set of edges in several cuts.
+
+
+@dataclass(frozen=True, slots=True)
+class GraphComparison:
+    """Graphs side by side: ``table`` has one row a graph, ``figure`` draws what needs no learning."""
+
+    table: pd.DataFrame
+    figure: Figure = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """The table, with what its columns mean; ``lab.plot(comparison)`` draws the figure."""
+        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
+        shown = self.table.to_html(na_rep="unknown", escape=True, float_format=_short)
+        return f"{shown}<ul style='font-size:90%'>{said}</ul>"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
+    """Sizes, overlap and baselines of several graphs.
+
+    Args:
+        graphs: label -> graph, in the order of the rows.
+
+    Raises:
+        ConfigError: no graph is given.
+    """
+    import pandas as pd
+
+    if not graphs:
+        raise ConfigError("compare_graphs() got no graph: give labelled ones, such as {'cut 30': graph}.")
+    rows = {label: graph_row(statistics_of(graph)) for label, graph in graphs.items()}
+    table = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="graph"), columns=list(COLUMNS))
+    return GraphComparison(table, compare_graphs_figure(rows))
+
+
+# ``lab.follow_vertex``: one vertex through several models, side by side.
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedVertex:
+    """One vertex: ``table`` has a row a snapshot and a column a model, ``figure`` draws it."""
+
+    vertex: int
+    table: pd.DataFrame
+    figure: Figure = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """The table; ``lab.plot(followed)`` draws the figure."""
+        shown: str = self.table.to_html(escape=True, max_rows=12, float_format=lambda value: f"{value:.3g}")
+        return f"<p>vertex {self.vertex}</p>{shown}"
+
+
+def follow_vertex(traces: Sequence[Trace], vertex: int) -> FollowedVertex:
+    """What several models predict of one vertex at every snapshot, beside its label and persistence.
+
+    Args:
+        traces: of models trained for regression on one graph.
+        vertex: its number.
+
+    Raises:
+        ConfigError: no trace is given, they are of different graphs or another task, or there is no such vertex.
+    """
+    if not traces:
+        raise ConfigError("follow_vertex() got no trace: give those of finished runs, [lab.trace(run), ...].")
+    graph = traces[0].graph
+    check_vertex(graph, vertex)
+    for each in traces:
+        if each.graph.data_hash != graph.data_hash:
+            raise ConfigError(f"{each.model!r} was traced on another graph than {traces[0].model!r}. Train on one.")
+        if each.outputs.shape[2] != 1:
+            raise ConfigError(f"{each.model!r} reads out {each.outputs.shape[2]} numbers; task='regression' is needed.")
+    table = traces[0].vertex(vertex)[["in-neighbours", "label", "persistence"]]
+    predictions = {each.model: each.outputs[:, vertex, 0] for each in traces}
+    if len(predictions) < len(traces):
+        raise ConfigError(f"a model occurs twice among {', '.join(each.model for each in traces)}. Give each one once.")
+    figure = vertex_figure(vertex, graph.targets[:, vertex], predictions, table["in-neighbours"].to_numpy())
+    return FollowedVertex(vertex, table.assign(**predictions), figure)

@@ -1,0 +1,698 @@
+"""Record tables on disk: written line by line, merged over ranks, and read."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+import math
+import os
+import stat
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.runs.directory import (
+    RESTORE,
+    RunDirectory,
+    discard,
+    finite,
+    read_json,
+    read_object,
+    reading,
+    store_error,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+# Reading record lines: whole files, while they grow, and all ranks in order of time.
+
+
+Line = dict[str, Any]
+_CLOCKS = ("time_ns", "start_ns")
+
+
+def read_lines(path: str | Path) -> Iterator[Line]:
+    """The record lines of one rank's file, as parsed from JSON.
+
+    A last line without its newline that does not parse is left out: the writer was killed in the middle of it.
+
+    Raises:
+        DataError: a line before the end is damaged, or a newer version wrote it; the message names it.
+        RunStoreError: the file cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.endswith(b"\n"):
+                    yield _parse(raw, path, f"line {number}")
+                elif (last := _parse_torn(raw)) is not None:
+                    yield last
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
+def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[list[Line], int]:
+    """Lines written since ``offset``, and the offset to ask for next time.
+
+    With ``most_bytes`` no more than about so many are read at once: ask again until no lines come.
+
+    A line still being written is left for the next call. A file that is not there yet has no lines; one that became
+    shorter (a resumed run cuts off a torn line) is followed from its new end.
+
+    Raises:
+        DataError: a line is damaged.
+        RunStoreError: the file cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(min(offset, size))
+            offset = file.tell()
+            block = file.read(most_bytes)
+            if b"\n" not in block:
+                block += file.readline()  # one line longer than the limit
+    except FileNotFoundError:
+        return [], offset
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    whole = block[: block.rfind(b"\n") + 1]
+    lines, begin = [], offset
+    for raw in whole.splitlines(keepends=True):
+        lines.append(_parse(raw, path, f"the line at byte {begin}"))
+        begin += len(raw)
+    return lines, begin
+
+
+def merged_lines(run: RunDirectory) -> Iterator[Line]:
+    """The lines of all ranks, ordered by attempt and time as they were written, as a live view would get them."""
+    return (line for _, _, _, line in heapq.merge(*(_timed(rank, path) for rank, path in run.record_files().items())))
+
+
+def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
+    """Lines with a key that never falls within a file; position keeps ties from comparing the lines themselves."""
+    latest = (0, 0)
+    for position, line in enumerate(read_lines(path)):
+        times = [
+            row[line["columns"].index(clock)] for clock in _CLOCKS if clock in line["columns"] for row in line["rows"]
+        ]
+        latest = max(
+            latest, (line["attempt"], max((int(time) for time in times if time is not None), default=latest[1]))
+        )
+        yield latest, rank, position, line
+
+
+def _parse(raw: bytes, path: str | Path, place: str) -> Line:
+    try:
+        line = json.loads(raw)
+        _check(line)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"{place} of {path} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
+        ) from error
+    if line.get("v", SCHEMA) > SCHEMA:
+        raise DataError(
+            f"{place} of {path} was written by a newer version of DTDG Lab: records of schema {line['v']}, and this "
+            f"version reads up to {SCHEMA}. Update dtdg_lab, or open the run where it was made; nothing was changed."
+        )
+    return line
+
+
+def _check(line: Any) -> None:
+    """Raise ValueError, KeyError or TypeError where a line is not what a rank writes."""
+    widths = {len(row) for row in line["rows"]}
+    if widths - {len(line["columns"])} or not {"rank", "attempt", "table"} <= line.keys():
+        raise ValueError("its rows do not fit its columns")
+    numbers = (line["rank"], line["attempt"], line.get("v", SCHEMA))
+    names = (line["table"], *line["columns"])
+    lists = {type(each) for each in (line["columns"], line["rows"], *line["rows"])} <= {list}
+    if not (all(type(number) is int for number in numbers) and all(type(name) is str for name in names) and lists):
+        raise ValueError("it is not made as record lines are")
+    if len(set(line["columns"])) != len(line["columns"]):
+        raise ValueError("a column comes twice")
+
+
+def _parse_torn(raw: bytes) -> Line | None:
+    """The last line, if only its newline is missing."""
+    try:
+        return _parse(raw, "", "")
+    except DataError:
+        return None
+
+
+# Merging the ranks' lines into one Parquet file a table, without losing a row or a column.
+
+
+LINE = "line_seq"  # column of numbered tables
+_BLOCK_ROWS = 20_000
+_AS_JSON = {b"encoding": b"json"}
+
+
+def merge(run: RunDirectory) -> dict[str, int]:
+    """Write ``records/<table>.parquet`` for every table and return the number of rows of each.
+
+    The lines stay: a resumed run appends to them. ``records/merged.json`` says what the merged tables hold.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: a file cannot be written.
+    """
+    import pyarrow.parquet
+
+    sizes = _sizes(run)
+    merged = collect(run)
+    for table, content in merged.items():
+        target = run.table_file(table)
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
+        try:
+            pyarrow.parquet.write_table(content, temporary, compression="zstd")
+            temporary.replace(target)
+        except OSError as error:
+            discard(temporary)
+            raise store_error("write", target, error) from error
+    rows = {table: content.num_rows for table, content in merged.items()}
+    write_json(run.merged_file, {"sizes": sizes, "rows": rows})
+    return rows
+
+
+def is_current(run: RunDirectory) -> bool:
+    """Whether the merged tables hold all lines there are (a resumed run has written more)."""
+    return run.merged_file.is_file() and read_json(run.merged_file)["sizes"] == _sizes(run)
+
+
+def collect(run: RunDirectory, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:
+    """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
+
+    With ``numbered`` so is the number of a row's line (``LINE``): with rank and table it tells which rows were one.
+
+    Raises:
+        DataError: a record line is damaged.
+    """
+    tables: dict[str, _Columns] = {}
+    for path in run.record_files().values():
+        for line in read_lines(path):
+            if wanted is None or line["table"] in wanted:
+                if numbered:
+                    line["columns"] = [*line["columns"], LINE]
+                    line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
+                tables.setdefault(line["table"], _Columns()).add(line)
+    return {table: columns.finish() for table, columns in sorted(tables.items())}
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """A pandas frame; values kept as JSON text are parsed, and a column of unknowns only is NaN."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_null(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.float64()))
+    frame = table.to_pandas()
+    for field in table.schema:
+        if (field.metadata or {}).get(b"encoding") == b"json":
+            texts = table.column(field.name).to_pylist()
+            frame[field.name] = _objects([None if text is None else json.loads(text) for text in texts])
+    return frame
+
+
+def _objects(values: list[Any]) -> pd.Series:
+    import pandas as pd
+
+    return pd.Series(values, dtype=object)
+
+
+def _sizes(run: RunDirectory) -> dict[str, int]:
+    return {str(rank): path.stat().st_size for rank, path in run.record_files().items()}
+
+
+class _Columns:
+    """The columns of one table while lines are read: Python values of a block, then arrow arrays."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.pending = 0
+        self.values: dict[str, list[Any]] = {"rank": [], "attempt": []}
+        self.blocks: dict[str, list[tuple[pa.Array, bool]]] = {"rank": [], "attempt": []}
+
+    def add(self, line: dict[str, Any]) -> None:
+        count = len(line["rows"])
+        columns = {name: [row[place] for row in line["rows"]] for place, name in enumerate(line["columns"])}
+        columns |= {"rank": [line["rank"]] * count, "attempt": [line["attempt"]] * count}
+        for name in [name for name in columns if name not in self.values]:
+            self._new(name)
+        for name, values in self.values.items():
+            values.extend(columns.get(name) or [None] * count)
+        self.pending += count
+        if self.pending >= _BLOCK_ROWS:
+            self._flush()
+
+    def _new(self, name: str) -> None:
+        """A column that earlier lines did not have is unknown there."""
+        import pyarrow as pa
+
+        self.values[name] = [None] * self.pending
+        self.blocks[name] = [(pa.nulls(self.rows), False)] if self.rows else []
+
+    def _flush(self) -> None:
+        for name, values in self.values.items():
+            self.blocks[name].append(_array(values))
+            self.values[name] = []
+        self.rows += self.pending
+        self.pending = 0
+
+    def finish(self) -> pa.Table:
+        import pyarrow as pa
+
+        self._flush()
+        fields, columns = [], []
+        for name, blocks in self.blocks.items():
+            column, as_json = _joined(blocks)
+            fields.append(pa.field(name, column.type, metadata=_AS_JSON if as_json else None))
+            columns.append(column)
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _array(values: list[Any]) -> tuple[pa.Array, bool]:
+    """An arrow array, and whether the values had to be kept as JSON text (dicts, lists, mixed kinds)."""
+    import pyarrow as pa
+
+    try:
+        array = pa.array(values)
+        if not pa.types.is_nested(array.type):
+            return array, False
+    except (pa.ArrowException, OverflowError):
+        pass  # kinds that do not go together: JSON text holds them all
+    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string()), True
+
+
+def _joined(blocks: list[tuple[pa.Array, bool]]) -> tuple[pa.ChunkedArray, bool]:
+    """One column of the blocks of one; whole numbers become float beside fractions, other mixtures JSON text."""
+    import pyarrow as pa
+
+    kinds = {array.type for array, _ in blocks} - {pa.null()}
+    numbers = kinds == {pa.int64(), pa.float64()}
+    if not any(as_json for _, as_json in blocks) and (len(kinds) < 2 or numbers):
+        kind = pa.float64() if numbers else next(iter(kinds), pa.null())
+        with contextlib.suppress(pa.ArrowInvalid):  # a whole number too large for a float: kept as text below
+            return pa.chunked_array([array.cast(kind) for array, _ in blocks], kind), False
+    texts = [array if as_json else _array_as_json(array) for array, as_json in blocks]
+    return pa.chunked_array(texts, pa.string()), True
+
+
+def _array_as_json(array: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([None if value is None else json.dumps(value) for value in array.to_pylist()], pa.string())
+
+
+# Record tables as pandas frames, from the merged tables where they are up to date, else from the ranks' lines.
+
+
+__all__ = ["read_lines", "tables", "tail"]
+
+_NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
+# What a second attempt must repeat for the first one's row at the very step of resuming to be left out: such a row
+# describes the model before that step, so it is as true in both attempts.
+_SAME_FACT = {"evaluations": "split", "events": "kind"}
+
+
+def tables(
+    run_dir: str | Path | RunDirectory, *, all_attempts: bool = False, only: Collection[str] = ()
+) -> dict[str, pd.DataFrame]:
+    """All record tables of a run, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
+
+    Columns and tables this version does not know are kept. A table nobody wrote has its columns and no rows.
+
+    A resumed run computes the steps after its checkpoint again. By default the rows they replace are left out: for
+    each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were really
+    spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
+
+    Args:
+        run_dir: the folder of the run.
+        all_attempts: keep the replaced rows.
+        only: names of the tables wanted; all when empty.
+
+    Raises:
+        DataError: a record line or a merged table is damaged, or a newer version wrote it.
+        RunStoreError: there is no run, or its files cannot be read.
+    """
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
+    wanted = {*only, "steps"} if only else None  # steps say where attempts begin
+    frames = _merged(run, wanted)
+    if frames is None:
+        with reading(run.records):
+            collected = collect(run, wanted)
+            frames = {table: to_frame(collected[table]) for table in collected}
+    for table in TABLES.keys() - frames.keys():
+        if wanted is None or table in wanted:
+            frames[table] = _empty(table)
+    with reading(run.records):
+        for table, frame in frames.items():
+            _check_numbers(run, table, frame)
+        return frames if all_attempts else _without_replaced(frames)
+
+
+def _check_numbers(run: RunDirectory, table: str, frame: pd.DataFrame) -> None:
+    """Refuse a table whose numbers are none."""
+    from pandas.api.types import is_numeric_dtype
+
+    numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
+    for column in frame.columns:
+        if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
+            raise DataError(f"{run.records} is damaged: {column} of table {table} holds what is no number. {RESTORE}")
+
+
+def _merged(run: RunDirectory, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
+    """The merged tables; None where they do not hold all lines, or there are none."""
+    lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are gone"
+    with reading(run.merged_file, f"Remove it: {lines}."):
+        if not is_current(run):
+            return None
+        names = [str(table) for table in read_object(run.merged_file, needs=("rows",))["rows"]]
+    frames = {}
+    for table in names:
+        if wanted is None or table in wanted:
+            frames[table] = _stored(run.table_file(table), f"Remove {run.merged_file}: {lines}.")
+    return frames
+
+
+def _stored(file: Path, remedy: str) -> pd.DataFrame:
+    import pyarrow.parquet
+
+    with reading(file, remedy):
+        if not file.is_file():
+            raise RunStoreError(f"{file} is missing. {remedy}")
+        try:
+            return to_frame(pyarrow.parquet.read_table(file))
+        except OSError as error:
+            raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
+
+
+def _empty(table: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns=["rank", "attempt", *TABLES[table]]).astype({"rank": "int64", "attempt": "int64"})
+
+
+def _without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    steps = frames["steps"]
+    if steps["attempt"].nunique() < 2:
+        return frames
+    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
+    return {table: _kept(table, frame, first) for table, frame in frames.items()}
+
+
+def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` without rows that a later attempt replaced; ``first`` has ranks as rows and attempts as columns."""
+    if "step" not in frame or frame.empty:
+        return frame
+    pairs = list(zip(frame["rank"], frame["attempt"], strict=True))
+    limits = {pair: _limit(first, *pair) for pair in set(pairs)}
+    limit = [limits[pair] for pair in pairs]
+    if table not in _SAME_FACT:
+        return frame[~(frame["step"] >= limit)].reset_index(drop=True)
+    fact = ["rank", "step", _SAME_FACT[table]]
+    repeated = frame["attempt"] < frame.groupby(fact, dropna=False)["attempt"].transform("max")
+    return frame[~((frame["step"] > limit) | ((frame["step"] == limit) & repeated))].reset_index(drop=True)
+
+
+def _limit(first: pd.DataFrame, rank: int, attempt: int) -> float:
+    """First step of any later attempt of this rank, or of the others where this rank wrote none in it."""
+    limits = []
+    for later in first.columns[first.columns > attempt]:
+        own = float(first.at[rank, later]) if rank in first.index else math.nan
+        limits.append(float(first[later].min()) if math.isnan(own) else own)
+    return min(limits, default=math.inf)
+
+
+# RecordWriter: a rank's records, appended to its file by a background thread.
+
+
+Row = tuple[Any, ...]
+_BLOCK = 1 << 16
+
+
+class RecordWriter:
+    """Appends rows of the record tables to one rank's file, off the training thread.
+
+    ``row`` only queues. Every ``flush_s`` seconds a daemon thread writes one JSON line per table (format in
+    ``core/records.py``) with a single append to the operating system: what was flushed survives ``kill -9``. Line
+    numbers (``seq``) go on where the file ended, and a line torn by a kill is cut off first. JSON has no NaN: such
+    a value is written as null, and an event ``not_finite`` keeps the fact.
+
+    Args:
+        path: the file, made when missing.
+        rank: the rank that writes.
+        attempt: how many times the run was started, from 1.
+        flush_s: seconds between two writes.
+        sink: is handed the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
+            it is called no more and an event ``sink_lost`` keeps the reason; the file goes on.
+        tables: columns of each table; more may be added to those of ``core/records.py``.
+
+    Raises:
+        RunStoreError: the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        rank: int,
+        attempt: int,
+        *,
+        flush_s: float = 0.1,
+        sink: Callable[[bytes], Any] | None = None,
+        tables: Mapping[str, tuple[str, ...]] = TABLES,
+    ) -> None:
+        self.path = Path(path)
+        self.rank = rank
+        self.attempt = attempt
+        self._tables = dict(tables)
+        self._widths = {table: len(columns) for table, columns in self._tables.items()}
+        self._queue: deque[tuple[str, Row]] = deque()
+        self._sink = sink
+        self._failure: RunStoreError | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._closed = False
+        try:
+            self._file, self._seq = _open_at_end(self.path)
+        except OSError as error:
+            raise store_error("record to", self.path, error) from error
+        except (ValueError, KeyError) as error:
+            raise RunStoreError(f"{self.path} ends with a damaged line ({error!r}). Move it away to go on.") from error
+        self._thread = threading.Thread(target=self._run, args=(flush_s,), name=f"records-rank{rank}", daemon=True)
+        self._thread.start()
+
+    def row(self, table: str, values: Row) -> None:
+        """Queue one row; about a tenth of a microsecond, never blocks.
+
+        Raises:
+            UnknownNameError: there is no such table.
+            ConfigError: the row does not have one value per column.
+        """
+        if self._widths.get(table) != len(values):
+            self._refuse(table, values)
+        self._queue.append((table, values))
+
+    def check(self) -> None:
+        """Raise what went wrong in the background; the training loop calls it every step.
+
+        Raises:
+            RunStoreError: rows could not be written, so going on would train unrecorded.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def flush(self) -> None:
+        """Write all rows queued so far before returning.
+
+        Raises:
+            RunStoreError: they could not be written.
+        """
+        self._write_queued()
+        self.check()
+
+    def close(self) -> None:
+        """Write what is queued, stop the thread and close the file; a second call does nothing more.
+
+        Raises:
+            RunStoreError: rows could not be written.
+        """
+        if not self._closed:
+            self._closed = True
+            self._stop.set()
+            self._thread.join()
+            self._write_queued()
+            os.close(self._file)
+        self.check()
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refuse(self, table: str, values: Row) -> None:
+        if table not in self._tables:
+            raise UnknownNameError("record table", table, self._tables)
+        columns = self._tables[table]
+        raise ConfigError(f"a row of {table!r} needs {len(columns)} values, not {len(values)}: {', '.join(columns)}.")
+
+    def _run(self, flush_s: float) -> None:
+        while not self._stop.wait(flush_s) and self._failure is None:
+            self._write_queued()
+
+    def _write_queued(self) -> None:
+        with self._lock:
+            if self._failure is not None or not self._queue:
+                return
+            try:
+                block = self._lines(self._take())
+                _append(self._file, block)
+            except OSError as error:
+                self._failure = store_error("record to", self.path, error)
+                self._failure.__cause__ = error
+                return
+            except Exception as error:  # kept for check(): a dead thread would leave the run unrecorded
+                self._failure = RunStoreError(f"cannot record to {self.path}: {error!r}. Rows hold only JSON values.")
+                self._failure.__cause__ = error
+                return
+            self._hand_on(block)
+
+    def _take(self) -> dict[str, list[Row]]:
+        """Rows queued so far by table; deque operations are atomic, so the training thread may go on appending."""
+        rows: dict[str, list[Row]] = {}
+        for _ in range(len(self._queue)):
+            table, values = self._queue.popleft()
+            rows.setdefault(table, []).append(values)
+        return rows
+
+    def _lines(self, rows: dict[str, list[Row]]) -> bytes:
+        """One line per table, and one of events for values JSON cannot hold."""
+        lines, lost = [], {}
+        for table, values in rows.items():
+            try:
+                text = _encode(values)
+            except ValueError:  # a NaN or an infinity; looked for only then, since it is rare
+                lost.update(_not_finite(table, self._tables[table], values))
+                text = _encode(finite(values))
+            lines.append(self._line(table, text))
+        if lost:
+            lines.append(self._line("events", _encode([self._event("not_finite", fact) for fact in lost.values()])))
+        return b"".join(lines)
+
+    def _line(self, table: str, rows: str) -> bytes:
+        head = {
+            "v": SCHEMA,
+            "rank": self.rank,
+            "attempt": self.attempt,
+            "seq": self._seq,
+            "table": table,
+            "columns": self._tables[table],
+        }
+        self._seq += 1
+        return f'{json.dumps(head)[:-1]}, "rows": {rows}}}\n'.encode()
+
+    def _event(self, kind: str, data: dict[str, Any]) -> Row:
+        known = {"step": data.get("step"), "epoch": data.get("epoch"), "time_ns": time.time_ns(), "kind": kind}
+        return tuple(known.get(column, data) for column in TABLES["events"])
+
+    def _hand_on(self, block: bytes) -> None:
+        if self._sink is None:
+            return
+        try:
+            self._sink(block)
+        except Exception as error:  # the live view is lossy by design; the file keeps that and why it ended
+            self._sink = None
+            self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
+
+
+def _encode(rows: Any) -> str:
+    return json.dumps(rows, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Scalars and arrays of numpy as Python's; anything else is refused, as json does."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} cannot be recorded")
+
+
+def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[tuple[str, str], dict[str, Any]]:
+    """(table, column) -> what the first value JSON cannot hold was, at which step, and how many there are."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        place = dict(zip(columns, row, strict=True))
+        for column, value in place.items():
+            try:
+                _encode(value)
+            except ValueError:
+                first = {
+                    "table": table,
+                    "column": column,
+                    "value": str(value)[:200],
+                    "step": place.get("step"),
+                    "epoch": place.get("epoch"),
+                    "rows": 0,
+                }
+                found.setdefault((table, column), first)["rows"] += 1
+    return found
+
+
+def _append(file: int, block: bytes) -> None:
+    """Write all of ``block``; the operating system may take a part at a time."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _open_at_end(path: Path) -> tuple[int, int]:
+    """Open for appending; returns the descriptor and the number of the next line."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return file, 0
+        size = os.fstat(file).st_size
+        whole = _last_newline(file, size) + 1
+        if whole < size and not _is_line(os.pread(file, size - whole, whole)):
+            os.ftruncate(file, whole)  # a line torn by a kill: its rows are lost in any case
+        elif whole < size:
+            os.write(file, b"\n")
+            whole = size + 1
+        if not whole:
+            return file, 0
+        begin = _last_newline(file, whole - 1) + 1
+        return file, int(json.loads(os.pread(file, whole - begin, begin))["seq"]) + 1
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def _last_newline(file: int, end: int) -> int:
+    """Offset of the last newline before ``end``, or -1."""
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        found = os.pread(file, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found
+        end = begin
+    return -1
+
+
+def _is_line(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,501 @@
+"""Runs opened from disk: settings, records, provenance and progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
+from dtdg_lab.runs import page
+from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
+from dtdg_lab.runs.directory import ENVIRONMENT_SCHEMA as ENVIRONMENT
+from dtdg_lab.runs.kept import Kept
+from dtdg_lab.runs.records import merged_lines, read_lines, tables
+from dtdg_lab.runs.summary import SCHEMA
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.live_run import XAxis
+from dtdg_lab.views.loss import compare_figure, edge_life
+from dtdg_lab.views.style import BASELINE
+from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
+from dtdg_lab.views.window import RunWindow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# What a run's numbers were measured on: protocol, purge gap and data, as every table of results names them.
+
+
+COLUMNS = ("protocol", "leaky", "purge", "data")
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "protocol": "name of the evaluation protocol",
+        "leaky": "whether parts of the sequence share edges: no gap is left, and edges live longer than an interval",
+        "purge": "snapshots left out at each boundary between parts",
+        "data": "first digits of the SHA-256 of the data set's arrays",
+        "data_hash": "the SHA-256 of the data set's arrays",
+    }
+)
+_DIGITS = 12
+_PARTS = ("train", "validation", "test")
+
+
+def provenance(run: StoredRun) -> dict[str, Any]:
+    """What tells whether two results may be compared; see ``MEANINGS``. What is not known is None.
+
+    Returns:
+        ``protocol`` (a name), ``leaky`` (bool), ``purge`` (snapshots left out at each boundary), ``data`` (the first
+        12 hexadecimal digits of ``data_hash``) and ``data_hash``.
+
+    Raises:
+        RunStoreError, DataError: the run's files cannot be read.
+    """
+    environment = run.environment
+    with reading(run.directory.environment_file):
+        data_hash = (environment.get("data") or {}).get("sha256") or None
+        data = data_hash[:_DIGITS] if data_hash else None
+    leaky, purge = _leaky(run.config), _purge(run)
+    return {"protocol": run.config.protocol, "leaky": leaky, "purge": purge, "data": data, "data_hash": data_hash}
+
+
+def ground(runs: Sequence[StoredRun]) -> str:
+    """What results of these runs were measured on, in a sentence, where it is the same for all of them."""
+    told, config = provenance(runs[0]), runs[0].config
+    gap = "an unknown number of" if told["purge"] is None else told["purge"]
+    left = f"{gap} snapshot{'' if told['purge'] == 1 else 's'} left out at each boundary"
+    leaks = ", so that parts share edges" if told["leaky"] else ""
+    return (
+        f"Scored by protocol {config.protocol} with {left}{leaks}, on {config.dataset} "
+        f"(data {told['data'] or 'unknown'})."
+    )
+
+
+def differences(runs: Sequence[StoredRun]) -> list[str]:
+    """Why results of these runs may not be comparable, one sentence each; empty where they stand on one ground.
+
+    Args:
+        runs: finished or under way; those whose data are not known yet are left out of what is said of data.
+    """
+    told = [provenance(run) for run in runs]
+    sentences = []
+    data = {each["data"]: run.config.dataset for run, each in zip(runs, told, strict=True) if each["data"]}
+    if len(data) > 1:
+        named = ", ".join(f"{name} ({digits})" for digits, name in data.items())
+        sentences.append(f"The runs are of different data: {named}. Their losses cannot be compared.")
+    protocols = list(dict.fromkeys(run.config.protocol for run in runs))
+    if len(protocols) > 1:
+        meant = ", ".join(f"{name} ({PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
+        sentences.append(f"The runs are scored by different protocols: {meant}. Their losses mean different things.")
+    gaps = sorted({each["purge"] for each in told if each["purge"] is not None})
+    if len(gaps) > 1:
+        counts = ", ".join(map(str, gaps))
+        sentences.append(f"The runs leave out {counts} snapshots at each boundary: their parts are not the same.")
+    tasks = list(dict.fromkeys(run.config["task"] for run in runs))
+    if len(tasks) > 1:
+        sentences.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
+    return sentences
+
+
+def _leaky(config: RunConfig) -> bool:
+    return PROTOCOLS[config.protocol].leaky and edge_life(config) != 1
+
+
+def _purge(run: StoredRun) -> int | None:
+    """The gap as the run's own event tells it, else as protocol and edge life give it."""
+    with reading(run.directory.records):
+        parts = _told_parts(run)
+        if parts is not None:
+            ends = [parts[name] for name in _PARTS if name in parts]
+            return int(ends[1]["first"]) - int(ends[0]["last"]) - 1 if len(ends) > 1 else None
+    life = 1 if PROTOCOLS[run.config.protocol].leaky else edge_life(run.config)
+    return None if life is None else PROTOCOLS[run.config.protocol].gap(life)
+
+
+def _told_parts(run: StoredRun) -> dict[str, Any] | None:
+    """The event ``parts``, from the first lines of rank 0 where they are there, else from the merged table."""
+    lines = run.directory.record_file(0)
+    if not lines.is_file():
+        return next((each["data"] for each in run.events if each["kind"] == "parts"), None)
+    for line in read_lines(lines):
+        if line["table"] == "events":
+            at = {name: place for place, name in enumerate(line["columns"])}
+            for row in line["rows"]:
+                if row[at["kind"]] == "parts":
+                    return dict(row[at["data"]])
+        elif line["table"] == "steps":  # the event comes before the first of them
+            return None
+    return None
+
+
+# Runs of the past: open one, compare several.
+
+
+TRAIN_STEP = "train-step"
+COMPARED = (
+    "status",
+    "task",
+    "train_loss",
+    "validation_loss",
+    "test_loss",
+    "persistence_loss",
+    "mean_loss",
+    "skill",
+    *COLUMNS,
+    "epochs",
+    "steps",
+    "total_time_s",
+    "epoch_time_s",
+    "epoch_time_spread_s",
+    "epoch_time_median_s",
+    "epoch_time_clean_s",
+    "epoch_time_congested_s",
+    "imbalance",
+    "wait_share",
+    "bytes_sent",
+    "peak_bytes",
+    "peak_rss_bytes",
+    "total_j",
+    "energy_j",
+    "energy_coverage",
+    "epoch_j",
+    "epoch_j_spread",
+)
+
+_LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns where some run predicts links
+
+
+class StoredRun:
+    """A run read from its folder; it may still be under way, and is read as far as it has come.
+
+    Reading changes nothing in the folder. What is damaged there, or of a newer version, raises DataError or
+    RunStoreError with the file's name as soon as it is asked for; the rest can be read.
+
+    Attributes:
+        keeper: what must stay while the folder is read, such as the race whose temporary folder it is in.
+    """
+
+    keeper: object = None
+
+    def __init__(self, directory: RunDirectory, *, points: int = 1500) -> None:
+        self.directory = directory
+        self.id = directory.id
+        self.path = directory.path
+        self.config: RunConfig = read_config(directory.config_file)
+        self.points = points
+
+    def __repr__(self) -> str:
+        return f"StoredRun({self.id!r}, {self.status!r})"
+
+    @property
+    def status(self) -> str:
+        """The state written last: starting, running, paused, stopping, finished, stopped or failed."""
+        return str(self._status["state"])
+
+    @property
+    def reason(self) -> str:
+        """Why the run is in that state, in words; empty where nothing is out of the ordinary."""
+        return str(self._status["reason"])
+
+    @property
+    def _status(self) -> dict[str, Any]:
+        return read_object(self.directory.status_file, needs=("state", "reason"))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the whole run; empty before it ended (see ``runs.summary.MEANINGS``)."""
+        file = self.directory.summary_file
+        found = read_object(file, newest=SCHEMA) if file.is_file() else {}
+        if not isinstance(found.get("metrics") or {}, dict):
+            raise RunStoreError(f"{file} is damaged: its metrics are no object. {RESTORE}")
+        return found
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run was done with."""
+        return read_object(self.directory.environment_file, newest=ENVIRONMENT)
+
+    @property
+    def checkpoints(self) -> tuple[Kept, ...]:
+        """Checkpoints to fork from, in order of steps."""
+        return self.directory.checkpoints
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data."""
+        found = self.table("events", all_attempts=True)
+        with reading(self.directory.records):
+            return found.sort_values("time_ns", kind="stable").to_dict("records")
+
+    def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
+        """One record table (see ``runs.reader.tables``).
+
+        Raises:
+            UnknownNameError: the run has no such table.
+        """
+        found = tables(self.directory, all_attempts=all_attempts, only=(name,))
+        if name not in found:
+            found = tables(self.directory, all_attempts=all_attempts)
+        if name not in found:
+            raise UnknownNameError("record table", name, found)
+        return found[name]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Steps and evaluations in one frame, in order of time.
+
+        Rows of steps have ``split`` = ``train-step`` and the rank's own mean loss of the step (``global_loss`` is that
+        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, their
+        metrics as columns of their names, and no times. ``rank`` is the rank that wrote the row.
+        """
+        import pandas as pd
+
+        found = tables(self.directory, only=("steps", "evaluations"))
+        steps = found["steps"].assign(split=TRAIN_STEP)
+        with reading(self.directory.records):
+            frames = [frame for frame in (steps, _spread_metrics(found["evaluations"])) if len(frame)] or [steps]
+            joined = pd.concat(frames, ignore_index=True)
+            joined = joined.sort_values(["step", "time_ns"], kind="stable", ignore_index=True)
+        first = ["rank", "epoch", "step", "split", "loss"]
+        return joined[[*first, *(column for column in joined.columns if column not in first)]]
+
+    @cached_property
+    def window(self) -> RunWindow:
+        """The views of this run, made from its records."""
+        window = RunWindow(self.config, points=self.points)
+        with reading(self.directory.records):
+            for line in merged_lines(self.directory):
+                window.add(line)
+        return window
+
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """The charts as plotly figure dicts: loss, phases, energy, timeline; partition where the run has one."""
+        return self.window.figures(x)
+
+    def sentences(self) -> dict[str, str]:
+        """What each chart shows, in one sentence."""
+        return self.window.sentences()
+
+    def report(self) -> Path:
+        """Write report.html anew and return its path; where the run cannot be read, the report stays as it is.
+
+        Raises:
+            DataError, RunStoreError: a file is damaged or of a newer version, or the report cannot be written.
+        """
+        from dtdg_lab.runs.report import write_report
+
+        with reading(self.path):
+            return write_report(self.directory)
+
+
+def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column for each metric; runs recorded before there were metrics have none."""
+    import pandas as pd
+
+    if "metrics" not in evaluations:
+        return evaluations
+    told = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
+    spread = pd.DataFrame(told, index=evaluations.index, dtype=float)
+    return evaluations.drop(columns="metrics").join(spread)
+
+
+def open_run(path: str | Path) -> StoredRun:
+    """Open a run's folder.
+
+    Raises:
+        RunStoreError: there is no run at that path, or its settings cannot be read.
+    """
+    return StoredRun(RunDirectory.open(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses.
+
+    The table's columns are the settings that differ, what every run has (its losses beside those of persistence and of
+    the mean, and what they were measured on: see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
+    name the runs in charts. ``notes`` say why results may not be comparable; empty where they are.
+    """
+
+    runs: tuple[StoredRun, ...]
+    differing: tuple[str, ...]
+    table: pd.DataFrame
+    figure: Figure
+    labels: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wall_time(self) -> Figure:
+        """Validation and training loss over wall seconds, with a star where a run is near the best of all."""
+        return wall_time_figure(self._labelled())
+
+    def in_words(self) -> str:
+        """What the runs stand on; who is first near the least loss, and whether adjusters beat the best fixed size."""
+        return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
+
+    def _labelled(self) -> list[tuple[str, RunWindow]]:
+        return [(label, run.window) for label, run in zip(self.labels, self.runs, strict=True)]
+
+    def _repr_html_(self) -> str:
+        """The table; where plotly is installed, ``plotly.graph_objects.Figure(comparison.figure)`` draws the chart."""
+        said = ", ".join(self.differing) if self.differing else "no setting"
+        notes = "".join(f"<p><b>{page.text(note)}</b></p>" for note in self.notes)
+        stands = f"<p>{page.text(ground(self.runs))}</p>" if not self.notes else ""
+        differ = f"<p>{len(self.runs)} runs that differ in: {page.text(said)}</p>"
+        return f"{notes}{differ}{stands}{self.table.to_html(na_rep='unknown', escape=True)}"
+
+
+def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Comparison:
+    """Summaries of several runs, with the settings in which they differ, and their validation losses in one chart.
+
+    Runs of other data, protocols, gaps or tasks can be compared; ``notes`` and the words say that they differ.
+
+    Args:
+        runs: folders, opened runs, or pages and tables that runs were exported to.
+        x: what the chart's axis counts, ``steps`` or ``seconds``.
+
+    Raises:
+        ConfigError: no run is given.
+        RunStoreError: there is no run at one of the paths, or it cannot be read; the message says which.
+    """
+    opened = tuple(_readable(run, f"run {number} of {len(runs)}") for number, run in enumerate(runs, start=1))
+    if not opened:
+        raise ConfigError("compare() got no run: give folders of runs, such as compare(['runs/a', 'runs/b']).")
+    settings = [run.config.flat for run in opened]
+    names = list(dict.fromkeys(name for flat in settings for name in flat))
+    differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
+    labels = _labels(opened, differing)
+    figure = compare_figure([(label, run.window) for label, run in zip(labels, opened, strict=True)], x)
+    few = [
+        f"{label}: {run.summary['link_warning']}"
+        for label, run in zip(labels, opened, strict=True)
+        if run.summary.get("link_warning")
+    ]
+    notes = (*differences(opened), *few)
+    return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels), notes)
+
+
+def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
+    """The opened run, once all that is compared of it has been read."""
+    from dtdg_lab.runs.exports import open_run as open_any  # it reads what this module defines
+
+    path = run.path if isinstance(run, StoredRun) else run
+    try:
+        opened = run if isinstance(run, StoredRun) else open_any(run)
+        if not isinstance(opened, StoredRun):
+            raise RunStoreError("it holds a part of a run only. Give its folder, or an html or parquet export of it.")
+        for known in (opened.window, opened.summary, opened.status, provenance(opened)):
+            assert known is not None
+    except LabError as error:
+        raise RunStoreError(f"{which} cannot be compared ({path}): {error}") from error
+    return opened
+
+
+def _labels(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> list[str]:
+    """The first three settings that differ; where they do not tell the runs apart, the ones that do, else the ids."""
+    labels = [_label(run, differing[:3]) for run in runs]
+    if len(set(labels)) == len(labels):
+        return labels
+    telling: tuple[str, ...] = ()
+    for name in differing:
+        more = [_label(run, (*telling, name)) for run in runs]
+        if len(set(more)) > len({_label(run, telling) if telling else "" for run in runs}):
+            telling, labels = (*telling, name), more
+    return labels if len(set(labels)) == len(labels) else [run.id for run in runs]
+
+
+def _label(run: StoredRun, names: tuple[str, ...]) -> str:
+    said = ", ".join(f"{name} {run.config.flat.get(name)}" for name in names if name in run.config.flat)
+    return said or run.id
+
+
+def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
+    metrics = [run.summary.get("metrics") or {} for run in runs]
+    scores = [
+        name for name in dict.fromkeys(name for told in metrics for name in told) if not name.startswith(BASELINE)
+    ]
+    linked = [name for name in _LINKED if any(run.summary.get(name) is not None for run in runs)]
+    rows = [
+        {name: run.config.flat.get(name) for name in differing}
+        | {name: run.summary.get(name) for name in COMPARED}
+        | {name: told.get(name) for name in scores}
+        | {name: run.summary.get(name) for name in linked}
+        | {"status": run.status}
+        | {name: told for name, told in provenance(run).items() if name in COLUMNS}
+        for run, told in zip(runs, metrics, strict=True)
+    ]
+    columns = list(dict.fromkeys([*differing, *COMPARED, *scores, *linked]))  # a setting may be in the summary too
+    return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=columns)
+
+
+# A progress bar for a run, in terminals and notebooks.
+
+
+class LiveRun(Protocol):
+    """What is read of a run handle: its status, why, its views, and the lock held while they change."""
+
+    @property
+    def status(self) -> str:
+        """One of ``runs.directory.STATES``."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        ...
+
+    @property
+    def window(self) -> RunWindow:
+        """The views of the run."""
+        ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the views change."""
+        ...
+
+
+def progress(run: LiveRun, *, every_s: float = 0.25, **bar_options: Any) -> str:
+    """Show a bar of epochs, with step, loss and imbalance, until the run ends; returns its last status.
+
+    It only looks: interrupting it leaves the run alone.
+
+    Args:
+        run: a run handle, such as ``session.train(config)`` returns.
+        every_s: seconds between two looks.
+        bar_options: passed to ``tqdm.auto.tqdm``, such as ``file`` or ``leave``.
+    """
+    from tqdm.auto import tqdm
+
+    with tqdm(total=run.window.config.epochs, unit="epoch", **bar_options) as bar:
+        while True:
+            status = run.status  # read before the window, so that the last look comes after the end
+            with run.lock:
+                _show(bar, run.window, status)
+            if status in ENDED:
+                break
+            time.sleep(every_s)
+        if run.reason:
+            bar.set_description(f"{status}: {run.reason}")
+    return status
+
+
+def _show(bar: Any, window: RunWindow, status: str) -> None:
+    done, newest, balance = window.progress, window.loss.steps.last, window.phases.balance()
+    facts: dict[str, Any] = {"step": done.step}
+    if newest is not None and newest.value is not None:
+        facts["loss"] = f"{newest.value:.4g}"
+    if balance is not None and len(balance.own_s) > 1:
+        facts["imbalance"] = f"{balance.ratio:.2f}"
+    bar.n = done.epoch
+    bar.set_description(status, refresh=False)
+    bar.set_postfix(facts, refresh=False)
+    bar.refresh()

@@ -1,0 +1,602 @@
+"""Studies of time blocks before training: memory, delta transfers and volume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.message_passing import Pull, pulls
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.delta import (
+    FORMATS,
+    SequenceChanges,
+    TransferFormat,
+    benefiting_share,
+    encode,
+    own_ranges,
+    sequence_changes,
+)
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.model_smoothing import averaged, lived
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import split
+from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.snapshot_cost_model import RERUN_MEMORIES, LegCost, between_parts, leg_rows, legs, redistributed
+from dtdg_lab.views.grid import grid
+from dtdg_lab.views.layout import Figure
+from dtdg_lab.views.time_blocks import (
+    MemoryFacts,
+    block_peaks_figure,
+    block_peaks_words,
+    crossing,
+    difference_figure,
+    memory_facts,
+    memory_figure,
+    memory_words,
+    volume_figure,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dtdg_lab.training.callbacks.time_blocks import BlockCost
+
+
+# ``lab.compare_transfers``: what bringing graphs costs, whole and as differences, by model and format.
+
+
+BLOCKS, RANKS = (1, 2, 4, 8), (1, 2, 4, 8, 16)
+DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "model": "whose smoothing the snapshots have",
+        "smoothing": "what it does to them",
+        "form": "csr32: offsets and sources in int32; coo64: the paper's pairs in int64, always with values",
+        "snapshots": "T",
+        "edges": "of all T snapshots, smoothed",
+        "overlap": "share of the edges of all snapshots but the first that the one before has too",
+        "whole_bytes": "of all snapshots, each whole",
+        "difference_bytes": "of the first whole and the others as differences, as encoded",
+        "ratio": "whole_bytes over difference_bytes",
+        "bound": "the ratio where values and the edges that leave and arrive are sent, and nothing else",
+        "reached": "ratio over bound",
+        "whole_s": "seconds until all are usable, each brought whole",
+        "difference_s": "the same, as differences",
+        "difference_copy_s": "of these, copying",
+        "difference_unpack_s": "of these, making snapshots of the differences",
+        "time_ratio": "whole_s over difference_s: above 1, differences are the faster",
+        "worth_below": "bytes a second: over anything slower, differences are the faster with this unpacking; missing "
+        "where they save no bytes, or take no longer to unpack",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TransferStudy:
+    """What bringing a graph costs, whole and as differences.
+
+    Attributes:
+        rows: one for each model and format, as ``MEANINGS`` says; times are None where none were taken.
+        shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots that have another
+            one before them in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
+            ``ratio`` of all blocks, once.
+        told: what was compared, in words.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    shares: tuple[dict[str, Any], ...]
+    told: str
+
+    @property
+    def figure(self) -> Figure:
+        """Bytes and times, what the overlap allows, and what is left of it on ranks, as a plotly figure dict."""
+        return difference_figure(self.rows, self.shares, title=self.told)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def __repr__(self) -> str:
+        head = f"{'model':11} {'form':6} {'overlap':>8} {'whole':>11} {'difference':>11} {'ratio':>7} {'bound':>7}"
+        lines = [self.told, f"{head} {'whole time':>11} {'difference':>11} {'ratio':>7}"]
+        for row in self.rows:
+            sizes = f"{format_bytes(row['whole_bytes']):>11} {format_bytes(row['difference_bytes']):>11}"
+            text = f"{row['model']:11} {row['form']:6} {row['overlap']:>8.1%} {sizes} "
+            text += f"{row['ratio']:>7.2f} {row['bound']:>7.2f}"
+            if row["time_ratio"] is not None:
+                times = f"{format_seconds(row['whole_s']):>11} {format_seconds(row['difference_s']):>11}"
+                text += f" {times} {row['time_ratio']:>7.2f}"
+            lines.append(text)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
+        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in DIFFERENCE_MEANINGS.items())
+        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
+        return f"<p>{self.told}</p>{table}<ul style='font-size:90%'>{said}</ul>"
+
+
+def compare_transfers(
+    graph: DynamicGraph,
+    *,
+    edge_life: int = 5,
+    smoothing_window: int = 5,
+    forms: Sequence[str] = tuple(FORMATS),
+    blocks: Sequence[int] | None = None,
+    ranks: Sequence[int] | None = None,
+    repeats: int = 5,
+    device: str = "cpu",
+) -> TransferStudy:
+    """Bytes and seconds of bringing a graph's snapshots, each whole or as differences from the one before.
+
+    The snapshots are smoothed as models ask for: CD-GCN takes them as they are, EvolveGCN sums the last ``edge_life``,
+    TM-GCN averages the last ``smoothing_window``. Both make neighbours overlap more.
+
+    Args:
+        graph: T snapshots, not smoothed yet (``edge_life=1``, ``smoothing_window=1``).
+        edge_life: of EvolveGCN, in snapshots.
+        smoothing_window: of TM-GCN, in snapshots.
+        forms: ``csr32``, ours, and ``coo64``, the paper's.
+        blocks: numbers of blocks of time; 1, 2, 4 and 8 where not given, as far as there are snapshots.
+        ranks: numbers of ranks; 1 to 16 where not given, as far as there are vertices.
+        repeats: times each transfer is timed; 0 takes no times.
+        device: where the snapshots arrive.
+
+    Raises:
+        ConfigError: a number makes no sense.
+        UnknownNameError: there is no such format.
+        PlanError: there are more blocks than snapshots, or more ranks than vertices.
+        DataError: the snapshots cannot be encoded.
+
+    References: ESDG sections 3.2 (differences), 5.4 (smoothing), 6.2 and Figure 4.
+    """
+    _check(forms, edge_life=(edge_life, 1), smoothing_window=(smoothing_window, 1), repeats=(repeats, 0))
+    plans = _plans(graph, blocks, ranks)
+    rows: list[dict[str, Any]] = []
+    shares: list[dict[str, Any]] = []
+    smoothings = {
+        "cdgcn": ("none", lambda: iter(graph.snapshots)),
+        "evolvegcn": (f"edge life {edge_life}", lambda: lived(graph.snapshots, edge_life)),
+        "tmgcn": (f"mean of {smoothing_window}", lambda: averaged(graph.snapshots, smoothing_window)),
+    }
+    for model, (smoothing, smooth) in smoothings.items():
+        smoothed = list(smooth())
+        changes = sequence_changes(smoothed)
+        for form in (FORMATS[name] for name in forms):
+            of = {"model": model, "smoothing": smoothing, "form": form.name}
+            sizes = _row(smoothed, changes, form)
+            saved = sizes["whole_bytes"] - sizes["difference_bytes"]
+            rows.append(of | sizes | _times(smoothed, form, repeats=repeats, device=device, saved_bytes=saved))
+            shares += [of | _share(changes, form, plan) for plan in plans]
+    alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
+    size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} vertices"
+    told = f"Bringing {graph.name}: {size} to {device}{alive}"
+    return TransferStudy(tuple(rows), tuple(shares), told)
+
+
+def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
+    """Refuse numbers below the least that makes sense, and formats that there are not."""
+    for name, (number, least) in numbers.items():
+        if number < least:
+            raise ConfigError(f"{name}={number}: a whole number of at least {least} is needed.")
+    for form in forms:
+        if form not in FORMATS:
+            raise UnknownNameError("format", form, FORMATS)
+
+
+def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[int] | None) -> list[SnapshotBlocks]:
+    blocks = [count for count in BLOCKS if count <= graph.num_snapshots] if blocks is None else blocks
+    ranks = [number for number in RANKS if number <= graph.num_nodes] if ranks is None else ranks
+    every = range(graph.num_snapshots)
+    return [SnapshotBlocks(every, count, number, graph.num_nodes) for count in blocks for number in ranks]
+
+
+def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: TransferFormat) -> dict[str, Any]:
+    sent, whole = encode(snapshots, form).nbytes, encode(snapshots, form, difference=False).nbytes
+    least, _ = changes.brought(form, [range(len(snapshots))])
+    return {
+        "snapshots": len(snapshots),
+        "edges": int(changes.edges.sum()),
+        "overlap": changes.overlap,
+        "whole_bytes": whole,
+        "difference_bytes": sent,
+        "ratio": whole / sent,
+        "bound": whole / least,
+        "reached": least / sent,
+    }
+
+
+def _times(
+    snapshots: Sequence[Snapshot], form: TransferFormat, *, repeats: int, device: str, saved_bytes: int
+) -> dict[str, Any]:
+    if not repeats:
+        names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
+        return dict.fromkeys(names)
+    from dtdg_lab.parallel.esdg import transfer_times
+
+    whole, less = transfer_times(snapshots, form, device=device, repeats=repeats)
+    more_s = less.unpack_s - whole.unpack_s
+    return {
+        "whole_s": whole.total_s,
+        "difference_s": less.total_s,
+        "difference_copy_s": less.copy_s,
+        "difference_unpack_s": less.unpack_s,
+        "time_ratio": whole.total_s / less.total_s,
+        "worth_below": saved_bytes / more_s if saved_bytes and more_s > 0 else None,
+    }
+
+
+def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
+    less, whole = changes.brought(form, own_ranges(plan))
+    return {
+        "blocks": plan.blocks,
+        "ranks": plan.ranks,
+        "share": benefiting_share(plan),
+        "whole_bytes": whole,
+        "difference_bytes": less,
+        "ratio": whole / less,
+    }
+
+
+# ``lab.compare_blocks``: peak memory and time of a step against the number of blocks of time, measured here.
+
+
+_UNKNOWN: Mapping[int, int] = MappingProxyType({})
+MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "blocks": "blocks of time, nb",
+        "peak_bytes": "most bytes of tensors made in a step that were in use at once; graphs count where several "
+        "blocks have them brought in the step, not with one, where they are there before it",
+        "predicted_bytes": "the same as predicted, where a prediction was given",
+        "step_s": "forward, reruns and backward of a step, median",
+        "loss": "of the step: the same for every nb but for rounding",
+        "gradient_difference": "largest difference of a gradient from the first row's, relative to its largest",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BlockStudy:
+    """Steps of one config with different numbers of blocks.
+
+    Attributes:
+        rows: one for each number of blocks; ``MEANINGS`` has what is in them.
+        traces: blocks -> memory over the step.
+        told: what was measured, in words.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    traces: Mapping[int, MemoryFacts]
+    told: str
+
+    @property
+    def figure(self) -> Figure:
+        """Peaks against blocks, and memory over the step with the fewest and the most of them."""
+        panels = [(block_peaks_figure(self.rows), block_peaks_words(self.rows))]
+        for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
+            facts = self.traces[blocks]
+            note = f"{blocks} block{'' if blocks == 1 else 's'}"
+            panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
+        return grid(panels, title=self.told, wide={0})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def __repr__(self) -> str:
+        return f"{self.told}\n{self.to_pandas().to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEMORY_MEANINGS.items())
+        return f"<p>{self.told}</p>{self.to_pandas().to_html(index=False)}<ul style='font-size:90%'>{said}</ul>"
+
+
+def compare_blocks(
+    config: RunConfig,
+    blocks: Sequence[int] = (1, 2, 4, 8),
+    *,
+    graph: DynamicGraph | None = None,
+    steps: int = 3,
+    predicted: Mapping[int, int] = _UNKNOWN,
+) -> BlockStudy:
+    """Peak memory and time of a step with each number of blocks, on one rank in this process; nothing is trained.
+
+    Args:
+        config: of a system whose layout has blocks of time; taken on one rank.
+        blocks: numbers of blocks, 1 or more.
+        graph: the data; the config's when not given.
+        steps: timed for each.
+        predicted: blocks -> peak bytes, drawn beside what is measured.
+
+    Raises:
+        ConfigError: the system has no blocks, or a number of them makes no sense.
+        LabError: the config cannot be built on the graph; the message says why, as where there are more blocks than
+            snapshots.
+
+    References: ESDG section 3.1, which reports that memory falls with the number of blocks.
+    """
+    alone = _on_one_rank(config, blocks, steps)
+    graph = load_for(config) if graph is None else graph
+    from dtdg_lab.training.callbacks.time_blocks import block_cost
+
+    costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
+    traces = {cost.blocks: memory_facts(cost.trace.told()) for cost in costs}
+    told = f"{config.model} on {graph.name}, {config.system} on one rank: steps by blocks of time"
+    return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, told)
+
+
+def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunConfig:
+    named = [name for name in catalogue.names("systems") if "blocks" in _options(name)]
+    if config.system not in named:
+        raise ConfigError(
+            f"system={config.system!r} has no blocks of time; {', '.join(named)} have. Choose one of these."
+        )
+    if not blocks or min(blocks) < 1 or steps < 1:
+        raise ConfigError(
+            f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and 1 step or "
+            "more, as compare_blocks(config, (1, 2, 4))."
+        )
+    # whole snapshots are of ranks, not of parts; vertex parts stay as many, one after another
+    alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
+    return config.replace(ranks=1, slow_rank=-1, **alone)
+
+
+def _options(system: str) -> tuple[str, ...]:
+    return catalogue.entry("parallel", catalogue.system(system).parts["parallel"]).options
+
+
+def _row_memory_study(cost: BlockCost, first: BlockCost, predicted: Mapping[int, int]) -> dict[str, Any]:
+    largest = float(first.gradient.abs().max()) or 1.0
+    return {
+        "blocks": cost.blocks,
+        "peak_bytes": cost.peak_bytes,
+        "predicted_bytes": predicted.get(cost.blocks),
+        "step_s": cost.step_s,
+        "loss": cost.loss,
+        "gradient_difference": float((cost.gradient - first.gradient).abs().max()) / largest,
+    }
+
+
+# ``lab.compare_volumes``: numbers sent in a step by snapshot and by hypergraph vertex partition, without any ranks.
+
+
+MODELS = ("tmgcn", "cdgcn", "evolvegcn-o")
+VOLUME_STUDY_RANKS = (2, 4, 16, 64)
+SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by the M-transform, or by edges that live on: the same edges
+LINK_OUTPUTS = 2  # numbers of a vertex that pairs are scored from, by the paper's linear head
+# ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of numbers; None: it did not run
+PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType(
+    {
+        "tmgcn": MappingProxyType({4: (5.2, 3.2), 16: (6.5, 6.8), 64: (6.8, 9.5)}),
+        "cdgcn": MappingProxyType({4: (13.8, 0.4), 16: (17.3, 0.9), 64: (18.1, 1.2)}),
+        "evolvegcn-o": MappingProxyType({4: (0.0, None), 16: (0.0, 5.0), 64: (0.0, 6.9)}),
+    }
+)
+VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "snapshot": "numbers that a step sends by snapshot partition, as systems esdg counts them",
+        "snapshot_as_paper": "the same by the paper's rule: six legs a layer (four in one block, which is not "
+        "computed again), of the width of what it sends; its "
+        "Table 2 has half of that for tmgcn, which it transforms only between the two layers",
+        "hypergraph": "the same by hypergraph vertex partition: halo rows of forward, rerun and backward",
+        "ratio": "hypergraph over snapshot; missing where snapshot partition sends nothing",
+        "paper_ratio": "the same in the paper's Table 2, on AMLSim",
+        "edges": "edges of the snapshots counted, after smoothing",
+        "partition_s": "seconds that making the hypergraph partition took; paid once",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow:
+    """One model on one number of ranks; ``MEANINGS`` says what the numbers are."""
+
+    model: str
+    ranks: int
+    snapshot: int
+    snapshot_as_paper: int
+    hypergraph: int
+    ratio: float | None
+    paper_ratio: float | None
+    edges: int
+    partition_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VolumeStudy:
+    """Volumes of one graph by model and number of ranks.
+
+    Attributes:
+        outcomes: in the order of models, then ranks.
+        legs: model -> every leg of a step, ours beside the paper's, with the reason of each difference.
+        told: what was counted, in words.
+    """
+
+    outcomes: tuple[VolumeRow, ...]
+    legs: Mapping[str, tuple[LegCost, ...]]
+    told: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values, one row for each model and number of ranks."""
+        return [{field.name: getattr(each, field.name) for field in fields(VolumeRow)} for each in self.outcomes]
+
+    @property
+    def figure(self) -> Figure:
+        """Numbers sent over ranks, by both, a panel for each model, as a plotly figure dict."""
+        return volume_figure(self.rows)
+
+    def leg_rows(self) -> list[dict[str, Any]]:
+        """Plain values, one row for each leg: ``model``, ``layer``, ``way``, ``leg``, ``width``, ``paper``, ``why``."""
+        shown = ("layer", "way", "leg", "width", "paper", "why")
+        return [
+            {"model": model} | {name: getattr(leg, name) for name in shown}
+            for model, some in self.legs.items()
+            for leg in some
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __repr__(self) -> str:
+        lines = [
+            self.told,
+            f"{'model':<12}{'ranks':>6}{'snapshot':>14}{'as paper':>14}{'hypergraph':>14}"
+            f"{'ratio':>8}{'paper':>8}{'made in':>10}",
+        ]
+        for row in self.outcomes:
+            lines.append(
+                f"{row.model:<12}{row.ranks:>6}{row.snapshot:>14,}{row.snapshot_as_paper:>14,}{row.hypergraph:>14,}"
+                f"{_short(row.ratio):>8}{_short(row.paper_ratio):>8}{format_seconds(row.partition_s):>10}"
+            )
+        models = dict.fromkeys(row.model for row in self.outcomes)
+        return "\n".join([*lines, *(crossing([row for row in self.rows if row["model"] == name]) for name in models)])
+
+    def _repr_html_(self) -> str:
+        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
+        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in VOLUME_MEANINGS.items())
+        shown = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
+        return f"<p>{self.told}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+
+
+def compare_volumes(
+    graph: DynamicGraph,
+    model: str | Sequence[str] = MODELS,
+    ranks: Sequence[int] = VOLUME_STUDY_RANKS,
+    *,
+    hidden: int = 6,
+    layers: int = 2,
+    blocks: int = 4,
+    smoothing: int = 5,
+    pairs: int = LINK_OUTPUTS,
+    protocol: str = "warm",
+    seed: int = 0,
+    imbalance: float = 0.03,
+) -> VolumeStudy:
+    """Count exactly what a step sends by snapshot and by hypergraph vertex partition, for numbers of ranks at will.
+
+    Nothing is trained. Gradients of parameters, which both all-reduce, are in neither count.
+
+    Args:
+        graph: T snapshots, not smoothed yet.
+        model: a name of the catalogue, or several.
+        ranks: R; at most N each.
+        hidden: H of the model.
+        layers: of the model.
+        blocks: nb, blocks of time for both; as many as there are training snapshots where these are fewer.
+        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others take the graph as is.
+        pairs: numbers of a vertex that pairs are scored from: 2 for the paper's link prediction; 0 where the loss is a
+            sum over vertices.
+        protocol: whose training snapshots are counted.
+        seed: of the partitioner.
+        imbalance: that the partitioner may leave.
+
+    Raises:
+        ConfigError: a name or value is not allowed.
+        UnsupportedError: snapshot partition cannot carry the model's memory.
+        PlanError: there are more ranks than vertices.
+        NotAvailableError: mtkahypar is not installed.
+
+    References: ESDG section 6.4, Table 2 (PaToH there, Mt-KaHyPar here).
+    """
+    models, numbers = [model] if isinstance(model, str) else list(model), list(ranks)
+    _check_volume_study(graph, models, numbers, smoothing=smoothing, pairs=pairs, blocks=blocks, protocol=protocol)
+    hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
+    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
+    many, features = min(blocks, len(train)), graph.num_features
+    of_model = {name: legs(name, features, hidden, layers, pairs=pairs, blocks=many) for name in dict.fromkeys(models)}
+    plans = [SnapshotBlocks(train, many, count, graph.num_nodes) for count in numbers]
+    smooths = [name for name in of_model if name in SMOOTHED]
+    smooth = smoothed(graph, smoothing) if smooths else graph
+    outcomes = []
+    for name, plan in product(of_model, plans):
+        on, pulled = smooth if name in smooths else graph, pulls(name, features, hidden, layers)
+        made = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
+        outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], pulled=pulled, made=made))
+    size = f"{graph.num_nodes:,} vertices with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
+    told = (
+        f"Numbers sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
+        f"{size}; edges live {smoothing} snapshots for {', '.join(smooths) or 'no model'}."
+    )
+    return VolumeStudy(tuple(outcomes), MappingProxyType(of_model), told)
+
+
+def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
+    if not isinstance(graph, DynamicGraph):
+        raise ConfigError(f"compare_volumes() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
+    if protocol not in PROTOCOLS:
+        raise UnknownNameError("protocol", protocol, PROTOCOLS)
+    if not models or not ranks:
+        raise ConfigError(f"models={models}, ranks={ranks}: at least one of each is needed.")
+    for name, value in least.items():
+        if value < (name != "pairs"):
+            raise ConfigError(f"{name}={value}: at least {int(name != 'pairs')} is needed.")
+
+
+def _row_volume_study(
+    name: str,
+    graph: DynamicGraph,
+    plan: SnapshotBlocks,
+    *,
+    some: Sequence[LegCost],
+    pulled: Sequence[Pull],
+    made: Partition,
+) -> VolumeRow:
+    """Both counts of one model and number of ranks."""
+    train, layers = plan.snapshots, 1 + max(pull.layer for pull in pulled)
+    again = catalogue.entry("models", name).memory in RERUN_MEMORIES
+    before_last = len(train) - len(plan.block(plan.blocks - 1))
+    trained = graph.snapshots[train.start : train.stop]
+    halo = between_parts(trained, made, pulled, rerun_before=before_last if again else 0).total
+    ours = redistributed(plan, some, layers).total
+    return VolumeRow(
+        model=name,
+        ranks=plan.ranks,
+        snapshot=ours,
+        snapshot_as_paper=_as_paper(plan, some),
+        hypergraph=halo,
+        ratio=halo / ours if ours else None,
+        paper_ratio=_paper_ratio(name, plan.ranks),
+        edges=sum(snapshot.num_edges for snapshot in trained),
+        partition_s=made.seconds,
+    )
+
+
+def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
+    """The graph whose snapshots hold the edges of the last ``window`` snapshots, weighted by their mean.
+
+    As M-transform and edge life leave them, up to the weights, which no count reads; features stay as they are.
+    """
+    snapshots = tuple(averaged(graph.snapshots, window))
+    return replace(graph, snapshots=snapshots, name=f"{graph.name}, {window} snapshots smoothed", counts=None)
+
+
+def _as_paper(plan: SnapshotBlocks, some: Sequence[LegCost]) -> int:
+    """Six legs a layer over all snapshots, the two of the rerun included; one block has no rerun, and four legs."""
+    paid = (leg.paper for leg in some if leg.way != "rerun" or plan.blocks > 1)
+    return int(leg_rows(plan, "to_vertices").sum()) * sum(paid)
+
+
+def _paper_ratio(model: str, ranks: int) -> float | None:
+    snapshot, hypergraph = PAPER.get(model, {}).get(ranks, (0.0, None))
+    return hypergraph / snapshot if hypergraph is not None and snapshot else None
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -1,0 +1,476 @@
+"""What schedulers share: checks, slots, bounds, outcomes, and the call by name."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, PlanError, shortened
+from dtdg_lab.core.plans import Schedule
+
+# What is given to a scheduler, checked once for all of them.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Groups to be scheduled, and how: K groups, R ranks, at most L groups of a rank in an iteration.
+
+    Attributes:
+        times_s: (K,) seconds of each group, read-only; at least 0.
+        ranks: R.
+        per_rank: L.
+        allreduce_s: seconds of the gradient exchange that ends every iteration.
+        gap: how far above a bound a search may stop, relative to that bound.
+        time_limit_s: seconds a search may take.
+        seed: of what is drawn.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+    """
+
+    times_s: NDArray[np.float64]
+    ranks: int
+    per_rank: int
+    allreduce_s: float = 0.0
+    gap: float = 0.02
+    time_limit_s: float = 10.0
+    seed: int = 0
+    targets: int = 0
+
+    @property
+    def groups(self) -> int:
+        """K."""
+        return len(self.times_s)
+
+    @property
+    def share(self) -> int:
+        """R L, the most groups of an iteration."""
+        return self.ranks * self.per_rank
+
+    @property
+    def fewest(self) -> int:
+        """The fewest iterations that hold all groups, ceil(K / (R L))."""
+        return -(-self.groups // self.share)
+
+    @property
+    def most(self) -> int:
+        """The most iterations that a best schedule ever needs.
+
+        Two iterations of at most R groups each can be merged where L >= 2, and the merged one takes no longer than
+        both: their groups are first spread, one a rank, then laid on each other. So some best schedule has at most
+        one iteration of fewer than R + 1 groups.
+        """
+        if self.per_rank == 1:
+            return self.fewest
+        return max(self.fewest, (self.groups - 1) // (self.ranks + 1) + 1)
+
+
+def checked(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int,
+    allreduce_s: float,
+    gap: float,
+    time_limit_s: float,
+    seed: int,
+    targets: int = 0,
+) -> Problem:
+    """What was given, as a :class:`Problem`; groups that take no time at all are allowed.
+
+    Raises:
+        PlanError: ``times_s`` is no vector of at least one finite number of at least 0.
+        ConfigError: a knob has a value that is not allowed.
+    """
+    return Problem(
+        checked_times(times_s),
+        _whole("ranks", ranks),
+        _whole("per_rank", per_rank),
+        _seconds("allreduce_s", allreduce_s),
+        _seconds("gap", gap),
+        _time_limit(time_limit_s),
+        _whole("seed", seed, least=0),
+        _whole("targets", targets, least=0),
+    )
+
+
+def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
+    """A read-only copy, (K,) float64.
+
+    Raises:
+        PlanError: it is no vector of at least one finite number of at least 0.
+    """
+    try:
+        own = np.array(times_s, np.float64)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"times_s must hold the seconds of each group, not {shortened(times_s)}.") from error
+    if own.ndim != 1 or not len(own):
+        raise PlanError(
+            f"times_s has shape {own.shape}: a vector with the seconds of at least one group is needed. "
+            "Are there snapshots enough for one group?"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(own) & (own >= 0)))
+    if len(wrong):
+        told = ", ".join(f"group {group}: {own[group]} s" for group in wrong[:4])
+        raise PlanError(
+            f"{len(wrong)} of {len(own)} group times are negative or not finite ({told}). Finite seconds of at least "
+            "0 are allowed. Profile these groups again, or predict their times."
+        )
+    with np.errstate(over="ignore"):
+        total = own.sum()
+    if not np.isfinite(total):
+        raise PlanError("the group times sum to more than a float64 holds. Are they in seconds?")
+    own.setflags(write=False)
+    return own
+
+
+def _whole(name: str, given: int, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise ConfigError(f"{name} is {shortened(given)}: a whole number of at least {least} is allowed.")
+    return int(given)
+
+
+def _seconds(name: str, given: float) -> float:
+    """A finite number of at least 0."""
+    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given) or given < 0:
+        raise ConfigError(f"{name} is {shortened(given)}: a finite number of at least 0 is allowed.")
+    return float(given)
+
+
+def _time_limit(given: float) -> float:
+    """A finite number above 0."""
+    if _seconds("time_limit_s", given) == 0:
+        raise ConfigError("time_limit_s is 0: a search needs some time. Set it above 0, or choose scheduler 'fold'.")
+    return float(given)
+
+
+# What no schedule can beat: a lower bound of the makespan, which certifies a schedule without any search.
+
+
+CLOSE = 64  # iterations and multiples of R within which the bounds of few groups are looked at
+
+
+def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
+    """Seconds that every epoch of these groups takes at least.
+
+    Let t_0 >= t_1 >= ... be the sorted times, B = R L, and let iterations be numbered by their largest group, the
+    largest first. The first i iterations hold at most i B groups, so the largest group of iteration i is at least
+    t_{iB}. So the first j iterations take at least H_j = t_0 + t_B + ... + t_{(j-1)B}. The other iterations hold at
+    least K - jB groups; put in order, none of them is shorter than its counterpart in t_{jB}, t_{jB+1}, .... So for
+    every j the epoch takes at least H_j plus a bound for those, and the best j counts. Bounds of n groups
+    u_0 >= u_1 >= ... in any number of iterations:
+
+    1. load: sum(u) / R, since no iteration is shorter than its ranks' mean;
+    2. few ranks: a rank's own time over the epoch is at most the makespan, and of the h R + 1 largest groups some
+       rank computes h + 1, which take at least the sum of the h + 1 smallest of them;
+    3. pairs (L = 2): u_i + u_{2R-1-i} for i < R. Call the i + 1 groups of at least a = u_i long, and the 2R - i groups
+       of at least b = u_{2R-1-i} relevant. If a long and a relevant group are in different iterations, these take at
+       least a + b. Else all relevant groups are in one iteration. If there a long group shares a rank with a relevant
+       one, this rank takes a + b. Else the i + 1 long ones fill a rank each, and R - i - 1 ranks hold at most
+       2R - 2i - 2 of the 2R - 2i - 1 relevant others: a contradiction. So fold is best where K <= 2R.
+
+    With L = 1 the bound is met: cutting the sorted times in runs of R is best. The exchange adds ``allreduce_s`` for
+    each of at least ceil(K / B) iterations.
+
+    Args:
+        times_s: (K,) seconds of each group.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration.
+        allreduce_s: seconds of the exchange that ends an iteration.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
+
+    References: 1 and 2 are the classical bounds of P||Cmax (Graham 1969; Dell'Amico, Martello 1995, L2); the sum
+        over iterations and 3 are ours.
+    """
+    given = {"per_rank": per_rank, "allreduce_s": allreduce_s, "gap": 0.0, "time_limit_s": 1.0, "seed": 0}
+    return problem_bound_s(checked(times_s, ranks, **given))  # type: ignore[arg-type]
+
+
+def problem_bound_s(problem: Problem) -> float:
+    """:func:`lower_bound_s` of what has been checked already; exact arithmetic aside, rounded down by 1e-12 of it."""
+    longest_first = np.sort(problem.times_s)[::-1]
+    before = np.append(0.0, np.cumsum(longest_first))
+    starts = np.arange(0, problem.groups, problem.share)
+    heads = np.append(0.0, np.cumsum(longest_first[starts]))
+    best = max(heads[-1], float((heads[:-1] + (before[-1] - before[starts]) / problem.ranks).max()))
+    for head, start in zip(heads[:CLOSE], starts[:CLOSE], strict=False):
+        best = max(best, float(head) + _few_groups(longest_first[start:], problem))
+    # sums are rounded: a bound that is one rounding too high would call a best schedule impossible
+    return float(best) * (1 - 1e-12) + problem.fewest * problem.allreduce_s
+
+
+def _few_groups(times_s: NDArray[np.float64], problem: Problem) -> float:
+    """Bounds 2 and 3 for sorted times, the longest first."""
+    ranks, groups = problem.ranks, len(times_s)
+    best = 0.0
+    for more in range(1, min(CLOSE, (groups - 1) // ranks) + 1):
+        last = more * ranks  # of the groups 0 .. last some rank computes more + 1
+        best = max(best, float(times_s[last - more : last + 1].sum()))
+    if problem.per_rank == 2 and groups > ranks:
+        padded = np.zeros(2 * ranks)
+        padded[: min(groups, 2 * ranks)] = times_s[: 2 * ranks]
+        best = max(best, float((padded[:ranks] + padded[: ranks - 1 : -1]).max()))
+    return best
+
+
+def certified_gap(schedule: Schedule, times_s: ArrayLike, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
+    """How far a schedule's makespan is above :func:`lower_bound_s`, relative to that bound: at most so far from best.
+
+    0.0 where nothing takes any time.
+    """
+    bound_s = lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s)
+    return relative_gap(schedule.makespan_s(np.asarray(times_s, np.float64), allreduce_s=allreduce_s), bound_s)
+
+
+def relative_gap(makespan_s: float, bound_s: float) -> float:
+    """(makespan - bound) / bound, at least 0; 0.0 for two zeros, and within roundings of the sums."""
+    if makespan_s <= bound_s * (1 + 4e-12):
+        return 0.0
+    return (makespan_s - bound_s) / bound_s if bound_s > 0 else float("inf")
+
+
+# What a schedule comes to for given group times: epoch time, throughput, imbalance, idleness, distance to a bound.
+
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "scheduler": "its name; psg is round_robin with one group a rank and iteration",
+        "ranks": "R",
+        "per_rank": "most groups of a rank in an iteration",
+        "groups": "K",
+        "iterations": "of an epoch: updates of the model",
+        "makespan_s": "seconds of an epoch: the most loaded rank of every iteration, and the all-reduces",
+        "bound_s": "seconds that no schedule can beat",
+        "over_bound": "makespan over bound; 1 is the best there can be, perhaps not reached by any",
+        "throughput": "groups a second and rank, over those of one rank alone, which waits for nobody",
+        "bound_throughput": "the throughput of a schedule as fast as the bound",
+        "imbalance": "busy time in the epoch of the most loaded rank over that of the least loaded (the paper's)",
+        "iteration_imbalance": "busy time of an iteration's most loaded rank over the mean, weighed by time (ours)",
+        "worst_iteration_imbalance": "the largest of an iteration; often the last, which is not full",
+        "idle_share": "share of the ranks' time between all-reduces spent waiting for the most loaded one",
+        "targets": "targets that DyGNeX-G tried in each iteration, at most; as many as groups are all. Missing where "
+        "Algorithm 2 was not asked",
+        "solve_s": "seconds the scheduler took",
+        "notes": "what the scheduler says of how it was made",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOutcome:
+    """One schedule's epoch, by its scheduler; ``MEANINGS`` says what each number is.
+
+    ``imbalance`` is infinite where a rank computes nothing in the whole epoch.
+    """
+
+    scheduler: str
+    ranks: int
+    per_rank: int
+    groups: int
+    iterations: int
+    makespan_s: float
+    bound_s: float
+    over_bound: float
+    throughput: float
+    bound_throughput: float
+    imbalance: float
+    iteration_imbalance: float
+    worst_iteration_imbalance: float
+    idle_share: float
+    targets: int | None
+    solve_s: float
+    notes: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Plain values by name, for tables and events; None in place of what is infinite."""
+        values = asdict(self)
+        return {
+            name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()
+        }
+
+
+def outcome(
+    scheduler: str,
+    schedule: Schedule,
+    times_s: NDArray[np.float64],
+    *,
+    per_rank: int,
+    allreduce_s: float,
+    bound_s: float,
+    solve_s: float | None = None,
+) -> ScheduleOutcome:
+    """What ``schedule`` comes to where groups take ``times_s``.
+
+    Args:
+        scheduler: name of what made it.
+        schedule: of K groups on R ranks.
+        times_s: (K,) seconds of each group, not all 0; not necessarily those the schedule was made for.
+        per_rank: most groups of a rank in an iteration.
+        allreduce_s: seconds of the exchange that ends an iteration.
+        bound_s: what no schedule can beat for these times.
+        solve_s: seconds the scheduler took; the schedule's own where not given.
+    """
+    loads = schedule.loads(times_s)
+    slowest, alone = loads.max(axis=1), float(np.sum(times_s))
+    busy = float(slowest.sum())
+    makespan = busy + allreduce_s * len(loads)
+    per_epoch = loads.sum(axis=0)
+    mean = loads.mean(axis=1)
+    uneven = np.divide(slowest, mean, out=np.ones_like(mean), where=mean > 0)
+    least = float(per_epoch.min())
+    ranks = schedule.parts
+    return ScheduleOutcome(
+        scheduler=scheduler,
+        ranks=ranks,
+        per_rank=per_rank,
+        groups=schedule.groups,
+        iterations=len(loads),
+        makespan_s=makespan,
+        bound_s=bound_s,
+        over_bound=makespan / bound_s,
+        throughput=alone / (ranks * makespan),
+        bound_throughput=alone / (ranks * bound_s),
+        imbalance=float(per_epoch.max()) / least if least > 0 else float("inf"),
+        iteration_imbalance=busy / float(mean.sum()),
+        worst_iteration_imbalance=float(uneven.max()),
+        idle_share=max(0.0, 1 - alone / (ranks * busy)),
+        targets=schedule.targets,
+        solve_s=schedule.seconds if solve_s is None else solve_s,
+        notes=schedule.notes,
+    )
+
+
+# A schedule while it is made: slots (iterations, R, L) that hold a group's number each, or K where they are empty.
+
+
+Slots = NDArray[np.int64]
+
+
+def loads_s(slots: Slots, problem: Problem) -> NDArray[np.float64]:
+    """Seconds of each rank in each iteration, (iterations, R)."""
+    loads: NDArray[np.float64] = np.append(problem.times_s, 0.0)[slots].sum(axis=2)
+    return loads
+
+
+def makespan_s(slots: Slots, problem: Problem) -> float:
+    """Seconds of the epoch: each iteration's slowest rank, plus the exchange of every iteration that holds a group."""
+    held = int((slots < problem.groups).any(axis=(1, 2)).sum())
+    return float(loads_s(slots, problem).max(axis=1).sum()) + held * problem.allreduce_s
+
+
+def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
+    """Slots of rows of ranks' groups; a row may name fewer ranks than there are, the rest is idle."""
+    slots = np.full((len(rows), problem.ranks, problem.per_rank), problem.groups, np.int64)
+    for iteration, row in enumerate(rows):
+        for rank, groups in enumerate(row):
+            slots[iteration, rank, : len(groups)] = groups
+    return slots
+
+
+def from_schedule(schedule: Schedule, problem: Problem) -> Slots:
+    """The slots of a finished schedule."""
+    return from_rows([list(row) for row in schedule.assignment], problem)
+
+
+def finished(
+    slots: Slots,
+    problem: Problem,
+    *,
+    since: float,
+    notes: str = "",
+    bound_s: float | None = None,
+    targets: int | None = None,
+) -> Schedule:
+    """The schedule of these slots, without empty iterations, certified by a bound.
+
+    Args:
+        slots: (iterations, R, L).
+        problem: what they are for.
+        since: ``time.perf_counter()`` when making began.
+        notes: what a reader must know.
+        bound_s: a bound at least as high as that of ``bounds``, where a search has found one.
+        targets: that DyGNeX-G tried in an iteration; None where it was not asked.
+    """
+    groups = problem.groups
+    rows = tuple(
+        tuple(tuple(group for group in rank if group < groups) for rank in row)
+        for row in slots[(slots < groups).any(axis=(1, 2))].tolist()
+    )
+    bound_s = problem_bound_s(problem) if bound_s is None else bound_s
+    gap = relative_gap(makespan_s(slots, problem), bound_s)
+    return Schedule(rows, groups, notes, gap, time.perf_counter() - since, targets)
+
+
+# A scheduler by name, run on group times: what simulation, replay and prediction have in common.
+
+
+PSG = "psg"
+
+
+def named(scheduler: str, per_rank: int) -> tuple[str, int]:
+    """The catalogue's name of a scheduler and how many groups it gives a rank: ``psg`` is round_robin with one."""
+    return ("round_robin", 1) if scheduler == PSG else (scheduler, per_rank)
+
+
+def solve(
+    scheduler: str,
+    times_s: NDArray[np.float64],
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """The schedule a scheduler makes, with the seconds it took.
+
+    Args:
+        scheduler: ``psg``, or a name of the catalogue's room ``scheduling``.
+        times_s: (K,) seconds of each group.
+        ranks: R.
+        per_rank: most groups of a rank in an iteration; ``psg`` has one whatever is given.
+        allreduce_s: seconds of the exchange that ends an iteration.
+        gap: distance from a bound at which schedulers that search may stop.
+        time_limit_s: after which they must.
+        seed: of schedulers that draw lots.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second. Given to schedulers whose
+            catalogue entry names the option ``schedule_targets``.
+
+    Raises:
+        UnknownNameError: there is no such scheduler.
+        NotAvailableError: it needs what is not installed.
+    """
+    name, most = named(scheduler, per_rank)
+    entry = catalogue.entry("scheduling", name)
+    run, more = entry.load(), {"targets": targets} if "schedule_targets" in entry.options else {}
+    begun = time.perf_counter()
+    made: Schedule = run(
+        times_s, ranks, per_rank=most, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed, **more
+    )
+    return replace(made, seconds=time.perf_counter() - begun)
+
+
+def times_of(times_s: ArrayLike) -> NDArray[np.float64]:
+    """(K,) seconds as an array; some groups may take no time, but not all.
+
+    Raises:
+        PlanError: there is none, one is negative or not finite, or all are 0.
+    """
+    times = checked_times(times_s)
+    if not times.any():
+        raise PlanError("all groups take 0 s: nothing to compare. Profile them, or predict their times.")
+    return times

@@ -1,0 +1,822 @@
+"""Runs of a study: started, pruned, resumed and locked."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dtdg_lab.cluster.liveness import is_dead, read_notes
+from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, run_config
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
+from dtdg_lab.runs.run import StoredRun, open_run, provenance
+from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies.objective import BEST, LAST, number, values_of
+from dtdg_lab.studies.study import SWEEP_FILE, Study, study_of
+from dtdg_lab.studies.sweep import Cell, Sweep, decides_the_loss, key_of, without_lists
+from dtdg_lab.studies.trials import (
+    FAILED,
+    FILE,
+    FINISHED,
+    INTERRUPTED,
+    JOURNAL,
+    OVER,
+    PRUNED,
+    REFUSED,
+    RUNNING,
+    OptunaSearch,
+    Trial,
+    TrialLog,
+)
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+
+# Runs that a study had begun when it was killed: what became of them, and what can be done.
+
+
+LOOK_S = 0.1
+PATIENCE_S = 5.0  # for whoever is left of a run to say how it ended, or to say that it lives
+KILLED = "the process that trained it was killed"
+
+
+def orphan(config: RunConfig, asked_ns: int, folders: set[Path], taken: set[Path]) -> Path | None:
+    """The run that was made for a config after a moment, though nobody came to write down that it was.
+
+    Args:
+        config: of the run.
+        asked_ns: nanoseconds since 1970.
+        folders: that hold runs.
+        taken: resolved folders of runs that belong to other trials.
+    """
+    for root in folders:
+        for path in sorted(root.glob(f"*-{config.short_hash}*")):
+            try:
+                run = RunDirectory.open(path)
+                made_ns = run.config_file.stat().st_mtime_ns  # it is written once, when the folder is made
+                if made_ns >= asked_ns and path.resolve() not in taken and run.config() == config:
+                    return path
+            except (RunStoreError, ConfigError):
+                continue  # no run, or not ours
+    return None
+
+
+def settle(path: Path, *, on_engines: bool) -> str:
+    """The state a run ended in, waiting for it where engines still train it; one whose processes are gone is marked.
+
+    Args:
+        path: of the run.
+        on_engines: whether engines were to train it, which outlive who asked them; else it was this study's process.
+
+    Raises:
+        RunStoreError: there is no run at that path.
+    """
+    run = RunDirectory.open(path)
+    quiet_since: float | None = None
+    while (status := run.status())["state"] not in ENDED:
+        notes = read_notes(run.live, status["attempt"]).values() if on_engines else []
+        if notes and not all(is_dead(note) for note in notes):
+            quiet_since = None
+        else:
+            quiet_since = quiet_since or time.monotonic()
+            young = on_engines and time.time_ns() - int(status["time_ns"]) < PATIENCE_S * 1e9
+            if not young and time.monotonic() - quiet_since >= (PATIENCE_S if notes else 0.0):
+                _mark(run)
+                continue
+        time.sleep(LOOK_S)
+    return str(status["state"])
+
+
+def _mark(run: RunDirectory) -> None:
+    try:
+        finish(run, "failed", KILLED)
+    except LabError as error:  # its records are damaged: they are kept as they are
+        run.write_status("failed", reason=f"{KILLED}; {error}", attempt=run.status()["attempt"])
+
+
+def go_on(path: Path, session: Session | None) -> bool:
+    """Resume a run from its checkpoint on a session's engines, and wait for its end; whether that could be done.
+
+    Raises:
+        RunFailedError: it failed again.
+    """
+    run = RunDirectory.open(path)
+    if session is None or not run.checkpoint_file.is_file():
+        return False
+    known = next((each for each in session.runs if each.path.resolve() == path.resolve()), None)
+    handle = known or Run(session, run)
+    try:
+        handle.resume().wait()
+    except RunFailedError:
+        raise
+    except KeyboardInterrupt:
+        if run.status()["state"] not in ENDED:
+            next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
+        raise
+    except LabError:  # a checkpoint of another version or data: the run is made anew
+        return False
+    return True
+
+
+# Ending runs of a study early, by losses of the validation part and of nothing else.
+
+
+Curve = tuple[tuple[int, float], ...]  # (epochs done, validation loss), in order
+
+
+class Pruner(Protocol):
+    """Says whether a run is worth its further epochs."""
+
+    def why(self, curve: Curve, others: Sequence[Curve]) -> str:
+        """Why it is not; empty where it is.
+
+        Args:
+            curve: of the run, up to its newest evaluation.
+            others: of earlier runs of the study with the same seed, whole.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """Ends a run whose lowest loss so far is above the median of what others had by the same epoch.
+
+    Attributes:
+        after: epochs that every run may make.
+        trials: others that must have come so far before anything is ended.
+    """
+
+    after: int = 1
+    trials: int = 3
+
+    def __post_init__(self) -> None:
+        _at_least_one("Median", after=self.after, trials=self.trials)
+
+    def why(self, curve: Curve, others: Sequence[Curve]) -> str:
+        """See :class:`Pruner`."""
+        epoch, lowest = curve[-1][0], min(loss for _, loss in curve)
+        had = lowest_by(others, epoch)
+        if epoch < self.after or len(had) < self.trials or lowest <= median(had):
+            return ""
+        return (
+            f"lowest validation loss {lowest:.4g} after {epoch} epochs, above the median {median(had):.4g} of "
+            f"{len(had)} others"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Halving:
+    """Asynchronous successive halving: after ``first``, ``first * factor``, ... epochs only the best go on.
+
+    Attributes:
+        first: epochs before the first look.
+        factor: one of so many goes on at each look.
+
+    References: Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning (ASHA).
+    """
+
+    first: int = 1
+    factor: int = 3
+
+    def __post_init__(self) -> None:
+        _at_least_one("Halving", first=self.first, factor=self.factor - 1)
+
+    def why(self, curve: Curve, others: Sequence[Curve]) -> str:
+        """See :class:`Pruner`."""
+        epoch, rung = curve[-1][0], self.first
+        while rung < epoch:
+            rung *= self.factor
+        had = lowest_by(others, epoch)
+        if rung != epoch or len(had) + 1 < self.factor:
+            return ""
+        lowest = min(loss for _, loss in curve)
+        place, kept = 1 + sum(loss < lowest for loss in had), (len(had) + 1) // self.factor
+        if place <= kept:
+            return ""
+        return f"place {place} of {len(had) + 1} by validation loss after {epoch} epochs: the best {kept} go on"
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Ends a run whose validation loss is above a bound after some epochs.
+
+    Attributes:
+        loss: the bound.
+        after: epochs that every run may make.
+    """
+
+    loss: float
+    after: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least_one("Above", after=self.after)
+
+    def why(self, curve: Curve, others: Sequence[Curve]) -> str:
+        """See :class:`Pruner`."""
+        epoch, lowest = curve[-1][0], min(loss for _, loss in curve)
+        if epoch < self.after or lowest <= self.loss:
+            return ""
+        return f"lowest validation loss {lowest:.4g} after {epoch} epochs, above {self.loss:g}"
+
+
+def judge_of(pruner: Pruner, others: Sequence[Curve]) -> Judge:
+    """A judge of one run that stops it where the pruner says why; losses that are not finite are passed over."""
+
+    def judge(seen: tuple[Evaluated, ...]) -> Verdict | None:
+        curve = tuple((each.epoch, each.loss) for each in seen if each.loss is not None)
+        reason = pruner.why(curve, others) if curve else ""
+        return Verdict("stop", reason) if reason else None
+
+    return judge
+
+
+def lowest_by(curves: Sequence[Curve], epoch: int) -> list[float]:
+    """The lowest loss by an epoch of every curve that came so far."""
+    return [
+        min(loss for at, loss in curve if at <= epoch)
+        for curve in curves
+        if curve and curve[-1][0] >= epoch and curve[0][0] <= epoch
+    ]
+
+
+def _at_least_one(name: str, **numbers: int) -> None:
+    for what, value in numbers.items():
+        if value < 1:
+            least = "2" if (name, what) == ("Halving", "factor") else "1"
+            raise ConfigError(f"{name}({what}=...): a whole number of at least {least} is needed.")
+
+
+# One writer of a study at a time, whatever becomes of it.
+
+
+LOCK, WRITER = "lock", "writer.json"
+_HELD: set[str] = set()  # a lock of a file is a whole process's: its threads need to know of each other
+_GUARD = threading.Lock()
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Hold a study's folder for writing; the system lets go of it when the process ends, however it does.
+
+    Raises:
+        RunStoreError: another process, or another call in this one, writes it; the message names it.
+    """
+    name = str(folder.resolve())
+    with _GUARD:
+        if name in _HELD:
+            raise _busy(folder, f"another call in this process ({os.getpid()})")
+        _HELD.add(name)
+    try:
+        with _open(folder / LOCK) as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError) as error:
+                raise _busy(folder, _told(folder)) from error
+            except OSError as error:
+                raise store_error("lock", folder / LOCK, error) from error
+            facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:200]}
+            write_json(folder / WRITER, facts)
+            try:
+                yield
+            finally:
+                (folder / WRITER).unlink(missing_ok=True)
+    finally:
+        with _GUARD:
+            _HELD.discard(name)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return path.open("a")
+    except OSError as error:
+        raise store_error("lock", path, error) from error
+
+
+def _told(folder: Path) -> str:
+    try:
+        facts = read_json(folder / WRITER)
+        return f"process {facts['pid']} on {facts['host']} ({facts['command']})"
+    except (RunStoreError, KeyError, TypeError, json.JSONDecodeError):
+        return "another process"
+
+
+def _busy(folder: Path, who: str) -> RunStoreError:
+    return RunStoreError(
+        f"the study {folder} is being written by {who}: a study has one writer. Wait for it or end it, give another "
+        "name=, or look at it meanwhile with lab.open_study(path)."
+    )
+
+
+# How long a study still takes, from how long its runs took.
+
+
+Settings = Mapping[str, Any]
+MOST = 64  # newest finished runs that are looked at
+
+
+def time_left(trials: Sequence[Trial], epochs: Mapping[str, int], left: Sequence[tuple[Settings, int]]) -> float | None:
+    """Seconds that runs still take; None before one is finished.
+
+    Each takes its epochs times the median seconds an epoch of those finished runs that share most settings with it.
+
+    Args:
+        trials: of the study.
+        epochs: of the finished ones, by key.
+        left: settings and epochs of each run still to be made.
+    """
+    done = [
+        (trial.settings, trial.seconds / epochs[trial.key])
+        for trial in trials
+        if trial.status == FINISHED and trial.seconds and trial.key in epochs
+    ][-MOST:]
+    if not done:
+        return None
+    rates: dict[tuple[Any, ...], float] = {}
+    total = 0.0
+    for settings, count in left:
+        key = tuple(settings.items())
+        if key not in rates:
+            shared = [sum(settings.get(name) == value for name, value in known.items()) for known, _ in done]
+            most = max(shared)
+            rates[key] = median(rate for (_, rate), alike in zip(done, shared, strict=True) if alike == most)
+        total += rates[key] * count
+    return total
+
+
+# Making one trial of a study: begun, gone on with after a kill, judged, and written down whatever becomes of it.
+
+
+OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # no trial's own fault: the study ends, to be called again
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRunner:
+    """Makes trials on a session's engines or in this process.
+
+    Attributes:
+        log: of the study, which this process holds for writing.
+        session: whose engines train; this process where None.
+        runs_dir: folder that holds runs, without a session.
+        prune: ends runs early; None lets all make their epochs.
+        on_start: handed what can be seen of every run that begins.
+        say: tells a person what happened to a trial.
+    """
+
+    log: TrialLog
+    session: Session | None
+    runs_dir: Path
+    prune: Pruner | None = None
+    on_start: Callable[[Any], None] | None = None
+    say: Callable[[str], None] = lambda words: None
+
+    def make(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+        """The trial when it is over: as it was left, where a run of it ended after all, or of a run made now.
+
+        Raises:
+            RunFailedError: its run was stopped by somebody; the study ends with it.
+            LabError: no trial can be made now, as on a full disk.
+        """
+        if trial.status in OVER:
+            return trial
+        found = self._left(trial, config, others) if trial.asked_ns and trial.status != FAILED else None
+        return found or self._new(trial, config, others)
+
+    # what an earlier call left
+
+    def _left(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial | None:
+        """The trial by the run that an earlier call began; None where one has to be made anew."""
+        path = trial.run
+        if path is None:
+            taken = {other.run.resolve() for other in others if other.run is not None}
+            path = orphan(config, trial.asked_ns, self._folders(), taken)
+            if path is None:
+                return None  # it was killed before the run had a folder
+            self.log.begun(trial.key, path)
+        trial = replace(trial, run=path)
+        if not (path / "config.json").is_file():
+            self._anew(trial, f"its run {path.name} is gone")
+            return None
+        state = settle(path, on_engines=trial.on_engines)
+        if state == "finished":
+            return self._ended(trial, open_run(path), None)
+        try:
+            if not go_on(path, self.session):
+                self._anew(trial, f"its run {path.name} was {state} when the study was called again")
+                return None
+        except RunFailedError as error:
+            return self._failed(trial, str(error))
+        self._note(trial, f"run {path.name} was gone on with from its checkpoint")
+        return self._ended(trial, open_run(path), None)
+
+    def _folders(self) -> set[Path]:
+        return {self.runs_dir} if self.session is None else {self.runs_dir, self.session.runs_dir}
+
+    def _anew(self, trial: Trial, why: str) -> None:
+        self._note(trial, f"{why}: begun anew")
+
+    def _note(self, trial: Trial, note: str) -> None:
+        self.log.noted(trial.key, note)
+        self.say(f"trial {trial.number}, seed {trial.seed}: {note}")
+
+    # what is made now
+
+    def _new(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+        self.log.asked(trial, on_engines=self.session is not None)
+        trial = replace(trial, status=RUNNING, reason="", run=None, asked_ns=time.time_ns())
+        begun: list[Path] = []
+        of_watching: list[Exception] = []
+
+        def on_start(run: Any) -> None:
+            begun.append(Path(run.path))
+            self.log.begun(trial.key, begun[0])
+            try:
+                if self.on_start is not None:
+                    self.on_start(run)
+            except Exception as error:
+                of_watching.append(error)
+                raise
+
+        curves: list[Curve] = [other.curve for other in others if other.seed == trial.seed and other.curve]
+        judge = None if self.prune is None else judge_of(self.prune, curves)
+        started_s = time.monotonic()
+        try:
+            done = run_config(config, session=self.session, runs_dir=self.runs_dir, judge=judge, on_start=on_start)
+        except OF_THE_STUDY as error:
+            self._interrupted(trial, begun, str(error))
+            raise
+        except Exception as error:
+            if error in of_watching:
+                self._interrupted(trial, begun, f"{type(error).__name__}: {error}")
+                raise
+            # else, whatever it is, it is this trial's: the others are made, and it is told
+            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            return self._failed(replace(trial, run=begun[0] if begun else None), said)
+        except BaseException as error:
+            self._interrupted(trial, begun, type(error).__name__)
+            raise
+        trial = replace(trial, run=begun[0] if begun else Path(done.run.path))
+        pruned = done.verdict.why if done.verdict is not None and done.verdict.what == "stop" else None
+        return self._ended(trial, done.run, pruned, seconds=time.monotonic() - started_s)
+
+    def _interrupted(self, trial: Trial, begun: list[Path], why: str) -> None:
+        self.log.ended(replace(trial, status=INTERRUPTED, reason=why, run=begun[0] if begun else None))
+
+    def _failed(self, trial: Trial, why: str) -> Trial:
+        trial = replace(trial, status=FAILED, reason=why, values={}, curve=())
+        self.log.ended(trial)
+        self.say(f"trial {trial.number}, seed {trial.seed} failed: {why}")
+        return trial
+
+    def _ended(self, trial: Trial, run: StoredRun, pruned: str | None, *, seconds: float | None = None) -> Trial:
+        status = PRUNED if pruned is not None else run.status
+        if status not in OVER:
+            trial = replace(trial, status=INTERRUPTED, reason=f"run {run.id} was {status}")
+            self.log.ended(trial)
+            raise RunFailedError(
+                f"run {run.id} was {status}, and the study with it: what is done is kept. The same call goes on."
+            )
+        try:
+            values, origin, curve = values_of(run), provenance(run), curve_of(run)
+        except LabError as error:
+            return self._failed(trial, f"its run cannot be read: {error}")
+        trial = replace(
+            trial, status=status, reason=pruned or "", values=values, provenance=origin, curve=curve, seconds=seconds
+        )
+        assert trial.status in (FINISHED, PRUNED)
+        self.log.ended(trial)
+        return trial
+
+
+def curve_of(run: StoredRun) -> Curve:
+    """(epochs done, loss) of every evaluation of the validation part whose loss is finite."""
+    table = run.table("evaluations")
+    rows = table[table["split"] == "validation"].to_dict("records")
+    found = {
+        int(row["epoch"]): float(row["loss"]) for row in rows if row["loss"] is not None and math.isfinite(row["loss"])
+    }
+    return tuple(sorted(found.items()))
+
+
+# ``lab.run_study``: makes the runs of a sweep, one after another, and goes on where it was broken off.
+
+
+FOLDER = "studies"
+OnTrial = Callable[[Study], None]
+
+
+def run_study(
+    sweep: Sweep | str,
+    *,
+    name: str = "",
+    base: RunConfig | None = None,
+    quick: bool = False,
+    session: Session | None = None,
+    runs_dir: str | Path | None = None,
+    prune: Pruner | None = None,
+    on_trial: OnTrial | None = None,
+    on_start: Callable[[Any], None] | None = None,
+    progress: bool = True,
+    again: bool = False,
+) -> Study:
+    """Make every run of a sweep that is not made yet, and return the study.
+
+    All of it lies in ``<runs_dir>/studies/<name>``. The same call after a kill, even of ``kill -9``, goes on: no
+    finished run is made twice or lost; one that was half made goes on from its checkpoint on a session's engines, and
+    is begun anew in this process, which is told. A sweep of more trials, under the same name, makes those too. A trial
+    that failed in an earlier call is tried once more. Runs are ordinary ones: ``lab.open_run(trial.run)``.
+
+    Args:
+        sweep: or the name of a shipped study, such as ``figure8``.
+        name: of the folder; that of a shipped study where not given.
+        base: settings for a shipped study, in place of its own.
+        quick: a shipped study's short form.
+        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
+        runs_dir: folder that holds the study, and without a session the runs; else the session's, or ``runs``.
+        prune: ends runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
+            ``dtdg_lab.studies.runner``.
+        on_trial: called with the study as far as it is, first and after every trial.
+        on_start: handed what can be seen of every run that begins: ``id path config window lock version``.
+        progress: show a bar with the time that is left.
+        again: begin anew: what the folder holds is moved into a folder ``before-1``, ``before-2``, ... in it.
+
+    Raises:
+        ConfigError: several ranks and no session, the name stands for another sweep, or what trials are compared or
+            pruned by is not there.
+        RunStoreError: another process writes the study, or the disk does not let us.
+        RunFailedError: somebody stopped a run, and the study with it.
+        LabError: runs cannot be started.
+    """
+    sweep, name = _named(sweep, name, base, quick)
+    _check(sweep, session, prune)
+    if runs_dir is None:
+        runs_dir = "runs" if session is None else session.runs_dir
+    folder = _made(Path(runs_dir) / FOLDER / name)
+    with one_writer(folder):
+        if again:
+            _put_away(folder)
+        _write_sweep(folder, sweep)
+        with _bar(sweep, progress) as bar:
+            runner = TrialRunner(
+                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _say_nothing
+            )
+            _Making(folder, sweep, runner, bar, on_trial).all()
+    return study_of(folder, sweep)
+
+
+def _made(folder: Path) -> Path:
+    """The folder, once it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise store_error("make the study", folder, error) from error
+    return folder
+
+
+class _Making:
+    """One call's way through the trials."""
+
+    def __init__(self, folder: Path, sweep: Sweep, runner: TrialRunner, bar: Any, on_trial: OnTrial | None) -> None:
+        self._folder, self._sweep, self._runner, self._bar, self._on_trial = folder, sweep, runner, bar, on_trial
+        self._trials = {trial.key: trial for trial in runner.log.read()}
+
+    def all(self) -> None:
+        """Make what is not over, what an earlier call left half made first."""
+        self._tell()
+        if self._sweep.is_search:
+            self._search()
+        else:
+            begun = [cell for cell in self._sweep.cells if self._status(cell) == RUNNING]
+            rest = [cell for cell in self._sweep.cells if self._status(cell) not in (RUNNING, *OVER)]
+            numbers = {trial.key: trial.number for trial in study_of(self._folder, self._sweep).trials}
+            for done, cell in enumerate([*begun, *rest]):
+                self._show_left([*begun, *rest][done:])
+                new = Trial(cell.key, numbers[cell.key], cell.settings, cell.seed)
+                self._make(self._trials.get(cell.key, new), cell.config)
+
+    def _status(self, cell: Cell) -> str:
+        return self._trials[cell.key].status if cell.key in self._trials else ""
+
+    def _make(self, trial: Trial, config: RunConfig) -> Trial:
+        others = [other for other in self._trials.values() if other.key != trial.key]
+        self._trials[trial.key] = made = self._runner.make(trial, config, others)
+        self._tell()
+        return made
+
+    def _tell(self) -> None:
+        self._bar.n = sum(trial.status in (*OVER, FAILED) for trial in self._trials.values())
+        self._bar.refresh()
+        if self._on_trial is not None:
+            self._on_trial(study_of(self._folder, self._sweep))
+
+    def _show_left(self, left: list[Cell]) -> None:
+        known = {key: self._sweep.by_key[key].config.epochs for key in self._trials if key in self._sweep.by_key}
+        waits = [(cell.settings, cell.config.epochs) for cell in left]
+        seconds = time_left(list(self._trials.values()), known, waits)
+        if seconds is not None:
+            self._bar.set_postfix_str(f"about {format_seconds(seconds)} left")
+
+    # a search
+
+    def _search(self) -> None:
+        search = OptunaSearch(self._folder, self._sweep)
+        for drawn in range(self._sweep.trials):
+            settings = search.ask(drawn)
+            made = [self._drawn(drawn, settings, seed) for seed in self._sweep.all_seeds]
+            search.tell(drawn, self._value(made))
+            if made and all(trial.status == FINISHED for trial in made):
+                each = sum(trial.seconds or 0.0 for trial in made)
+                self._bar.set_postfix_str(f"about {format_seconds(each * (self._sweep.trials - drawn - 1))} left")
+
+    def _drawn(self, drawn: int, settings: dict[str, Any], seed: int) -> Trial:
+        try:
+            config = self._sweep.config_of(settings, seed)
+        except ConfigError as error:
+            trial = Trial(f"{drawn:05d}-refused-{seed}", drawn, settings, seed, REFUSED, without_lists(error))
+            return self._noted(trial)
+        key = f"{drawn:05d}-{key_of(config)}"
+        trial = self._trials.get(key, Trial(key, drawn, settings, seed))
+        same = [each for name, each in self._trials.items() if name[6:] == key[6:] and each.status == FINISHED]
+        if same and trial.status not in OVER:
+            note = f"drew the settings of trial {same[0].number}, whose run it shares"
+            return self._noted(replace(same[0], key=key, number=drawn, seconds=0.0, notes=(note,)))
+        return self._make(trial, config)
+
+    def _noted(self, trial: Trial) -> Trial:
+        """Write down a trial that needs no run."""
+        if trial.key not in self._trials:
+            self._runner.log.asked(trial, on_engines=False)
+            for note in trial.notes:
+                self._runner.log.noted(trial.key, note)
+            self._runner.log.ended(trial)
+            self._trials[trial.key] = trial
+            self._tell()
+        return self._trials[trial.key]
+
+    def _value(self, made: list[Trial]) -> float | None:
+        """What the sampler is told: the median over seeds; of pruned runs their lowest validation loss so far."""
+        from statistics import median
+
+        of = self._sweep.objective
+        values = [number(trial.values.get(of)) for trial in made if trial.status == FINISHED]
+        if of in (LAST, BEST):
+            values += [min((loss for _, loss in trial.curve), default=None) for trial in made if trial.status == PRUNED]
+        known = [value for value in values if value is not None]
+        return median(known) if known and len(known) == len(made) else None
+
+
+def _named(sweep: Sweep | str, name: str, base: RunConfig | None, quick: bool) -> tuple[Sweep, str]:
+    if isinstance(sweep, str):
+        from dtdg_lab.studies.presets import shipped
+
+        found = shipped(sweep)
+        sweep, name = found.sweep(base, quick), name or (f"{found.name}-quick" if quick else found.name)
+    elif base is not None or quick:
+        raise ConfigError("base= and quick= are of shipped studies: a Sweep has its own base. Leave them out.")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
+        raise ConfigError(
+            f"name={name!r}: the study's folder needs a name of letters, digits, '.', '_' and '-', such as "
+            "name='alpha-on-collegemsg'. The same name goes on with the same study."
+        )
+    return sweep, name
+
+
+def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
+    """What can be known before anything is trained."""
+    configs = [cell.config for cell in sweep.cells] or [sweep.base]
+    most = max(config.ranks for config in configs)
+    if session is None and most != 1:
+        raise ConfigError(
+            f"ranks={most} need engines: run_study(..., session=lab.Session(ranks={most})), or a base with ranks=1, "
+            "which keeps the same plan."
+        )
+    if session is not None and most > session.ranks:
+        raise ConfigError(f"ranks={most} and a session of {session.ranks}: make a Session(ranks={most}), or fewer.")
+    blind = [config.protocol for config in configs if not PROTOCOLS[config.protocol].validation_share]
+    chooses = sweep.is_search and sweep.objective in (LAST, BEST)
+    if blind and (prune is not None or chooses):
+        raise ConfigError(
+            f"protocol={blind[0]!r} has no validation part, by which runs are {'pruned' if prune else 'compared'}: "
+            "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
+        )
+    studied = {name for axis in sweep.axes for each in axis.settings for name in each}
+    if prune is not None and any(decides_the_loss(name) for name in studied):
+        raise ConfigError("losses of different data, protocols or tasks have no order: such a study cannot be pruned.")
+
+
+def _write_sweep(folder: Path, sweep: Sweep) -> None:
+    """Write what the study is made of, where what is there already is the same or a part of it."""
+    file = folder / SWEEP_FILE
+    if file.is_file():
+        try:
+            before = Sweep.load(file)
+        except ConfigError as error:
+            raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
+        if why := _conflict(before, sweep):
+            raise ConfigError(
+                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to begin anew (what "
+                "is there is kept beside it)."
+            )
+        if before == sweep:
+            return
+    write_json(file, sweep.told())
+
+
+def _conflict(before: Sweep, now: Sweep) -> str:
+    """In what a sweep is none that goes on with another; empty where it does."""
+    if before.is_search != now.is_search:
+        return "one is a grid and the other a search"
+    told = {name: (getattr(before, name), getattr(now, name)) for name in ("objective", "goal", "shipped")}
+    if now.is_search:
+        told |= {name: (getattr(before, name), getattr(now, name)) for name in ("sampler", "all_seeds", "names")}
+        old, new = before.told(), now.told()
+        told |= {name: (old[name], new[name]) for name in ("space", "base")}
+    for name, (old, new) in told.items():
+        if old != new:
+            return f"{name} was {_differing(old, new)}"
+    if now.is_search:
+        return "" if now.trials >= before.trials else f"it had {before.trials} trials, and {now.trials} are fewer"
+    missing = {cell.key: cell for cell in before.cells}
+    for cell in now.cells:
+        missing.pop(cell.key, None)
+    if not missing:
+        return ""
+    old, new = before.base.flat, now.base.flat
+    changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in now.names]
+    lost = next(iter(missing.values()))
+    return (
+        f"{', '.join(f'{name} was {old[name]!r} and is {new.get(name)!r}' for name in changed)}"
+        if changed
+        else f"it had the run ({lost}), which is not asked for any more; more may be, but none fewer"
+    )
+
+
+def _differing(old: Any, new: Any) -> str:
+    if isinstance(old, dict) and isinstance(new, dict):
+        name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
+        return f"{old.get(name)!r} in {name!r} and is {new.get(name)!r}"
+    return f"{old!r} and is {new!r}"
+
+
+def _put_away(folder: Path) -> None:
+    """Move a study's files beside it, so that nothing is lost."""
+    files = [folder / name for name in (SWEEP_FILE, FILE, JOURNAL) if (folder / name).exists()]
+    if not files:
+        return
+    count = 1
+    while (aside := folder / f"before-{count}").exists():
+        count += 1
+    try:
+        aside.mkdir()
+        for file in files:
+            file.rename(aside / file.name)
+    except OSError as error:
+        raise store_error("put away", folder, error) from error
+
+
+def _say_nothing(words: str) -> None:
+    """Where no progress is shown, notes are in the study only."""
+
+
+@contextmanager
+def _bar(sweep: Sweep, progress: bool) -> Iterator[Any]:
+    from tqdm.auto import tqdm
+
+    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt} runs [{elapsed}{postfix}]"
+    with tqdm(total=sweep.total, bar_format=shape, disable=not progress) as bar:
+        yield bar
+
+
+# A study asked for outside a notebook: with engines of its own where its runs need some.
+
+
+def study_at_command(sweep: Sweep, name: str, runs_dir: Path) -> Study:
+    """Make a study's runs in this process, or on a cluster that is started for it and ended after it.
+
+    Raises:
+        LabError: see ``run_study``.
+    """
+    most = max(cell.config.ranks for cell in sweep.cells) if sweep.cells else sweep.base.ranks
+    if most == 1:
+        return run_study(sweep, name=name, runs_dir=runs_dir)
+    from dtdg_lab.cluster.session import Session
+
+    with Session(ranks=most, runs_dir=runs_dir) as session:
+        return run_study(sweep, name=name, runs_dir=runs_dir, session=session)

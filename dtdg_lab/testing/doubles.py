@@ -1,0 +1,333 @@
+"""Test doubles: meters, recorders, and groups in memory or with delays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from dtdg_lab.comm.emulated_links import LinkedGroup
+from dtdg_lab.comm.group import Group, SoloGroup
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.energy.monitor import EnergyMeter
+from dtdg_lab.energy.readers import Device, Reading, Scope, Source
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training.loop import Trainer, TrainingOutcome
+from dtdg_lab.training.recording import Vitals
+
+# A slow network between ranks that are in fact close, for tests of what is hidden behind computing.
+
+
+class DelayedGroup(LinkedGroup):
+    """A group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
+
+    Args:
+        group: the ranks.
+        delay_s: seconds, at least 0, of all links.
+        bytes_per_s: that a rank's rows leave at, if it sends every other rank as many.
+    """
+
+    def __init__(self, group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> None:
+        ranks = group.size
+        delays_s = np.full((ranks, ranks), delay_s)
+        super().__init__(group, LinkState(delays_s, np.full((ranks, ranks), bytes_per_s / max(1, ranks - 1))))
+
+
+# A recorder that keeps its rows in memory, for tests and for looking at a trainer without a run directory.
+
+
+class RecordingMarks:
+    """Takes down the phases, exchanges and blocks that are marked, in order; an exchange is ``exchange``."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.blocks: list[tuple[int, str]] = []
+
+    def __call__(self, phase: str) -> None:
+        """A phase has ended."""
+        self.phases.append(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """An exchange has ended."""
+        self.phases.append("exchange")
+
+    def block(self, number: int, way: str) -> None:
+        """A block of time begins."""
+        self.blocks.append((number, way))
+
+
+class RecordingRecorder:
+    """Keeps every row as a dict of its table's columns, in the order written.
+
+    Args:
+        failure: raised by :meth:`check`, as a recorder whose disk is full would; None never fails.
+    """
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+        self.failure = failure
+
+    def row(self, table: str, values: tuple[Any, ...]) -> None:
+        """Keep one row.
+
+        Raises:
+            ValueError: it has another number of values than the table has columns.
+        """
+        self.tables[table].append(dict(zip(TABLES[table], values, strict=True)))
+
+    def check(self) -> None:
+        """Raise the failure this recorder was given, if any."""
+        if self.failure is not None:
+            raise self.failure
+
+    def column(self, table: str, name: str) -> list[Any]:
+        """One column of a table, in the order written."""
+        return [row[name] for row in self.tables[table]]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind, in the order written."""
+        return [row for row in self.tables["events"] if row["kind"] == kind]
+
+
+# Training without a run directory or a cluster: records in memory, requests that come at chosen steps.
+
+
+Script = Mapping[int, Mapping[str, Any]]
+
+
+class ScriptedControl:
+    """Requests that arrive at chosen exchanges, for tests that need the same story every time.
+
+    A trainer asks once a step, and once a control round while it is paused: entry k of the script is known from the
+    exchange of step k on (counted from ``first_step``), so it rules from step k + 1.
+
+    Args:
+        script: exchange -> request, such as ``{3: {"set": {"learning_rate": 0.1}}, 5: {"stop": True}}``.
+        first_step: the step the trainer begins with; requests for earlier ones are left out.
+    """
+
+    def __init__(self, script: Script, *, first_step: int = 0) -> None:
+        self._due = sorted(step for step in script if step >= first_step)
+        self._payloads = [dict(script[step]) for step in self._due]
+        self._exchange = first_step - 1
+
+    def latest(self) -> int:
+        """The requests known at this exchange; the next call is the next exchange."""
+        self._exchange += 1
+        return sum(due <= self._exchange for due in self._due)
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version.
+
+        Raises:
+            ControlError: the script has no such version.
+        """
+        if not 1 <= version <= len(self._payloads):
+            raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
+        return self._payloads[version - 1]
+
+    def refuse(self, reason: str) -> None:
+        """The script has ended by then."""
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return at once: a script does not come sooner by waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training in memory left."""
+
+    outcome: TrainingOutcome
+    recorder: RecordingRecorder
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    config: RunConfig
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of every step."""
+        return self.recorder.column("steps", "global_loss")
+
+
+def train_in_memory(
+    config: RunConfig,
+    graph: DynamicGraph,
+    checkpoint: Path,
+    *,
+    group: Group | None = None,
+    script: Script = MappingProxyType({}),
+    first_step: int = 0,
+    recorder: RecordingRecorder | None = None,
+    resume: bool = False,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Trained:
+    """Train one rank to its end and return what it did.
+
+    Args:
+        config: the run's settings; on resuming, the checkpoint's are used.
+        graph: the data.
+        checkpoint: the file of the last checkpoint.
+        group: the processes; this one alone where None.
+        script: requests (see :class:`ScriptedControl`).
+        first_step: the step a resumed training begins with, for the script.
+        recorder: takes the rows; pass one to read them although training fails.
+        resume: go on from the checkpoint.
+        changes: live settings that differ from the checkpoint's.
+
+    Raises:
+        LabError: what ended training.
+    """
+    group = SoloGroup() if group is None else group
+    recorder = RecordingRecorder() if recorder is None else recorder
+    vitals = Vitals(config, "cpu", group.rank, group.size, recorder)
+    try:
+        trainer = Trainer(
+            config,
+            graph,
+            group,
+            recorder=recorder,
+            control=ScriptedControl(script, first_step=first_step),
+            checkpoint=checkpoint,
+            vitals=vitals,
+            resume=resume,
+            changes=changes,
+        )
+        outcome = trainer.run()
+    finally:
+        vitals.close()
+    built = trainer.built
+    parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
+    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.knobs.config)
+
+
+# A meter that replays scripted or recorded joules, so that everything above the readers runs without hardware.
+
+
+class ReplayClock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+
+    def __call__(self) -> float:
+        """Seconds now."""
+        return self.now_s
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """Joules that are spent, evenly, in some seconds; None where nobody knows them."""
+
+    seconds: float
+    joules: float | None
+
+
+class ReplayReader:
+    """Tells scripted joules as a reader would, at whatever times it is read.
+
+    A reading within a stretch that is unknown is None, and the next one covers the time since the end of that stretch.
+    After the script's end everything is unknown.
+
+    Args:
+        script: stretches on end, from the clock's time when this reader is made.
+        clock: drives it; a meter needs the same one.
+        name: of the reader.
+        source: which its readings claim.
+        scope: of its joules.
+        device: which draws them.
+
+    Raises:
+        ConfigError: a stretch has no length, or negative joules.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Scripted],
+        clock: ReplayClock,
+        *,
+        name: str = "replay",
+        source: Source = "counter",
+        scope: Scope = "rank",
+        device: Device = "processor",
+    ) -> None:
+        self.name, self.source, self.scope, self.device = name, source, scope, device
+        self._script, self._clock = tuple(script), clock
+        for part in self._script:
+            if part.seconds <= 0 or (part.joules is not None and part.joules < 0):
+                raise ConfigError(f"{part}: a stretch lasts above 0 s and spends 0 J or more, or None for unknown.")
+        self._begin_s = self._last_s = clock()
+
+    def read(self) -> Reading | None:
+        """Joules since the last reading; None where they are unknown or no time has passed."""
+        now_s, at_s = self._clock(), self._begin_s
+        since_s, joules = self._last_s, 0.0
+        for part in self._script:
+            from_s, to_s = max(at_s, since_s), min(at_s + part.seconds, now_s)
+            at_s += part.seconds
+            if to_s <= from_s:
+                continue
+            if part.joules is None:
+                since_s, joules = to_s, 0.0
+            else:
+                joules += part.joules * (to_s - from_s) / part.seconds
+        self._last_s = now_s
+        interval_s = now_s - since_s
+        if interval_s <= 0 or now_s > at_s + 1e-9:
+            return None
+        return Reading(
+            joules=joules,
+            interval_s=interval_s,
+            watts=joules / interval_s,
+            source=self.source,
+            reader=self.name,
+            scope=self.scope,
+            device=self.device,
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def replay_meter(rows: Sequence[Mapping[str, Any]], clock: ReplayClock) -> EnergyMeter:
+    """A meter whose readers tell again what one rank recorded in the table ``energy``; holes stay unknown.
+
+    Args:
+        rows: of one rank and attempt, with the table's columns.
+        clock: which stands for the time of the earliest reading's begin.
+
+    Raises:
+        ConfigError: there is no row.
+    """
+    rows = [row for row in rows if isinstance(row["reader"], str)]  # the others are of what nobody reads
+    if not rows:
+        raise ConfigError("no rows of the table energy: there is nothing to replay.")
+    begins_ns = [row["time_ns"] - round(row["interval_s"] * 1e9) for row in rows]
+    first_ns = min(begins_ns)
+    by_reader: dict[str, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["time_ns"]):
+        by_reader.setdefault(str(row["reader"]), []).append(row)
+    return EnergyMeter([_replayed(name, own, first_ns, clock) for name, own in by_reader.items()], clock=clock)
+
+
+def _replayed(name: str, rows: list[Mapping[str, Any]], first_ns: int, clock: ReplayClock) -> ReplayReader:
+    script, at_ns = [], first_ns
+    for row in rows:
+        hole_s = (row["time_ns"] - at_ns) * 1e-9 - row["interval_s"]
+        if hole_s > 1e-6:
+            script.append(Scripted(hole_s, None))
+        script.append(Scripted((row["time_ns"] - at_ns) * 1e-9 - max(hole_s, 0.0), row["joules"]))
+        at_ns = row["time_ns"]
+    device: Device = "gpu" if name.startswith(("nvml:", "gpu-")) else "processor"
+    return ReplayReader(script, clock, name=name, source=rows[0]["source"], scope=rows[0]["scope"], device=device)

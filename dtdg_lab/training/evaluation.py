@@ -1,0 +1,171 @@
+"""Evaluation of the whole sequence under a named protocol, and the deviation of batch losses from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.comm.group import Group
+from dtdg_lab.core.catalogue import Protocol
+from dtdg_lab.core.errors import TestPartError
+from dtdg_lab.graphs.sealed import seal_of
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.parallel.dynahb import NEW, Drawn, TargetBatchLayout, TargetRun, add_gradients
+from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.tasks.base import PARTS, Scores, Task
+
+# How far the loss of a batch is from that of the same targets in the whole graph.
+
+
+def batch_deviation(
+    layout: TargetBatchLayout, model: DynamicModel, task: Task, sequence: DeviceSequence
+) -> float | None:
+    """The relative difference for the first batch of the present size, under the present parameters.
+
+    Rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and EvolveGCN-H
+    (the best vertices are looked for among the targets). None where the batch has no labels. Gradients are changed.
+
+    Args:
+        layout: that draws batches.
+        model: as it is.
+        task: what is predicted.
+        sequence: the whole graph.
+    """
+    of = layout.parts[0].again(Drawn(NEW, layout.choice, 0))
+    run = TargetRun(model, of.sequence, task, of.batch.snapshots, "all")
+    own, vertices = float(add_gradients(run)), of.sequence.vertices
+    state, read = model.initial_state(sequence.own), []
+    with torch.no_grad():
+        for t in run.snapshots:
+            space = sequence.space(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            read.append(model.readout(h if vertices is None else h[vertices]))
+        whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
+    return abs(own - whole) / whole if whole > 0 else None
+
+
+# One evaluator for all systems and tasks: the whole sequence, sharded by vertices, under a named protocol.
+
+
+class Evaluator:
+    """Runs the sequence forward from its start and scores each part's snapshots by the task.
+
+    The test part is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
+    can read it. That call alone opens the seal of the sequence's graph (:mod:`dtdg_lab.graphs.sealed`); a model that
+    was trained on after it is not evaluated any more.
+
+    Args:
+        task: what is scored.
+        split: which snapshots are training, validation, test.
+        protocol: warm or cold state.
+        group: ranks share the vertices; where the task needs all vertices at once, snapshots are dealt to ranks in
+            turn.
+        sequence: the snapshots for this rank's vertices; its gather joins rows for deeper layers.
+        gather: gives all vertices' rows from every rank's, without gradient; None where this rank has them all.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        split: Split,
+        protocol: Protocol,
+        group: Group,
+        *,
+        sequence: DeviceSequence,
+        gather: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self._task, self._protocol, self._group, self._sequence = task, protocol, group, sequence
+        self._gather = gather
+        self._ranges: dict[str, range] = {part: getattr(split, part) for part in PARTS}
+        self._tested: tuple[int, ...] | None = None
+
+    def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
+        """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
+
+        Raises:
+            TestPartError: the test part is asked for while the run goes on, or training went on after it was evaluated.
+        """
+        if "test" in splits and not final:
+            raise TestPartError(
+                "the test part is evaluated once, when the run is over (final=True): read the validation part to steer "
+                "or to tune."
+            )
+        self._check_over(model)
+        if not final:
+            return self._scored(model, splits)
+        if "test" in splits:
+            self._tested = _versions(model)
+        with seal_of(self._sequence.graph).opened():
+            return self._scored(model, splits)
+
+    def _check_over(self, model: DynamicModel) -> None:
+        """Refuse to go on where the test part was evaluated in the middle of training."""
+        if self._tested is not None and self._tested != _versions(model):
+            raise TestPartError(
+                "the test part was evaluated (final=True) and the model trained on after it: what is evaluated now may "
+                "have been chosen by the test part. Evaluate the validation part meanwhile, and the test part once, "
+                "after the last step."
+            )
+
+    def _scored(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
+        asked = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
+        if not asked:
+            return []
+        measured, again = self._sums(model, asked)
+        sums, drawn = measured.cpu().numpy(), again.cpu().numpy()
+        return [
+            self._task.scores(part, sums[where.start : where.stop], drawn if part == "test" and len(drawn) else None)
+            for part, where in asked.items()
+        ]
+
+    @torch.no_grad()
+    def _sums(self, model: DynamicModel, asked: dict[str, range]) -> tuple[Tensor, Tensor]:
+        """What the task measures of every snapshot up to the last one asked for, and of the test part on resamples.
+
+        Returns:
+            (T', K), and (S, resampled) for the S test snapshots, without rows where they are not asked for or the task
+            has no bootstrap; both are the same on every rank.
+        """
+        sequence, rows = self._sequence, len(self._sequence.rows)
+        last = max(where.stop for where in asked.values())
+        part_of = {t: part for part, where in asked.items() for t in where}
+        cold = self._protocol.state == "cold"
+        sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
+        tested = asked.get("test", range(0)) if self._task.resampled else range(0)
+        again = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
+        state = model.initial_state(rows)
+        for t in range(last):
+            if cold and t not in part_of:
+                continue
+            if cold and t == self._ranges[part_of[t]].start:
+                state = model.initial_state(rows)
+            space = sequence.space(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            if t in part_of:
+                resample = again[t - tested.start] if t in tested else None
+                self._measure(sums[t], resample, model.readout(h), t, part_of[t])
+        self._group.all_reduce(sums)
+        if len(again):
+            self._group.all_reduce(again)
+        return sums, again
+
+    def _measure(self, into: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
+        """Add this rank's share: its vertices, or the whole snapshot where it is its turn."""
+        own = self._sequence.rows
+        if self._task.per_vertex:
+            into += self._task.measure(z, t, slice(own.start, own.stop), part)
+            return
+        if self._gather is not None:
+            z = self._gather(z)
+        if t % self._group.size == self._group.rank:
+            into += self._task.measure(z, t, slice(0, len(z)), part)
+            if resample is not None:
+                resample += self._task.resample(z, t)
+
+
+def _versions(model: DynamicModel) -> tuple[int, ...]:
+    """How often each parameter was written to."""
+    return tuple(parameter._version for parameter in model.parameters())

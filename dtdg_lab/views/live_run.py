@@ -1,0 +1,310 @@
+"""Bounded logs of a live run: series, rows by partition, sums and steps by rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+# The newest rows that parts told, each of a step, in bounded memory.
+
+
+Row = TypeVar("Row")
+PART_LOG_KEPT = 1200  # of a part
+
+
+class PartLog(Generic[Row]):
+    """Rows by part, or by part and another, and by step; one that is told twice counts once.
+
+    Args:
+        kept: rows of a part.
+    """
+
+    def __init__(self, kept: int = PART_LOG_KEPT) -> None:
+        self._kept = kept
+        self._rows: dict[tuple[int, ...], dict[int, tuple[int, Row]]] = {}  # part -> step -> attempt, row
+
+    def add(self, part: int | tuple[int, ...], step: int, attempt: int, row: Row) -> None:
+        """Add the row of a step."""
+        rows = self._rows.setdefault((part,) if isinstance(part, int) else part, {})
+        rows[step] = (attempt, row)
+        self._trim(rows)
+
+    def _trim(self, rows: dict[int, tuple[int, Row]]) -> None:
+        if len(rows) > self._kept:
+            for at in sorted(rows)[: len(rows) - self._kept]:
+                del rows[at]
+
+    def limit(self, kept: int) -> None:
+        """Keep so many rows of a part from now on: fewer, where there are more parts than were thought of."""
+        self._kept = kept
+        for rows in self._rows.values():
+            self._trim(rows)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for part, rows in self._rows.items():
+            self._rows[part] = {at: kept for at, kept in rows.items() if at < step or kept[0] >= attempt}
+
+    def of(self, part: int | tuple[int, ...], *, since: int = 0) -> list[Row]:
+        """Rows of a part from step ``since`` on, in order."""
+        rows = self._rows.get((part,) if isinstance(part, int) else part, {})
+        return [rows[at][1] for at in sorted(rows) if at >= since]
+
+    def all(self, *, since: int = 0) -> dict[tuple[int, ...], list[Row]]:
+        """The same by part, in ascending order; parts without any are left out."""
+        found = {part: self.of(part, since=since) for part in sorted(self._rows)}
+        return {part: rows for part, rows in found.items() if rows}
+
+    def steps(self, *, since: int = 0) -> dict[int, list[Row]]:
+        """Rows by step in ascending order, with those of all parts that told it."""
+        found: dict[int, list[Row]] = {}
+        for part in sorted(self._rows):
+            for at, (_, row) in self._rows[part].items():
+                if at >= since:
+                    found.setdefault(at, []).append(row)
+        return dict(sorted(found.items()))
+
+
+# The newest steps of each rank by itself: for ranks that do not wait for each other, no step is of all.
+
+
+RANK_STEPS_KEPT = 400  # steps of a rank
+RECENT = 100  # of these, the ones that shares are told of
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """One step of one rank.
+
+    Attributes:
+        seconds: of the run, when it ended.
+        time_s: it took.
+        batch_s: of this, waiting for its batch or building it.
+        attempt: of the run.
+    """
+
+    seconds: float
+    time_s: float
+    batch_s: float
+    attempt: int
+
+
+class RankSteps:
+    """Rows of the table ``steps``, in bounded memory.
+
+    Args:
+        kept: steps of a rank.
+    """
+
+    def __init__(self, kept: int = RANK_STEPS_KEPT) -> None:
+        self._kept = kept
+        self._steps: dict[int, dict[int, RankStep]] = {}  # rank -> step
+
+    def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
+        """Add one row; ``seconds`` of the run, when the step ended."""
+        steps = self._steps.setdefault(rank, {})
+        taken = RankStep(seconds, float(row["time_s"] or 0.0), float(row["batch_s"] or 0.0), attempt)
+        steps[int(row["step"])] = taken
+        while len(steps) > self._kept:
+            del steps[min(steps)]
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for rank, steps in self._steps.items():
+            self._steps[rank] = {at: each for at, each in steps.items() if at < step or each.attempt >= attempt}
+
+    def of(self, rank: int, *, since: int = 0) -> list[RankStep]:
+        """Steps of a rank from ``since`` on, in order."""
+        steps = self._steps.get(rank, {})
+        return [steps[at] for at in sorted(steps) if at >= since]
+
+    def at(self, rank: int, step: int) -> RankStep | None:
+        """One step; None where it is not kept."""
+        return self._steps.get(rank, {}).get(step)
+
+    def batch_share(self, *, since: int = 0) -> float | None:
+        """Share of the ranks' newest steps' time, from ``since`` on, that went into waiting for batches or building."""
+        found = [each for rank in self._steps for each in self.of(rank, since=since)[-RECENT:]]
+        whole = sum(each.time_s for each in found)
+        return sum(each.batch_s for each in found) / whole if whole else None
+
+
+# A series of bounded length for runs of any length, and the lines that charts draw from it.
+
+
+XAxis = Literal["steps", "seconds"]
+
+
+class Point(NamedTuple):
+    """One value of a series: at which step, at which second of the run, of which attempt."""
+
+    step: int
+    seconds: float
+    value: float | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One trace of a chart that grows at its end.
+
+    The first ``stable`` points never change while ``key`` stays the same; the ones after them may be replaced by the
+    next update. A display that has drawn a line therefore needs only what came after.
+    """
+
+    key: str
+    name: str
+    xs: list[float]
+    ys: list[float | None]
+    stable: int
+    style: dict[str, Any]
+
+    def trace(self) -> dict[str, Any]:
+        """The line as a plotly trace."""
+        return {"type": "scatter", "name": self.name, "x": self.xs, "y": self.ys, **self.style}
+
+
+class Series:
+    """Points in order, at most ``limit`` of them plus the newest.
+
+    When there are more, every second one is dropped and from then on only every second new one is kept: the points
+    that remain are recorded values, evenly spread over the whole run. The newest point is always there.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = max(4, limit)
+        self.stride = 1
+        self.generation = 0
+        self._seen = 0
+        self._kept: list[Point] = []
+        self._tail: Point | None = None
+
+    def __len__(self) -> int:
+        return len(self._kept) + (self._tail is not None)
+
+    @property
+    def last(self) -> Point | None:
+        """The newest point, if there is any."""
+        return self._tail or (self._kept[-1] if self._kept else None)
+
+    @property
+    def points(self) -> list[Point]:
+        """What is kept, oldest first, with the newest point at the end."""
+        return [*self._kept, self._tail] if self._tail else list(self._kept)
+
+    def add(self, step: int, seconds: float, value: float | None, attempt: int = 0) -> bool:
+        """Append a point; False where its step is not newer than the last (the same fact told by another rank)."""
+        last = self.last
+        if last is not None and step <= last.step:
+            return False
+        point = Point(step, seconds, value if value is not None and math.isfinite(value) else None, attempt)
+        if self._seen % self.stride == 0:
+            self._kept.append(point)
+            self._tail = None
+        else:
+            self._tail = point
+        self._seen += 1
+        if len(self._kept) > self.limit:
+            self._halve()
+        return True
+
+    def _halve(self) -> None:
+        newest = self._kept[-1]
+        self._kept = self._kept[::2]
+        self._tail = None if self._kept[-1] is newest else newest
+        self.stride *= 2
+        self.generation += 1
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Drop points at ``step`` or later that an attempt before ``attempt`` wrote."""
+        points = self.points
+        kept = [point for point in points if point.step < step or point.attempt >= attempt]
+        if len(kept) == len(points):
+            return
+        self._kept, self._tail = kept, None
+        self._seen = len(kept) * self.stride  # so that the next point is kept
+        self.generation += 1
+
+    def line(self, name: str, x: XAxis, style: dict[str, Any]) -> Line:
+        """The series as a line over steps or seconds."""
+        points = self.points
+        xs: list[float] = [point.step for point in points] if x == "steps" else [point.seconds for point in points]
+        ys = [point.value for point in points]
+        return Line(f"{name}/{self.generation}", name, xs, ys, len(self._kept), style)
+
+
+# Numbers that every rank tells of a step, summed over the ranks, for the newest steps that are complete.
+
+
+STEP_SUMS_KEPT = 400  # steps
+Key = tuple[Any, ...]
+Sums = dict[Key, tuple[float, ...]]
+
+
+class StepSums:
+    """Rows of one record table for the newest steps, in bounded memory.
+
+    Args:
+        keys: columns that tell rows of a step and rank apart.
+        values: columns that are summed over the ranks.
+        kept: steps.
+    """
+
+    def __init__(self, keys: Sequence[str], values: Sequence[str], kept: int = STEP_SUMS_KEPT) -> None:
+        self._keys, self._values, self._kept = tuple(keys), tuple(values), kept
+        self._rows: dict[int, dict[int, Sums]] = {}  # rank -> step -> key -> values
+        self._attempts: dict[tuple[int, int], int] = {}
+        self._steps: dict[int, int] = {}  # rank -> newest step recorded
+        self._done: dict[int, Sums] = {}  # steps that are summed up
+
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row."""
+        steps, step = self._rows.setdefault(rank, {}), int(row["step"])
+        if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
+            steps[step], self._attempts[rank, step] = {}, attempt
+        key = tuple(row[name] for name in self._keys)
+        steps.setdefault(step, {})[key] = tuple(float(row[name] or 0.0) for name in self._values)
+        self._done.pop(step, None)
+        while len(steps) > self._kept:
+            oldest = min(steps)
+            del steps[oldest], self._attempts[rank, oldest]
+            self._done.pop(oldest, None)
+
+    def step(self, rank: int, step: int) -> None:
+        """Note that a rank has recorded a step."""
+        self._steps[rank] = max(step, self._steps.get(rank, -1))
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for rank, steps in self._rows.items():
+            for known in [each for each in steps if each >= step and self._attempts[rank, each] < attempt]:
+                del steps[known], self._attempts[rank, known]
+        self._steps = {rank: min(newest, step - 1) for rank, newest in self._steps.items()}
+        self._done = {known: sums for known, sums in self._done.items() if known < step}
+
+    def steps(self, ranks: int, *, first: int = 0) -> list[tuple[int, Sums]]:
+        """Sums by key of every complete step from ``first`` on, in order.
+
+        A step is complete when every rank has recorded it; the newest one only when all ranks tell rows of it that
+        told some of the step before, since rows of a step may come after it.
+        """
+        newest = min((self._steps.get(rank, -1) for rank in range(ranks)), default=-1)
+        told = sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})
+        if len(told) > 1 and told[-1] == newest and self._who(told[-1]) < self._who(told[-2]):
+            told.pop()
+        return [(step, self._sum(step)) for step in told]
+
+    def _who(self, step: int) -> int:
+        return sum(step in steps for steps in self._rows.values())
+
+    def _sum(self, step: int) -> Sums:
+        if step not in self._done:
+            total: Sums = {}
+            for steps in self._rows.values():
+                for key, values in steps.get(step, {}).items():
+                    before = total.get(key, (0.0,) * len(values))
+                    total[key] = tuple(one + other for one, other in zip(before, values, strict=True))
+            self._done[step] = total
+        return self._done[step]

@@ -1002,9 +1002,7 @@ GREENDYGNN_CARDS = (
                 "5.3, 22.5 %",
                 _ACCEPTANCE,
             ),
-            Measured(
-                "the paper's Double DQN against the best fixed window, six patterns, mean", "+6.4 %", _ACCEPTANCE
-            ),
+            Measured("the paper's Double DQN against the best fixed window, six patterns, mean", "+6.4 %", _ACCEPTANCE),
             Measured(_GREENDYGNN_EPOCHS, "0.27, 0.59", _QUICK),
         ),
         code=(

@@ -132,6 +132,10 @@ class Run:
         """The run's name: its folder's."""
         return self._directory.id
 
+    def __fspath__(self) -> str:
+        """The run's folder, so that a run stands for its path: ``lab.compare([run, ...])``."""
+        return str(self.path)
+
     @property
     def path(self) -> Path:
         """The run's folder."""

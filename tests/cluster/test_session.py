@@ -41,7 +41,7 @@ def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) 
     for (_, value), applied in knob_steps(run, "learning_rate").items():
         assert {rank for rank, _ in applied} == {0, 1}, value
         assert len({step for _, step in applied}) == 1, f"ranks applied {value} at different steps: {applied}"
-    assert open_run(run.path).summary["status"] == "stopped"
+    assert open_run(run).summary["status"] == "stopped"  # a run stands for its folder
     assert (run.path / "report.html").is_file()
 
 

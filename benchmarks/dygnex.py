@@ -51,7 +51,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import datasets
-from dtdg_lab.scheduling.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.processes import run_ranks
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

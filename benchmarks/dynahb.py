@@ -60,8 +60,8 @@ from contenders import hb_text as words
 from contenders.esdg_plan import Workload
 from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, Plan, variants_of_systems
 
-from dtdg_lab.control.batch_size import LANDSCAPES
 from dtdg_lab.datasets.names import datasets
+from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 SEVERAL, ONE = ("trained", "chosen", "sized", "partitioned"), ("timed", "classified", "cut")

@@ -47,7 +47,7 @@ from dtdg_lab.datasets.names import datasets, load_dataset
 from dtdg_lab.runs.scaling_study import PAPER as SPEEDUPS
 from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.time_block_studies import compare_transfers
-from dtdg_lab.views.scaling import scaling_words
+from dtdg_lab.visualization.scaling import scaling_words
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 PARTS = ("transfers", "blocks", "overlap", "volumes", "strong", "weak", "links")

@@ -47,7 +47,7 @@ from contenders import gd_text as words
 from contenders.gd_plan import FULL_PLAN, QUICK_PLAN, Ground, Plan
 from contenders.gd_run import Trainer
 
-from dtdg_lab.views.cache_policy import policy_text
+from dtdg_lab.systems.feature_cache.policy_charts import policy_text
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 REAL_DATA, CLUSTER = SHARED / "real", SHARED / "greendygnn"

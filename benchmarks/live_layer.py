@@ -132,7 +132,7 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
     """Click to first point, and record to drawn point, on a served page."""
     from playwright.sync_api import sync_playwright
 
-    from dtdg_lab.dash.app import serve
+    from dtdg_lab.dashboard.app import serve
 
     port = _free_port()
     server = serve(session, port=port, threaded=True)

@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dtdg_lab.advisor.advise import advise
+    from dtdg_lab.advisor.what_if import what_if
+    from dtdg_lab.cards.card import card
     from dtdg_lab.cluster.calibrate_here import calibrate_here
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.replay import fork, repeats, replay
@@ -16,9 +19,11 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.dash.app import Dashboard
+    from dtdg_lab.dashboard.app import Dashboard
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
     from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet, from_static
+    from dtdg_lab.export.export import export
+    from dtdg_lab.export.race import open_race
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.partition.base import load_partition
     from dtdg_lab.partition.metrics import compare_partitions, partition_graph
@@ -30,16 +35,11 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.scaling_study import predict_scaling
     from dtdg_lab.runs.schedule_study import simulate_schedules
     from dtdg_lab.runs.time_block_studies import compare_blocks, compare_transfers, compare_volumes
-    from dtdg_lab.studies.advise import advise
-    from dtdg_lab.studies.cards.card import card
-    from dtdg_lab.studies.export.export import export
-    from dtdg_lab.studies.export.race import open_race
     from dtdg_lab.studies.race import race
     from dtdg_lab.studies.runner import run_study
     from dtdg_lab.studies.stop_rule import StopRule
     from dtdg_lab.studies.study import open_study
     from dtdg_lab.studies.sweep import Sweep
-    from dtdg_lab.studies.what_if import what_if
 
 __version__ = "0.1.0"
 
@@ -95,19 +95,19 @@ __all__ = [
 
 _WHERE = {
     "repeats": "dtdg_lab.cluster.replay",
-    "export": "dtdg_lab.studies.export.export",
+    "export": "dtdg_lab.export.export",
     "replay": "dtdg_lab.cluster.replay",
     "fork": "dtdg_lab.cluster.replay",
-    "open_race": "dtdg_lab.studies.export.race",
-    "card": "dtdg_lab.studies.cards.card",
+    "open_race": "dtdg_lab.export.race",
+    "card": "dtdg_lab.cards.card",
     "StopRule": "dtdg_lab.studies.stop_rule",
     "Sweep": "dtdg_lab.studies.sweep",
     "open_study": "dtdg_lab.studies.study",
     "run_study": "dtdg_lab.studies.runner",
     "race": "dtdg_lab.studies.race",
-    "what_if": "dtdg_lab.studies.what_if",
-    "advise": "dtdg_lab.studies.advise",
-    "Dashboard": "dtdg_lab.dash.app",
+    "what_if": "dtdg_lab.advisor.what_if",
+    "advise": "dtdg_lab.advisor.advise",
+    "Dashboard": "dtdg_lab.dashboard.app",
     "DynamicGraph": "dtdg_lab.graphs.dynamic_graph",
     "RunConfig": "dtdg_lab.core.config",
     "Session": "dtdg_lab.cluster.session",

@@ -187,7 +187,7 @@ def _report(run: Any) -> int:
 
 def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.dash.app import serve
+    from dtdg_lab.dashboard.app import serve
 
     with Session(ranks=parsed.ranks) as session:
         serve(session, port=parsed.port)
@@ -210,7 +210,7 @@ def _datasets(parsed: argparse.Namespace) -> int:
 def _train_policy(parsed: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from dtdg_lab.control.cache.training import shipped_training, train_policy
+    from dtdg_lab.systems.feature_cache.policies.training import shipped_training, train_policy
 
     training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
     if parsed.episodes is not None:
@@ -225,7 +225,7 @@ def _train_policy(parsed: argparse.Namespace) -> int:
 
 
 def _export(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.studies.export.export import export
+    from dtdg_lab.export.export import export
 
     print(export(parsed.run, parsed.out, parsed.kind, again=parsed.again))
     return 0

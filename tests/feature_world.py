@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.feature_store import OwnerReply
-from dtdg_lab.features.store import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows
 
 ROW_OVERHEAD = 8  # bytes of a key, in the owners' own count
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from generator_children import generator_children
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.doubles import RecordingRecorder, Script, Trained
-from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.recording import Vitals
 from dtdg_lab.training.replay import RunReplay
+from dtdg_lab.training.trainer import Trainer
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15

@@ -18,15 +18,15 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.comm.group import Group, SoloGroup
-from dtdg_lab.control.cache.env import state_size
-from dtdg_lab.control.cache.policies import StoredPolicy, save_policy
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.datasets.user_data import from_static
+from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.greendygnn import FeatureService, RemoteFeatureLayout, RemotePart
+from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy, save_policy
+from dtdg_lab.systems.feature_cache.policies.env import state_size
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureLayout, RemotePart
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from contenders.snapshot_groups import pinned
 
 if TYPE_CHECKING:
-    from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.distributed.group import Group
     from dtdg_lab.training.build import RunComponents
 
 WARM_UPS = 2

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtdg_lab.batching.temporal_decay import Shrinker, ShrunkenEdges
     from dtdg_lab.core.plans import HybridBatch, SurvivalOrder
     from dtdg_lab.graphs.snapshot import Snapshot
+    from dtdg_lab.systems.decayed_windows.window import Shrinker, ShrunkenEdges
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def naive_remapping(on: bool) -> Iterator[None]:
     if not on:
         yield
         return
-    from dtdg_lab.batching.temporal_decay import Shrinker, naive_edges
+    from dtdg_lab.systems.decayed_windows.window import Shrinker, naive_edges
 
     real = Shrinker.edges
 
@@ -57,7 +57,7 @@ def cut_out(
 def _pass(
     snapshots: Sequence[Snapshot], order: SurvivalOrder, batches: Iterable[HybridBatch], *, naive: bool
 ) -> tuple[list[float], float, int]:
-    from dtdg_lab.batching.temporal_decay import Shrinker
+    from dtdg_lab.systems.decayed_windows.window import Shrinker
 
     shrinker, edges, seconds = Shrinker(snapshots), 0, []
     began_s = time.perf_counter()

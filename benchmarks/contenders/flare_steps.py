@@ -20,9 +20,9 @@ from contenders.snapshot_groups import pinned, share
 
 if TYPE_CHECKING:
     from contenders.flare_plan import Limits
-    from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.parallel.base import Work
+    from dtdg_lab.distributed.group import Group
+    from dtdg_lab.engine.strategy import Work
     from dtdg_lab.training.build import RunComponents
     from dtdg_lab.training.memory import MemoryTrace
 
@@ -57,7 +57,7 @@ def placed(rank: int, ranks: int, address: str, cores: tuple[int, ...]) -> Group
         return pinned(rank, ranks, address, cores)
     import torch
 
-    from dtdg_lab.comm.group import SoloGroup
+    from dtdg_lab.distributed.group import SoloGroup
 
     os.sched_setaffinity(0, share(rank, ranks, cores))
     torch.set_num_threads(1)
@@ -211,7 +211,7 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     """
     from dtdg_lab.core.units import peak_rss_bytes
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.parallel.base import StepMarks, Unmarked
+    from dtdg_lab.engine.strategy import StepMarks, Unmarked
     from dtdg_lab.training.build import build
     from dtdg_lab.training.memory import trace_memory
 

@@ -72,8 +72,8 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
     import numpy as np
 
     from contenders.flare_naive import cut_out
-    from dtdg_lab.batching.temporal_decay import decayed_counts, epoch_batches, survival_order
-    from dtdg_lab.training.callbacks.partition import shared_chunks, shared_partition
+    from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches, survival_order
+    from dtdg_lab.training.partition import shared_chunks, shared_partition
 
     group = placed(rank, ranks, address, cores)
     graph = load_for(chosen)
@@ -112,7 +112,7 @@ def broken_down(
     rank: int, ranks: int, address: str, chosen: RunConfig, epochs: int, cores: tuple[int, ...]
 ) -> dict[str, float]:
     """Seconds of chunking once, and of some epochs' shuffling, remapping, forward, backward and the rest."""
-    from dtdg_lab.batching.temporal_decay import survival_order
+    from dtdg_lab.systems.decayed_windows.window import survival_order
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)

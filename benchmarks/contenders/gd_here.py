@@ -14,15 +14,21 @@ import numpy as np
 
 from contenders.gd_plan import Plan, config
 from dtdg_lab.cluster.calibrate_here import calibrate_here
-from dtdg_lab.comm.rpc_benchmark import measure
-from dtdg_lab.control.cache.calibration import Calibration, against_middle, calibrate, mean_percent, regrets
-from dtdg_lab.control.cache.costs import CacheCosts
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_store import WINDOWS
-from dtdg_lab.features.policy_inputs import RunFacts, run_costs, timed_fetches
-from dtdg_lab.features.store import FeatureCache
 from dtdg_lab.runs.calibration import CalibrationStudy
-from dtdg_lab.views.feature_cache import call_cost
+from dtdg_lab.systems.feature_cache.charts import call_cost
+from dtdg_lab.systems.feature_cache.policies.calibration import (
+    Calibration,
+    against_middle,
+    calibrate,
+    mean_percent,
+    regrets,
+)
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policy_inputs import RunFacts, run_costs, timed_fetches
+from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
+from dtdg_lab.systems.feature_cache.store import FeatureCache
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
@@ -35,8 +41,8 @@ TRIED = 3  # steps, of which the last is timed
 
 def built(config: RunConfig) -> RunComponents:
     """A run's parts in this process; to be closed."""
-    from dtdg_lab.comm.group import SoloGroup
     from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.training.build import build
 
     return build(config, load_for(config), SoloGroup())
@@ -47,8 +53,8 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
 
     A step is timed with all parts one after another; ranks share the cores.
     """
-    from dtdg_lab.parallel.base import Unmarked
-    from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout
+    from dtdg_lab.engine.strategy import Unmarked
+    from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout
 
     with closing(built(config)) as made:
         layout = made.layout

@@ -12,15 +12,15 @@ import numpy as np
 from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
-from dtdg_lab.control.cache.delay_estimator import DelayEstimator
-from dtdg_lab.control.cache.policies import ThresholdWindow
-from dtdg_lab.control.cache.shipped_costs import shipped_costs
-from dtdg_lab.control.cache.simulator import CacheSimulator, training_cases
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions
-from dtdg_lab.features.policy_inputs import WARM_EPOCHS, Boundary, CacheControl, FetchTime, StepTime
-from dtdg_lab.features.store import FeatureCache, KeySpace
-from dtdg_lab.features.windows import Lookahead
+from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, training_cases
+from dtdg_lab.systems.feature_cache.policy_inputs import WARM_EPOCHS, Boundary, CacheControl, FetchTime, StepTime
+from dtdg_lab.systems.feature_cache.store import FeatureCache, KeySpace
+from dtdg_lab.systems.feature_cache.windows import Lookahead
 
 Row = dict[str, Any]
 EPOCH_STEPS = WINDOWS[-1]  # no more batches than an epoch's are sampled ahead

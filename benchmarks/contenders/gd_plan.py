@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.control.cache.policies import shipped_path
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.systems.feature_cache.policies.base import shipped_path
 
 HIDDEN = 16  # section VI-A
 PLUS = "double_dqn_plus"  # ours: learned with another reward, and from states that look back

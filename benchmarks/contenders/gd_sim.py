@@ -12,13 +12,11 @@ import numpy as np
 
 from contenders.gd_here import costs_here
 from contenders.gd_plan import Ground, Plan, config
-from dtdg_lab.congestion.patterns import make_pattern
-from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan
-from dtdg_lab.control.cache.costs import CacheCosts
-from dtdg_lab.control.cache.env import ManyPolicy
-from dtdg_lab.control.cache.link_trace import trace_of_pattern
-from dtdg_lab.control.cache.planner import CachePlanner
-from dtdg_lab.control.cache.policies import (
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
+from dtdg_lab.network.patterns import make_pattern
+from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,
     CacheDQN,
@@ -27,8 +25,13 @@ from dtdg_lab.control.cache.policies import (
     save_policy,
     shipped_policy,
 )
-from dtdg_lab.control.cache.shipped_costs import shipped_costs
-from dtdg_lab.control.cache.simulator import (
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.link_trace import trace_of_pattern
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs
+from dtdg_lab.systems.feature_cache.policies.simulator import (
     STEADY,
     CacheCase,
     CacheEpisode,
@@ -37,10 +40,7 @@ from dtdg_lab.control.cache.simulator import (
     replayed_episode,
     training_cases,
 )
-from dtdg_lab.control.cache.training import ComparedPolicy, always_compared, compare, run_policy
-from dtdg_lab.control.rl.dqn import QNetwork
-from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.policies.training import ComparedPolicy, always_compared, compare, run_policy
 
 Row = dict[str, Any]
 LEARNED = (DOUBLE_DQN, DOUBLE_DQN_PLUS)

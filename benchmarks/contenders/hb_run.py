@@ -15,11 +15,11 @@ from contenders.esdg_steps import BothClocks
 from dtdg_lab.core.records import TABLES
 
 if TYPE_CHECKING:
-    from dtdg_lab.comm.group import Group
-    from dtdg_lab.comm.model_averaging import Word
-    from dtdg_lab.control.batch_size import BatchDecision
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.parallel.base import Work
+    from dtdg_lab.distributed.group import Group
+    from dtdg_lab.distributed.model_averaging import Word
+    from dtdg_lab.engine.strategy import Work
+    from dtdg_lab.systems.hybrid_batches.policies import BatchDecision
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
 NAMED = {"gen_bat": ("batch",), "to_gpu": ("transfer",), "comp": ("compute",), "comm": ("wait", "communicate"),
@@ -135,7 +135,7 @@ class RankRun:
         self._wanted = self._heard = number
 
     def _asked(self) -> Word:
-        from dtdg_lab.comm.model_averaging import Word
+        from dtdg_lab.distributed.model_averaging import Word
 
         return Word(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
 

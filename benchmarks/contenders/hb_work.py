@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.core.plans import TargetBatch
-    from dtdg_lab.parallel.dynahb import TargetRun
+    from dtdg_lab.systems.hybrid_batches.strategy import TargetRun
 
 Row = dict[str, Any]
 
@@ -51,8 +51,8 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
 
 
 def _steps_bytes(run: RankRun) -> Row:
-    from dtdg_lab.parallel.base import Unmarked
-    from dtdg_lab.parallel.dynahb import NEW, SNAPSHOT
+    from dtdg_lab.engine.strategy import Unmarked
+    from dtdg_lab.systems.hybrid_batches.strategy import NEW, SNAPSHOT
     from dtdg_lab.training.memory import peak_bytes
 
     layout, hybrid = run.built.layout, run.built.hybrid is not None
@@ -82,7 +82,7 @@ def building(
     DGL draws all neighbours of each snapshot's targets by itself, and gathers their features; the blocks are of the
     whole graph, as it has no other. Medians over the batches of one part.
     """
-    from dtdg_lab.parallel.minibatch_blocks import block_shape, built_batch
+    from dtdg_lab.engine.minibatch_blocks import block_shape, built_batch
 
     group = placed(rank, ranks, address, cores)
     with RankRun(config, group) as run:
@@ -169,8 +169,8 @@ def _all_apart(run: RankRun, repeats: int) -> Row:
 def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
     import torch
 
-    from dtdg_lab.parallel.backprop.reference import bring
-    from dtdg_lab.parallel.dynahb import NEW, Drawn, TargetRun, add_gradients
+    from dtdg_lab.engine.backprop.reference import bring
+    from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, TargetRun, add_gradients
 
     built = run.built
     prepared = part.again(Drawn(NEW, 0, index))

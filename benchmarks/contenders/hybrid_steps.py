@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from contenders.case import HIDDEN, RATE, Case, Epoch
 from contenders.lab import as_graph
 from contenders.workload import Workload
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph

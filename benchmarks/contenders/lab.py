@@ -7,12 +7,12 @@ import torch
 
 from contenders.case import Case, Epoch, adam
 from contenders.workload import Workload
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.systems.single import SingleLayout
 from dtdg_lab.tasks.regression import Regression
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from contenders import dygnex_paper as paper
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.scheduling.base import solve
-from dtdg_lab.scheduling.time_models import group_times, snapshot_times
+from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
+from dtdg_lab.systems.snapshot_groups.time_model import group_times, snapshot_times
 
 RANKS = 4  # the paper's GPUs
 WINDOW = 4

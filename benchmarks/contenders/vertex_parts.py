@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtdg_lab.comm.group import Group
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.distributed.group import Group
 
 WARM_UPS = 2
 
@@ -59,7 +59,7 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
     """One full-batch epoch as a call, and what is known before the first: seconds of building, predicted bytes."""
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.callbacks.partition import told_partition
+    from dtdg_lab.training.partition import told_partition
 
     graph = load_for(config)
     began = time.perf_counter()
@@ -95,7 +95,7 @@ def _total(layers: list[list[list[int]]]) -> int:
 
 def in_turn(rank: int, ranks: int, address: str, contenders: tuple[Contender, ...]) -> list[dict[str, Any]]:
     """Epochs of all contenders on one rank, one of each a turn: ``{}`` for those that another rank runs alone."""
-    from dtdg_lab.comm.group import SoloGroup
+    from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.testing.processes import join_group
 
     together = join_group(rank, ranks, address)
@@ -124,8 +124,8 @@ def in_turn(rank: int, ranks: int, address: str, contenders: tuple[Contender, ..
 
 def memory(rank: int, ranks: int, address: str, config: RunConfig) -> dict[str, int]:
     """Peak of resident memory of one rank above what it held after import and loading, over two epochs."""
-    from dtdg_lab.comm.group import SoloGroup
     from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.testing.processes import join_group
 
     group: Any = join_group(rank, ranks, address) if ranks > 1 else SoloGroup()

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.congestion.patterns import parse_links
-from dtdg_lab.control.cache.calibration import cells_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.network.patterns import parse_links
 from dtdg_lab.runs.calibration import (
     WARM_UPS,
     CalibrationStudy,
@@ -22,6 +21,7 @@ from dtdg_lab.runs.calibration import (
     stored_study,
 )
 from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems.feature_cache.policies.calibration import cells_of
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
@@ -58,7 +58,8 @@ def calibrate_here(
         config: of a system that fetches features; its policy, window, links and epochs are replaced.
         folder: for the files; those of an earlier study are replaced.
         windows: W measured on clean links.
-        conditions: what one owner's links are subject to, in turn; see :mod:`dtdg_lab.control.cache.calibration`.
+        conditions: what one owner's links are subject to, in turn; see
+        :mod:`dtdg_lab.systems.feature_cache.policies.calibration`.
         rows: numbers of rows that fetches ask for.
         repeats: fetches of each number and owner, by itself and at once.
         steps: of a run at least that count.
@@ -100,7 +101,7 @@ def _fetches(
     cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
 ) -> list[dict[str, Any]]:
     """Round trips of the feature RPC by itself, under each condition of the cells that tells of rates."""
-    from dtdg_lab.comm.rpc_benchmark import measure  # imports torch
+    from dtdg_lab.systems.feature_cache.rpc_benchmark import measure  # imports torch
 
     fetched = []
     for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):

@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.comm.heartbeat import Heartbeat
 from dtdg_lab.core.errors import ClusterError, LabError
+from dtdg_lab.distributed.heartbeat import Heartbeat
 from dtdg_lab.runs.directory import write_json
 
 

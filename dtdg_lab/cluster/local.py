@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.cluster.worker import Beginning
-from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import NETEM, state_root
+from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RecordWriter, tail
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -199,11 +199,11 @@ class _Watched:
 def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progress: bool, bench: Bench | None) -> str:
     import torch
 
-    from dtdg_lab.comm.group import SoloGroup, share_cores
     from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.distributed.group import SoloGroup, share_cores
     from dtdg_lab.training.interfaces import LocalControl
-    from dtdg_lab.training.loop import Trainer
     from dtdg_lab.training.recording import Vitals
+    from dtdg_lab.training.trainer import Trainer
 
     beginning = Beginning.of(directory, 0)
     if config.threads or beginning.threads:

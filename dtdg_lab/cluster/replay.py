@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.cluster.event_history import Story
 from dtdg_lab.cluster.local import train_here
-from dtdg_lab.cluster.story import Story
 from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
 from dtdg_lab.runs.directory import RunDirectory, describe_environment
-from dtdg_lab.runs.kept import LAST, Kept, read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:

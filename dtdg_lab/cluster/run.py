@@ -18,7 +18,7 @@ from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import tail
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 if TYPE_CHECKING:
     import pandas as pd

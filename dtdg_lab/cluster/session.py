@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dtdg_lab.cluster.engines import Engines, Launch, places_of, trouble
-from dtdg_lab.cluster.keeper import start_keeper
+from dtdg_lab.cluster.idle_watchdog import start_keeper
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import (
@@ -23,10 +23,10 @@ from dtdg_lab.cluster.session_files import (
     new_session_files,
 )
 from dtdg_lab.cluster.worker import check_resumable
-from dtdg_lab.congestion.netem import undo_left_over
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.units import NETEM, state_root
+from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 
 HEARTBEAT_S = 5.0

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.cluster.event_history import Story
 from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
-from dtdg_lab.cluster.story import Story
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -24,8 +24,8 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
-    from dtdg_lab.training.control import Knobs
     from dtdg_lab.training.interfaces import Recorder
+    from dtdg_lab.training.live_settings import Knobs
     from dtdg_lab.training.replay import RunReplay
 
 
@@ -153,7 +153,7 @@ def warm_up() -> dict[str, Any]:
 
 def rehearse() -> None:
     """Do once what libraries do on first use (two seconds); nobody waits for it but a run started at once."""
-    from dtdg_lab.training import control as rehearsal
+    from dtdg_lab.training import live_settings as rehearsal
 
     rehearsal.rehearse()
 
@@ -196,7 +196,7 @@ def run_rank(task: RankTask) -> str:
 def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
-    from dtdg_lab.comm.group import ProcessGroup, share_cores
+    from dtdg_lab.distributed.group import ProcessGroup, share_cores
     from dtdg_lab.training.recording import Vitals
 
     config, beginning = directory.config(), Beginning.of(directory, task.rank, attempt=task.attempt)
@@ -297,8 +297,8 @@ def _meet(
     task: RankTask, directory: RunDirectory, *, beginning: Beginning, telemetry: str, host: str, stack: ExitStack
 ) -> _Meeting:
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
-    from dtdg_lab.comm.group import open_store, reach_store
-    from dtdg_lab.training.control import Knobs
+    from dtdg_lab.distributed.group import open_store, reach_store
+    from dtdg_lab.training.live_settings import Knobs
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
@@ -329,7 +329,7 @@ def place_of(directory: RunDirectory, attempt: int) -> str:
 def _light_beacon(
     task: RankTask, directory: RunDirectory, meeting: _Meeting, writer: RecordWriter, stack: ExitStack
 ) -> Beacon:
-    from dtdg_lab.comm.group import reach_store
+    from dtdg_lab.distributed.group import reach_store
 
     def on_death(dead: int) -> None:
         mark_death(directory, task.attempt, dead)
@@ -365,7 +365,7 @@ def _run_trainer(
     beginning: Beginning,
 ) -> str:
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.trainer import Trainer
 
     graph = load_for(config)
     if task.rank == 0:
@@ -405,7 +405,7 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
     Raises:
         ConfigError: a change is not allowed, or the request says nothing.
     """
-    from dtdg_lab.training.control import check_changes
+    from dtdg_lab.training.live_settings import check_changes
 
     if not {"set", "pause", "stop", "keep"} & set(request):
         raise ConfigError(
@@ -416,7 +416,7 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
 
 def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
     """The same failure with the dead rank's name, where one is dead."""
-    from dtdg_lab.comm.heartbeat import OtherRankError
+    from dtdg_lab.distributed.heartbeat import OtherRankError
 
     dead = beacon.first_dead(1.0)
     if dead is not None:
@@ -449,7 +449,7 @@ def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
 
 
 def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
-    from dtdg_lab.comm.heartbeat import OtherRankError
+    from dtdg_lab.distributed.heartbeat import OtherRankError
 
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
     status = directory.status()

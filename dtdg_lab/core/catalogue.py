@@ -184,14 +184,14 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="single",
         room="parallel",
-        target="dtdg_lab.parallel.single:SingleLayout",
+        target="dtdg_lab.systems.single:SingleLayout",
         summary="The whole training sequence as one batch in one process: the reference.",
         source="ours",
     ),
     Entry(
         name="snapshot_group",
         room="parallel",
-        target="dtdg_lab.parallel.single:SnapshotGroupLayout",
+        target="dtdg_lab.systems.single:SnapshotGroupLayout",
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
         source="DyGNeX sections 3 and 4",
         options=("group_window", "group_stride", "loss_at", "pipelined"),
@@ -199,7 +199,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="halo_vertex",
         room="parallel",
-        target="dtdg_lab.parallel.halo:HaloVertexLayout",
+        target="dtdg_lab.engine.halo:HaloVertexLayout",
         summary="Each part owns vertices in all snapshots; rows of remote neighbours are exchanged at every pull.",
         source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (vertex partitioning)",
         options=("halo_reuse", "blocks", "memory_gib"),
@@ -207,7 +207,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="snapshot",
         room="parallel",
-        target="dtdg_lab.parallel.snapshot:SnapshotLayout",
+        target="dtdg_lab.systems.snapshot_blocks.strategy:SnapshotLayout",
         summary="Each part computes whole snapshots, then some vertices through time; rows go all to all in between.",
         source="ESDG section 4.2; row-wise hybrid and overlap: section 6.5, which leaves them open",
         options=("blocks", "memory_gib", "overlap", "graphs", "difference", "row_ranks", "halo_reuse"),
@@ -215,7 +215,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="cached_vertex",
         room="parallel",
-        target="dtdg_lab.parallel.replicated:CachedVertexLayout",
+        target="dtdg_lab.engine.replicated:CachedVertexLayout",
         summary="Each part owns vertices and keeps copies of their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist",
         options=("cache_gib",),
@@ -223,7 +223,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="halo_window",
         room="parallel",
-        target="dtdg_lab.parallel.flaredtdg:HaloWindowLayout",
+        target="dtdg_lab.systems.decayed_windows.strategy:HaloWindowLayout",
         summary="Each part owns vertices; a step is a window of snapshots. Full ones exchange rows of remote "
         "neighbours, decayed ones need none.",
         source="FlareDTDG sections 3.2 to 3.4",
@@ -232,14 +232,14 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="sampled_window",
         room="parallel",
-        target="dtdg_lab.parallel.dynagraph:SampledWindowLayout",
+        target="dtdg_lab.systems.decayed_windows.sampled:SampledWindowLayout",
         summary="Each part owns vertices anew in every epoch and has copies of what it samples; a step is a window.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it",
     ),
     Entry(
         name="remote_feature",
         room="parallel",
-        target="dtdg_lab.parallel.greendygnn:RemoteFeatureLayout",
+        target="dtdg_lab.systems.feature_cache.strategy:RemoteFeatureLayout",
         summary="Each part trains mini-batches of its own vertices; features of others' vertices are fetched from "
         "whoever owns them, by remote procedure calls.",
         source="GreenDyGNN sections II and V, on DistDGL (Zheng et al. 2020)",
@@ -267,7 +267,7 @@ BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="trapezoid",
         room="batching",
-        target="dtdg_lab.batching.temporal_decay:hybrid_batch",
+        target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
         summary="The newest snapshots of a window whole, the older ones in ever fewer chunks of their vertices.",
         source="FlareDTDG section 3.2",
         options=_TRAPEZOID,
@@ -275,7 +275,7 @@ BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="full_window",
         room="batching",
-        target="dtdg_lab.batching.temporal_decay:hybrid_batch",
+        target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
         summary="All snapshots of a window whole.",
         source="FlareDTDG section 4.3 (Full-History; Recent-Only where there are two)",
         options=("window",),
@@ -283,7 +283,7 @@ BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="sampled_window",
         room="batching",
-        target="dtdg_lab.batching.neighbor:sampled_edges",
+        target="dtdg_lab.engine.minibatches:sampled_edges",
         summary="All snapshots of a window, with a few sampled in-neighbours of each vertex.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG section 4 describes it",
         options=("window", "fanout"),
@@ -291,7 +291,7 @@ BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="hybrid",
         room="batching",
-        target="dtdg_lab.batching.hybrid:TargetSampler",
+        target="dtdg_lab.systems.hybrid_batches.batches:TargetSampler",
         summary="Some consecutive snapshots of some vertices, with every neighbour that their layers reach.",
         source="DynaHB section 5, definition 3",
         options=(
@@ -309,7 +309,7 @@ BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="neighbours",
         room="batching",
-        target="dtdg_lab.batching.neighbor:SeedBatches",
+        target="dtdg_lab.engine.minibatches:SeedBatches",
         summary="Some vertices of a part at some consecutive snapshots, with sampled in-neighbours for each layer.",
         source="Hamilton, Ying, Leskovec 2017 (GraphSAGE), as GreenDyGNN section VI-A trains it",
         options=("batch_size", "batch_length", "fanouts", "sampler"),
@@ -618,7 +618,7 @@ def _path(name: str, target: str, summary: str, source: str) -> Entry:
     return Entry(
         name=name,
         room="features",
-        target=f"dtdg_lab.features.{target}",
+        target=f"dtdg_lab.systems.feature_cache.{target}",
         summary=summary,
         source=source,
         options=_CACHING,
@@ -706,7 +706,7 @@ def _pattern(name: str, attribute: str, summary: str, source: str) -> Entry:
     return Entry(
         name=name,
         room="congestion",
-        target=f"dtdg_lab.congestion.{attribute}",
+        target=f"dtdg_lab.network.{attribute}",
         summary=summary,
         source=source,
         options=_CONGESTING,
@@ -1029,7 +1029,7 @@ def _scheduler(name: str, target: str, summary: str, source: str) -> Entry:
     return Entry(
         name=name,
         room="scheduling",
-        target=f"dtdg_lab.scheduling.{target}",
+        target=f"dtdg_lab.systems.snapshot_groups.schedulers.{target}",
         summary=summary,
         source=source,
         options=(
@@ -1143,7 +1143,7 @@ EXCHANGES: tuple[Entry, ...] = (
     Entry(
         name="gradients",
         room="comm",
-        target="dtdg_lab.comm.gradients:FlatGradients",
+        target="dtdg_lab.distributed.gradients:FlatGradients",
         summary="Gradients are summed over ranks in every step.",
         source="common practice",
         options=_EXCHANGING,
@@ -1151,7 +1151,7 @@ EXCHANGES: tuple[Entry, ...] = (
     Entry(
         name="models",
         room="comm",
-        target="dtdg_lab.comm.model_averaging:ModelAverager",
+        target="dtdg_lab.distributed.model_averaging:ModelAverager",
         summary="Models are averaged every T_mu seconds by the steps they had; ranks share an epoch at their own pace.",
         source="DynaHB section 5.2, algorithm 2",
         options=_EXCHANGING,
@@ -1436,10 +1436,10 @@ def check_links(text: str, parts: int) -> None:
     """Refuse links set by hand that P parts do not have, or whose text is not understood.
 
     Raises:
-        ConfigError: as :func:`dtdg_lab.congestion.patterns.parse_links` says.
+        ConfigError: as :func:`dtdg_lab.network.patterns.parse_links` says.
     """
     if text.strip():
-        importlib.import_module("dtdg_lab.congestion.patterns").parse_links(text, parts)
+        importlib.import_module("dtdg_lab.network.patterns").parse_links(text, parts)
 
 
 def check_memory(model: str, layout: str) -> str:

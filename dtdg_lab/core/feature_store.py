@@ -121,7 +121,7 @@ class CacheView:
     """What a policy sees where it decides.
 
     Attributes:
-        state: (3 P + 11,) float32; see :mod:`dtdg_lab.control.cache.env`.
+        state: (3 P + 11,) float32; see :mod:`dtdg_lab.systems.feature_cache.policies.env`.
         delays_s: (P - 1,) seconds that each other part's replies are thought to be late.
         step: the first one that the decision holds for, of the run.
         steps_left: of the epoch from there on.

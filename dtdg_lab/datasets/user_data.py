@@ -863,7 +863,7 @@ def from_static(
     """A graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
     With ``labels``, 60 % of the labelled vertices train, 20 % validate and 20 % test; each part of the sequence tells
-    of its own vertices. Mini-batches (:class:`dtdg_lab.batching.neighbor.SeedBatches`) take such snapshots as one.
+    of its own vertices. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).

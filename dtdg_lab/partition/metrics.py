@@ -361,10 +361,10 @@ def predicted_bytes(
 ) -> dict[str, Counts]:
     """Bytes of one pass over the measured snapshots: one step of a full-batch layout that exchanges halo rows.
 
-    Counted is a run in one block. :func:`dtdg_lab.partition.snapshot_cost_model.between_parts` also counts what
+    Counted is a run in one block. :func:`dtdg_lab.systems.snapshot_blocks.cost_model.between_parts` also counts what
     blocks of
     time send again. Where a run of DCRNN or EvolveGCN-H in one block would keep more than 2 GiB, each snapshot is
-    recomputed (:mod:`dtdg_lab.parallel.backprop.time_blocks`) and pulled again, which is counted nowhere.
+    recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and pulled again, which is counted nowhere.
 
     What a part received forward it sends back as a gradient, so that backward is the transpose of forward for pulls
     whose gradient is wanted. Counted are the rows themselves: no gradients of parameters, and nothing of ``top``, whose

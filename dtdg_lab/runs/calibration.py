@@ -10,15 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.congestion.patterns import save_trace
-from dtdg_lab.control.cache.calibration import FETCHES, POWER, STEPS, Calibration, calibrate, condition_named
-from dtdg_lab.control.cache.costs import CacheCosts
 from dtdg_lab.core.errors import ConfigError, DataError, RunFailedError
 from dtdg_lab.core.units import as_path
+from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import spent
-from dtdg_lab.views.cache_policy import error_rows, model_figure
-from dtdg_lab.views.layout import Figure
+from dtdg_lab.systems.feature_cache.policies.calibration import (
+    FETCHES,
+    POWER,
+    STEPS,
+    Calibration,
+    calibrate,
+    condition_named,
+)
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policy_charts import error_rows, model_figure
+from dtdg_lab.visualization.layout import Figure
 
 # What steps and fetches cost on this machine: cells that were measured, as files and as a calibration.
 
@@ -75,7 +82,7 @@ def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int)
 
     Args:
         windows: W.
-        conditions: see :mod:`dtdg_lab.control.cache.calibration`; clean need not be among them.
+        conditions: see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`; clean need not be among them.
         middle: the one window of conditions that are not clean.
 
     Raises:

@@ -15,8 +15,8 @@ from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.runs import run as provenance
 from dtdg_lab.runs.directory import read_json, write_json
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.views.decayed_window import DecayMap, decay_map_figure
-from dtdg_lab.views.layout import Figure
+from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ import psutil
 
 from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
-from dtdg_lab.runs.kept import Kept, kept_checkpoints
+from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
 
 # What a run was done with: versions, processors, memory, GPUs and commit; nothing that names a person or machine.
 

@@ -19,13 +19,13 @@ from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.time_block_studies import BlockStudy, TransferStudy, VolumeStudy
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.views.graph import GraphView
-from dtdg_lab.views.grid import grid
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.live_run import XAxis
-from dtdg_lab.views.partition import compare_partitions_figure, facts_of, microscope, title_words
-from dtdg_lab.views.vertex import echo_figure
-from dtdg_lab.views.window import CHARTS, PHASE_ENERGY
+from dtdg_lab.visualization.graph import GraphView
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
+from dtdg_lab.visualization.run_window import CHARTS, PHASE_ENERGY
+from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.vertex import echo_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.runs import page
+from dtdg_lab.runs import html as page
 from dtdg_lab.runs.directory import RunDirectory, dumps, write_text
 from dtdg_lab.runs.report_parts import (
     changed_settings,
@@ -21,14 +21,23 @@ from dtdg_lab.runs.report_parts import (
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.views.decayed_window import TrapezoidView
-from dtdg_lab.views.fetched_features import FeaturesView
-from dtdg_lab.views.hybrid import HybridView
-from dtdg_lab.views.partition import PartitionView
-from dtdg_lab.views.schedule import ScheduleView
-from dtdg_lab.views.style import BASELINE, theme_script, words
-from dtdg_lab.views.time_blocks import BlocksView
-from dtdg_lab.views.window import BLOCKS, CHARTS, FEATURES, HYBRID, PARTITION, PHASE_ENERGY, SCHEDULE, TRAPEZOID
+from dtdg_lab.systems.decayed_windows.charts import TrapezoidView
+from dtdg_lab.systems.feature_cache.view import FeaturesView
+from dtdg_lab.systems.hybrid_batches.view import HybridView
+from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
+from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
+from dtdg_lab.visualization.partition import PartitionView
+from dtdg_lab.visualization.run_window import (
+    BLOCKS,
+    CHARTS,
+    FEATURES,
+    HYBRID,
+    PARTITION,
+    PHASE_ENERGY,
+    SCHEDULE,
+    TRAPEZOID,
+)
+from dtdg_lab.visualization.style import BASELINE, theme_script, words
 
 _MOST_EVENTS = 400
 # in the system's theme, on paper in the light one

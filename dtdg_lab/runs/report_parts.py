@@ -11,12 +11,12 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.views.decayed_window import chunks_words, trapezoid_facts, trapezoid_left, trapezoid_words
-from dtdg_lab.views.feature_cache import feature_facts, feature_words, features_left, links_of
-from dtdg_lab.views.hybrid_facts import hybrid_facts, hybrid_left, hybrid_words
-from dtdg_lab.views.partition import facts_of, head_words
-from dtdg_lab.views.schedule import is_end, schedule_facts, schedule_words
-from dtdg_lab.views.time_blocks import block_facts, blocks_left, blocks_words, memory_facts, memory_words
+from dtdg_lab.systems.decayed_windows.charts import chunks_words, trapezoid_facts, trapezoid_left, trapezoid_words
+from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, features_left, links_of
+from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts, hybrid_left, hybrid_words
+from dtdg_lab.systems.snapshot_blocks.charts import block_facts, blocks_left, blocks_words, memory_facts, memory_words
+from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts, schedule_words
+from dtdg_lab.visualization.partition import facts_of, head_words
 
 # The parts of a run's sequence in words, from its event ``parts``.
 

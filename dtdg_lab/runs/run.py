@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
-from dtdg_lab.runs import page
+from dtdg_lab.runs import html as page
+from dtdg_lab.runs.checkpoints import Kept
 from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.directory import ENVIRONMENT_SCHEMA as ENVIRONMENT
-from dtdg_lab.runs.kept import Kept
 from dtdg_lab.runs.records import merged_lines, read_lines, tables
 from dtdg_lab.runs.summary import SCHEMA
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.live_run import XAxis
-from dtdg_lab.views.loss import compare_figure, edge_life
-from dtdg_lab.views.style import BASELINE
-from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.loss import compare_figure, edge_life
+from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.style import BASELINE
+from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 if TYPE_CHECKING:
     import pandas as pd

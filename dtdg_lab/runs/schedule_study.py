@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.scheduling.base import MEANINGS, ScheduleOutcome
-from dtdg_lab.scheduling.simulation import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
-from dtdg_lab.scheduling.time_models import CURVES, group_times, growth, snapshot_times
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.schedule import simulation_figure
+from dtdg_lab.systems.snapshot_groups.charts import simulation_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, ScheduleOutcome
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
+from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,11 +110,12 @@ def simulate_schedules(
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
-    :mod:`dtdg_lab.scheduling.simulation` says what is simulated, and what is not.
+    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` says what is simulated, and what is not.
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.scheduling.time_models`); where not given, graphs that grow stand in.
+            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); where not given, graphs that
+            grow stand in.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
         snapshots: T of a growing graph.
         window: snapshots of a group; a group starts every ``stride``.

@@ -20,10 +20,10 @@ from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import is_current, merge, tables
-from dtdg_lab.views.feature_cache import links_of
-from dtdg_lab.views.partition import facts_of
-from dtdg_lab.views.phases import OWN
-from dtdg_lab.views.schedule import balance_of, is_end, schedule_facts
+from dtdg_lab.systems.feature_cache.charts import links_of
+from dtdg_lab.systems.snapshot_groups.charts import balance_of, is_end, schedule_facts
+from dtdg_lab.visualization.partition import facts_of
+from dtdg_lab.visualization.phases import OWN
 
 if TYPE_CHECKING:
     import pandas as pd

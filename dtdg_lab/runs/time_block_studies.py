@@ -31,10 +31,7 @@ from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.snapshot_cost_model import RERUN_MEMORIES, LegCost, between_parts, leg_rows, legs, redistributed
-from dtdg_lab.views.grid import grid
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.time_blocks import (
+from dtdg_lab.systems.snapshot_blocks.charts import (
     MemoryFacts,
     block_peaks_figure,
     block_peaks_words,
@@ -45,11 +42,21 @@ from dtdg_lab.views.time_blocks import (
     memory_words,
     volume_figure,
 )
+from dtdg_lab.systems.snapshot_blocks.cost_model import (
+    RERUN_MEMORIES,
+    LegCost,
+    between_parts,
+    leg_rows,
+    legs,
+    redistributed,
+)
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.training.callbacks.time_blocks import BlockCost
+    from dtdg_lab.training.block_cost import BlockCost
 
 
 # ``lab.compare_transfers``: what bringing graphs costs, whole and as differences, by model and format.
@@ -223,7 +230,7 @@ def _times(
     if not repeats:
         names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
         return dict.fromkeys(names)
-    from dtdg_lab.parallel.esdg import transfer_times
+    from dtdg_lab.systems.snapshot_blocks.redistribution import transfer_times
 
     whole, less = transfer_times(snapshots, form, device=device, repeats=repeats)
     more_s = less.unpack_s - whole.unpack_s
@@ -330,7 +337,7 @@ def compare_blocks(
     """
     alone = _on_one_rank(config, blocks, steps)
     graph = load_for(config) if graph is None else graph
-    from dtdg_lab.training.callbacks.time_blocks import block_cost
+    from dtdg_lab.training.block_cost import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
     traces = {cost.blocks: memory_facts(cost.trace.told()) for cost in costs}

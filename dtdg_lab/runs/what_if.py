@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.scheduling.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 
 MOST_GROUPS = 2_000  # above it the schedulers would take longer than a report may
 _TIME_LIMIT_S = 0.5  # for each scheduler that searches

@@ -16,10 +16,10 @@ from dtdg_lab.runs.decay_study import MEANINGS, DecayStudy
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FAILED, FINISHED, Trial
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.loss import NEAR, loss_points
-from dtdg_lab.views.scaling import Efficiency, efficiency_figure, efficiency_words
-from dtdg_lab.views.study import SpreadBar, order_words, spread_bars
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.loss import NEAR, loss_points
+from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
 # A study that comes with the lab: its question, its runs, and what is read from them.
 

@@ -14,10 +14,10 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.energy.phases import STALL
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.scheduling.base import lower_bound_s
-from dtdg_lab.views.phases import OWN
-from dtdg_lab.views.race import Bound, RaceLevel
-from dtdg_lab.views.schedule import ScheduleFacts
+from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.visualization.phases import OWN
+from dtdg_lab.visualization.race import Bound, RaceLevel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,8 @@ def copy_bandwidth() -> float:
 def bounds_of(runs: Mapping[str, Sequence[StoredRun]], copy_bytes_per_s: float | None) -> list[Bound]:
     """Medians over the finished runs of each contestant, of what was measured and of its bound.
 
-    ``epoch``: seconds of an epoch, against :func:`~dtdg_lab.scheduling.base.lower_bound_s` of the groups as measured
+    ``epoch``: seconds of an epoch, against :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.lower_bound_s` of
+    the groups as measured
     where they are scheduled, else against an even load, the mean of the ranks' own time. ``moving``: seconds that the
     rank which sends most stood for exchanges, against copying its bytes. ``energy``: joules of an epoch, against those
     of the clairvoyant where one is raced (best in the cost model: a real run may beat it), else without those of

@@ -21,8 +21,8 @@ from dtdg_lab.studies.race_bounds import bounds_of, levels_of
 from dtdg_lab.studies.race_rules import Check, checks
 from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, RaceEntry, RaceStore
 from dtdg_lab.studies.race_table import RULE, race_words
-from dtdg_lab.views.layout import Figure
-from dtdg_lab.views.race import (
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.race import (
     Bound,
     Curve,
     Panel,
@@ -34,12 +34,12 @@ from dtdg_lab.views.race import (
     race_panels,
     reached,
 )
-from dtdg_lab.views.style import coloured
+from dtdg_lab.visualization.style import coloured
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.views.window import RunWindow
+    from dtdg_lab.visualization.run_window import RunWindow
 
 
 _NARROW = "max-width:95ch"  # the table may be wider than the page, and scrolls; words do not

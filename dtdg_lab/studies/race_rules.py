@@ -13,10 +13,10 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.studies.stop_rule import StopRule
-from dtdg_lab.views.layout import join_words
+from dtdg_lab.visualization.layout import join_words
 
 if TYPE_CHECKING:
-    from dtdg_lab.views.window import RunWindow
+    from dtdg_lab.visualization.run_window import RunWindow
 
 
 # Contestants whose losses should be the same, and whether they are.

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.runs.page import text
+from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.studies.race_rules import Check
 from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, Plan, RaceEntry
-from dtdg_lab.views.layout import join_words
-from dtdg_lab.views.style import coloured
+from dtdg_lab.visualization.layout import join_words
+from dtdg_lab.visualization.style import coloured
 
 if TYPE_CHECKING:
     import pandas as pd

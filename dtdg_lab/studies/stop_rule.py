@@ -12,7 +12,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import option
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.views.layout import join_words
+from dtdg_lab.visualization.layout import join_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

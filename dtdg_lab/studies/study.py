@@ -29,9 +29,9 @@ from dtdg_lab.studies.trials import (
     TrialLog,
     importance,
 )
-from dtdg_lab.views.layout import Figure, join_words
-from dtdg_lab.views.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
-from dtdg_lab.views.study import study_map as map_view
+from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
+from dtdg_lab.visualization.study import study_map as map_view
 
 if TYPE_CHECKING:
     import pandas as pd

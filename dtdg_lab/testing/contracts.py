@@ -16,12 +16,12 @@ from torch import Tensor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator, torch_seed
+from dtdg_lab.engine.strategy import Layout, Unmarked, Work
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, Space, State, run_straight, stack_layer
-from dtdg_lab.parallel.base import Layout, Unmarked, Work
 from dtdg_lab.partition.base import Assigned
-from dtdg_lab.scheduling.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.doubles import RecordingMarks
 
 # How a contract says that it is broken.

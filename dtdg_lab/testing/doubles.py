@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dtdg_lab.comm.emulated_links import LinkedGroup
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.readers import Device, Reading, Scope, Source
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.loop import Trainer, TrainingOutcome
+from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.trainer import Trainer, TrainingOutcome
 
 # A slow network between ranks that are in fact close, for tests of what is hidden behind computing.
 

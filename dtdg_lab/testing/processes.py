@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from dtdg_lab.comm.group import ProcessGroup
+    from dtdg_lab.distributed.group import ProcessGroup
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -71,7 +71,7 @@ def run_ranks(
         RanksError: a rank raised (traceback in the message, the exception as ``__cause__``), died without being
             allowed to (exit code), or was alive at the time-out. No process is left behind.
     """
-    from dtdg_lab.comm.group import open_store
+    from dtdg_lab.distributed.group import open_store
 
     store, address = open_store(ranks)
     task = pickle.dumps((function, args))
@@ -95,7 +95,7 @@ def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
     """Connect to the store of :func:`run_ranks` and form the default gloo group there; one thread a rank."""
     import torch
 
-    from dtdg_lab.comm.group import ProcessGroup, reach_store
+    from dtdg_lab.distributed.group import ProcessGroup, reach_store
 
     torch.set_num_threads(1)
     return ProcessGroup.join(reach_store(address, ranks), rank, ranks)

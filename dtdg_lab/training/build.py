@@ -12,34 +12,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dtdg_lab.comm.emulated_links import LinkedGroup
-from dtdg_lab.comm.feature_addresses import agree_token
-from dtdg_lab.comm.gradients import FlatGradients
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
+from dtdg_lab.distributed.gradients import FlatGradients
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.graph_view import DeviceSequence, Gather
+from dtdg_lab.engine.strategy import Layout
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.base import Layout
-from dtdg_lab.parallel.dynahb import TargetBatchLayout
-from dtdg_lab.parallel.graph_view import DeviceSequence, Gather
-from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout, host_towards
-from dtdg_lab.parallel.single import SnapshotGroupLayout, snapshot_groups
+from dtdg_lab.network.emulated_links import LinkedGroup
+from dtdg_lab.network.emulated_network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
+from dtdg_lab.systems.feature_cache.addresses import agree_token
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout, host_towards
+from dtdg_lab.systems.feature_cache.training import Remote
+from dtdg_lab.systems.hybrid_batches.strategy import TargetBatchLayout
+from dtdg_lab.systems.hybrid_batches.training import Hybrid
+from dtdg_lab.systems.single import SnapshotGroupLayout, snapshot_groups
+from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.blocked import BlockMemory, has_blocks, planned_blocks
-from dtdg_lab.training.callbacks.feature_cache import Remote
-from dtdg_lab.training.callbacks.hybrid_batches import Hybrid
-from dtdg_lab.training.callbacks.network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
-from dtdg_lab.training.callbacks.partition import shared_chunks, shared_partition
-from dtdg_lab.training.callbacks.schedule import GroupScheduling
+from dtdg_lab.training.block_memory import BlockMemory, has_blocks, planned_blocks
+from dtdg_lab.training.collective import together
 from dtdg_lab.training.evaluation import Evaluator, batch_deviation
 from dtdg_lab.training.layouts import Ingredients, candidates, make_layout
-from dtdg_lab.training.together import together
+from dtdg_lab.training.partition import shared_chunks, shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NO_PLAN: Mapping[str, Any] = MappingProxyType({})

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import NotFiniteError
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.training.build import RunComponents
-from dtdg_lab.training.callbacks import decayed_window as windowed
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.recording import Journal
 

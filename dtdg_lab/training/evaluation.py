@@ -7,14 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dtdg_lab.comm.group import Group
 from dtdg_lab.core.catalogue import Protocol
 from dtdg_lab.core.errors import TestPartError
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel.dynahb import NEW, Drawn, TargetBatchLayout, TargetRun, add_gradients
-from dtdg_lab.parallel.graph_view import DeviceSequence
+from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, TargetBatchLayout, TargetRun, add_gradients
 from dtdg_lab.tasks.base import PARTS, Scores, Task
 
 # How far the loss of a batch is from that of the same targets in the whole graph.

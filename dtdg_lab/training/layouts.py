@@ -7,34 +7,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dtdg_lab.batching.hybrid import TargetSampler, load_groups
-from dtdg_lab.batching.temporal_decay import Trapezoid
-from dtdg_lab.comm.group import Group
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
-from dtdg_lab.features.store import check_cache_memory
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.async_overlap import Pace
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.halo import HaloSequence, HaloVertexLayout
+from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.minibatch_blocks import block_shape
+from dtdg_lab.engine.replicated import CachedSequence, CachedVertexLayout, cached_sequences
+from dtdg_lab.engine.replicated_part import part_folder
+from dtdg_lab.engine.strategy import Layout
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.async_overlap import Pace
-from dtdg_lab.parallel.base import Layout
-from dtdg_lab.parallel.dynagraph import SampledWindowLayout, SampledWindows
-from dtdg_lab.parallel.dynahb import BatchKeeping, PartBatches, Sizing, TargetBatchLayout
-from dtdg_lab.parallel.flaredtdg import Cuts, HaloWindowLayout
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.greendygnn import FeatureService, RemoteFeatureLayout
-from dtdg_lab.parallel.halo import HaloSequence, HaloVertexLayout
-from dtdg_lab.parallel.halo_exchange import Exchanger
-from dtdg_lab.parallel.minibatch_blocks import block_shape
-from dtdg_lab.parallel.replicated import CachedSequence, CachedVertexLayout, cached_sequences
-from dtdg_lab.parallel.replicated_part import part_folder
-from dtdg_lab.parallel.single import SingleLayout, SnapshotGroupLayout
-from dtdg_lab.parallel.snapshot import SnapshotLayout
 from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout, SampledWindows
+from dtdg_lab.systems.decayed_windows.strategy import Cuts, HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.window import Trapezoid
+from dtdg_lab.systems.feature_cache.store import check_cache_memory
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureLayout
+from dtdg_lab.systems.feature_cache.training import MiniBatches, neighbour_sampler, remote_part
+from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, load_groups
+from dtdg_lab.systems.hybrid_batches.strategy import BatchKeeping, PartBatches, Sizing, TargetBatchLayout
+from dtdg_lab.systems.single import SingleLayout, SnapshotGroupLayout
+from dtdg_lab.systems.snapshot_blocks.strategy import SnapshotLayout
+from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.callbacks.feature_cache import MiniBatches, neighbour_sampler, remote_part
-from dtdg_lab.training.callbacks.schedule import GroupScheduling
 
 GIB = 1 << 30
 

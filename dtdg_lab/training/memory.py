@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dtdg_lab.parallel.base import StepMarks
+from dtdg_lab.engine.strategy import StepMarks
 
 MOST_SAMPLES = 2_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from dtdg_lab.parallel.dynahb import NEW, SNAPSHOT, TargetBatchLayout
-from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
-from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout
+from dtdg_lab.systems.hybrid_batches.strategy import NEW, SNAPSHOT, TargetBatchLayout
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
 

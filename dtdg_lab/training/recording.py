@@ -9,20 +9,20 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.comm.group import hash_of_host
-from dtdg_lab.comm.model_averaging import Round
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import peak_rss_bytes
+from dtdg_lab.distributed.group import hash_of_host
+from dtdg_lab.distributed.model_averaging import Round
 from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
-from dtdg_lab.parallel.base import Computed, Layout, Work
+from dtdg_lab.engine.strategy import Computed, Layout, Work
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
 from dtdg_lab.training.interfaces import Recorder
-from dtdg_lab.training.trainer import PhaseClock
+from dtdg_lab.training.phase_clock import PhaseClock
 
 # What a rank notes beside its steps: memory and energy once a second, and joules by phase.
 

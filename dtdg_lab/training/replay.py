@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtdg_lab.comm.model_averaging import Round
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.parallel.base import Layout
-from dtdg_lab.parallel.dynahb import Drawn, TargetBatchLayout
+from dtdg_lab.distributed.model_averaging import Round
+from dtdg_lab.engine.strategy import Layout
+from dtdg_lab.systems.hybrid_batches.strategy import Drawn, TargetBatchLayout
 
 STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.batching.temporal_decay import RowMemory
-from dtdg_lab.comm.group import Group
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.dynagraph import SampledWindowLayout
-from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.training import told_windows
+from dtdg_lab.systems.decayed_windows.window import RowMemory
 from dtdg_lab.training.build import RunComponents
-from dtdg_lab.training.callbacks.decayed_window import told_windows
-from dtdg_lab.training.callbacks.partition import told_blocks, told_chunking, told_partition
+from dtdg_lab.training.partition import told_blocks, told_chunking, told_partition
 
 KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid", "features")
 Told = list[tuple[str, dict[str, Any]]]  # events by kind

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dtdg_lab.comm.gradients import Exchanged, FlatGradients
-from dtdg_lab.comm.group import Group
-from dtdg_lab.comm.model_averaging import Averager, Round, Word, averager_for
-from dtdg_lab.parallel.base import Computed
+from dtdg_lab.distributed.gradients import Exchanged, FlatGradients
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.distributed.model_averaging import Averager, Round, Word, averager_for
+from dtdg_lab.engine.strategy import Computed
 from dtdg_lab.training.build import RunComponents
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often

@@ -18,10 +18,10 @@ from pretend_features import SYSTEM, FeatureSession
 from pretend_studies import BASE, pretend_training
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.app import Dashboard
+from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.views.palette import DARK_COLOURS, PAGE_COLOURS
+from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
 
 CONTROLS = {"button", "checkbox", "combobox", "image", "link", "listbox", "radio", "searchbox", "slider", "spinbutton",
             "switch", "tab", "textbox", "tabpanel", "tablist"}  # fmt: skip
@@ -244,9 +244,9 @@ def _all_text_stands_out(page: Any, where: str) -> None:
 
 
 def test_a_report_is_dark_on_a_dark_screen_and_light_on_paper(page: Any, tmp_path: Path) -> None:
-    from dtdg_lab.runs import page as pages
+    from dtdg_lab.runs import html as pages
     from dtdg_lab.runs.report import DRAW
-    from dtdg_lab.views.layout import frame
+    from dtdg_lab.visualization.layout import frame
 
     figure = {"data": [{"x": [0, 1], "y": [0, 1], "line": {"color": "#0072B2"}}], "layout": frame("Loss", "x", "y")}
     plotly = """window.Plotly = {Plots: {resize: () => {}}, react: (id, data, layout) => {

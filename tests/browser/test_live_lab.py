@@ -40,7 +40,7 @@ from run_again import (
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.views.palette import PAGE_COLOURS
+from dtdg_lab.visualization.palette import PAGE_COLOURS
 
 PICTURES = ROOT / "artifacts"
 

@@ -14,7 +14,7 @@ from jupyterlab import CHROMIUM, FLAGS, lab_server
 from run_again import CELLS, NOTEBOOK, PAPERS, ROOT, choose_theme, engines_and_runs, has_run, run_all_again
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.views.palette import PAGE_COLOURS
+from dtdg_lab.visualization.palette import PAGE_COLOURS
 
 
 @pytest.mark.slow

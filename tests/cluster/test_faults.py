@@ -76,7 +76,7 @@ def test_the_waiting_rank_killed_inside_the_collective(session: Session, config:
 # on the engine that is to die: once the flag is there it kills itself in an exchange, the other ranks standing in it
 TRAP = """
 import os, signal, time
-from dtdg_lab.comm import all_to_all as rows
+from dtdg_lab.distributed import all_to_all as rows
 
 class Trapped(rows.RowsInFlight):
     def _start(self, *given):

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Computed, Layout, StepMarks, Unmarked, Work
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel.base import Computed, Layout, StepMarks, Unmarked, Work
 from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
 from dtdg_lab.training.build import build
 

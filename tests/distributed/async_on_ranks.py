@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dtdg_lab.comm.group import Group, ProcessGroup, SoloGroup, reach_store
 from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.distributed.group import Group, ProcessGroup, SoloGroup, reach_store
 from dtdg_lab.testing.doubles import DelayedGroup
 from dtdg_lab.testing.processes import join_group
 

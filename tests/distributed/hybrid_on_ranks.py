@@ -9,17 +9,17 @@ from typing import Any
 
 from hybrid_training import drawn, generators_left, repeated, train
 
-from dtdg_lab.comm.group import Group
-from dtdg_lab.comm.model_averaging import Averager, averager_for
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.distributed.model_averaging import Averager, averager_for
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,

@@ -23,14 +23,14 @@ from remote_training import (
     train_remote,
 )
 
-from dtdg_lab.comm.group import Group
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.features import store as cache_memory
-from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dtdg_lab.comm.group import ProcessGroup, reach_store
-from dtdg_lab.comm.model_averaging import ModelAverager, Round, Word, averager_for
 from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.distributed.group import ProcessGroup, reach_store
+from dtdg_lab.distributed.model_averaging import ModelAverager, Round, Word, averager_for
 from dtdg_lab.testing.processes import join_group
 
 

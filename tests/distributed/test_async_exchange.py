@@ -11,8 +11,8 @@ import pytest
 import torch
 from async_on_ranks import COMPUTE_S, DELAY_S, EXCHANGES, LATE_S, SHAPES, counts
 
-from dtdg_lab.comm.group import ProcessGroup, columns_of, open_store, rows_of
 from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.distributed.group import ProcessGroup, columns_of, open_store, rows_of
 from dtdg_lab.testing.processes import run_ranks
 
 RANKS = (2, 4)

@@ -8,8 +8,8 @@ import pytest
 import spawn
 import torch
 
-from dtdg_lab.comm.model_averaging import ModelAverager, Round, Word
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.distributed.model_averaging import ModelAverager, Round, Word
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
 
 # rank 2 takes ten times as long a step; rank 1 ends long before the others

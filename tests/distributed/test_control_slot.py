@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from dtdg_lab.comm.gradients import FlatGradients
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
+from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 CHANGES = 1000

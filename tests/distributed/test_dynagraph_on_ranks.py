@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.comm.feature_addresses import agree_token, exchange_addresses
-from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 PARTS, K, F = 4, 60, 3

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.training.build import build
 from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.trainer import PhaseClock
+from dtdg_lab.training.phase_clock import PhaseClock
 
 pytestmark = [
     pytest.mark.gpu,

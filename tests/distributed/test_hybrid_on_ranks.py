@@ -29,11 +29,11 @@ from hybrid_training import train
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.parallel.dynahb import FIRST_NEW, TargetBatchLayout
+from dtdg_lab.systems.hybrid_batches.strategy import FIRST_NEW, TargetBatchLayout
 from dtdg_lab.testing.processes import run_ranks
 from dtdg_lab.training.build import RunComponents
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.testing.doubles import train_in_memory

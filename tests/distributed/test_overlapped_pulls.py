@@ -16,10 +16,10 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.engine.overlap_schedule import TaskTimePredictor
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
-from dtdg_lab.scheduling.overlap import TaskTimePredictor
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
 from dtdg_lab.testing.doubles import DelayedGroup, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.halo import HaloSequence
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build, layouts
-from dtdg_lab.training.callbacks import partition as partitioned
+from dtdg_lab.training import partition as partitioned
 
 EPOCHS = 9
 SMALL = {"system": "adgnn-t", "partitioner": "hash", "dataset": "growing", "generated_nodes": 24,

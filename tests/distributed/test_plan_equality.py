@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.comm.group import Group, SoloGroup, open_store
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup, open_store
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
-from dtdg_lab.parallel.base import Unmarked
 from dtdg_lab.testing.contracts import DenseSpace, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task

@@ -10,12 +10,12 @@ from typing import Any
 from hybrid_on_ranks import run_config
 from hybrid_training import train
 
-from dtdg_lab.comm.model_averaging import Averager, averager_for
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build, updates
+from dtdg_lab.training.live_run import Steered
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
-from dtdg_lab.training.steered import Steered
 
 REFUSED = {"partitioner": "load_aware"}
 FIXED = {"adjuster": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}

@@ -22,9 +22,9 @@ from remote_training import CHANGES, EPOCHS, PARTS, remote_config, train_remote
 from remote_training import STEPS as EPOCH_STEPS
 from torch import Tensor
 
-from dtdg_lab.comm.group import SoloGroup
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 Told = list[dict[str, Any]]

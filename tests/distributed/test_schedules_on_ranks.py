@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import Group, SoloGroup, open_store
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup, open_store
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.scheduling import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.partition.snapshot_cost_model import WAYS
+from dtdg_lab.systems.snapshot_blocks.cost_model import WAYS
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.callbacks.partition import told_blocks
+from dtdg_lab.training.partition import told_blocks
 from dtdg_lab.training.told_plans import told_plans
 
 NODES, TRAINED = 23, 11

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel import esdg as redistribution
-from dtdg_lab.parallel.base import Unmarked
+from dtdg_lab.systems.snapshot_blocks import redistribution
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
-from dtdg_lab.training.callbacks.partition import told_partition
+from dtdg_lab.training.partition import told_partition
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,

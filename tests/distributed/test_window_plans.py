@@ -16,17 +16,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.batching.temporal_decay import Trapezoid, hybrid_batch, survival_order
-from dtdg_lab.comm.group import Group, SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import HybridBatch
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
-from dtdg_lab.parallel.backprop.decayed_window import WindowWork
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.backprop import WindowWork
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseSpace
 from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks

@@ -22,7 +22,7 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 Settings = Mapping[str, Any]
 Rows = dict[str, list[dict[str, Any]]]  # of one rank: table -> rows

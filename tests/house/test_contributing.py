@@ -50,7 +50,7 @@ def test_the_example_s_catalogue_line_is_one(example: Any) -> None:
     code = re.search(r"^    (Entry\(\n.*?^    \),)$", TEXT, re.S | re.M)
     assert code
     entry = eval(code.group(1).rstrip(",").replace("\n    ", "\n"), {"Entry": catalogue.Entry})
-    assert entry.target == "dtdg_lab.scheduling.shortest_first:schedule"
+    assert entry.target == "dtdg_lab.systems.snapshot_groups.schedulers.shortest_first:schedule"
     assert set(entry.options) <= set(OPTIONS)
 
 

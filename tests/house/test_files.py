@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
 FILES = sorted(PACKAGE.rglob("*.py"))
-MAY_PRINT = {"__main__.py", "cluster/keeper.py"}
+MAY_PRINT = {"__main__.py", "cluster/idle_watchdog.py"}
 ALGORITHM_ROOMS = (
     "datasets", "graphs", "kernels", "models", "comm", "energy", "scheduling", "partition", "batching", "control",
     "parallel", "training", "features", "congestion",

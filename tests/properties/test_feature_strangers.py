@@ -13,8 +13,8 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.comm import feature_rpc as frames
-from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache import rpc as frames
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
 
 TOKEN, F = b"t" * 32, 4
 KEYS = np.arange(0, 100, 2, dtype=np.int64)

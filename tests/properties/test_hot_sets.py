@@ -9,9 +9,9 @@ from feature_world import Batch, Owners, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.features.pipeline import resolve
-from dtdg_lab.features.store import FeatureCache, hot_set, hottest_first, key_counts, quotas
-from dtdg_lab.features.windows import CacheBuilder, Lookahead, WindowPlan
+from dtdg_lab.systems.feature_cache.pipeline import resolve
+from dtdg_lab.systems.feature_cache.store import FeatureCache, hot_set, hottest_first, key_counts, quotas
+from dtdg_lab.systems.feature_cache.windows import CacheBuilder, Lookahead, WindowPlan
 
 PARTS = 4
 WORLD = World(nodes=30, parts=PARTS, snapshots=2, features=3, seed=5)

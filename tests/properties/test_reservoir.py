@@ -13,10 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.batching.hybrid import GIB, Reservoir, ReservoirLevel, TargetSampler, capacity, check_fits, load_groups
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import BatchSize
 from dtdg_lab.core.rng import generator
+from dtdg_lab.systems.hybrid_batches.batches import (
+    GIB,
+    Reservoir,
+    ReservoirLevel,
+    TargetSampler,
+    capacity,
+    check_fits,
+    load_groups,
+)
 
 CAPACITIES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SIZES = st.lists(st.integers(0, 40), max_size=30)

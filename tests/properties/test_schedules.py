@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.catalogue import SCHEDULERS, Entry
-from dtdg_lab.scheduling import dygnex as dygnex_greedy
-from dtdg_lab.scheduling import dygnex_ilp, longest_first
-from dtdg_lab.scheduling import heuristics as best_of
-from dtdg_lab.scheduling import heuristics as round_robin
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_ilp, longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as best_of
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as round_robin
 from dtdg_lab.testing.contracts import check_plan
 
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)

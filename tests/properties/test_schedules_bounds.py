@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.catalogue import SCHEDULERS
 from dtdg_lab.core.rng import generator
-from dtdg_lab.scheduling import dygnex as dygnex_greedy
-from dtdg_lab.scheduling import dygnex_ilp, longest_first
-from dtdg_lab.scheduling import heuristics as best_of
-from dtdg_lab.scheduling import heuristics as fold
-from dtdg_lab.scheduling.base import Problem, lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_ilp, longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as best_of
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as fold
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s
 
 tiny = st.lists(st.integers(0, 12), min_size=1, max_size=7).map(lambda values: np.array(values, float))
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=30).map(np.array)

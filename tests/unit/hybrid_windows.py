@@ -11,7 +11,7 @@ from synthetic_lines import evaluation_row, line, step_row
 from targets_synthetic import decisions, event, level_lines, round_row, step_lines
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 ROOM = 68 * 4  # characters that a sentence under a panel of a grid has room for
 BEST = 4  # of the decisions of targets_synthetic: 20 % x 5 %

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dtdg_lab.congestion.netem import NetemLinks, root_queue, run, undo_left_over
-from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.network.netem import NetemLinks, root_queue, run, undo_left_over
+from dtdg_lab.network.patterns import parse_links
 
 MEGABYTE, MBIT = 1_000_000, 80.0
 REPLY = b"x" * MEGABYTE
@@ -136,7 +136,7 @@ def killed(folder: Path) -> dict[str, Any]:
 def ends(folder: Path) -> dict[str, Any]:
     """A process that ends without leaving the context undoes all the same, and one that raises."""
     code = (
-        "import sys; from dtdg_lab.congestion.netem import NetemLinks;"
+        "import sys; from dtdg_lab.network.netem import NetemLinks;"
         "NetemLinks('lo', {0: 5001}, sys.argv[1], delays=False).start(); raise SystemExit(3)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)

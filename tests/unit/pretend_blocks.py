@@ -10,7 +10,7 @@ from synthetic_lines import START_NS, knob_row
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.training.control import check_changes
+from dtdg_lab.training.live_settings import check_changes
 
 SNAPSHOTS, NODES, FITTING = 40, 120, 5
 SYSTEM = {"dataset": "growing", "epochs": 50, "system": "esdg", "blocks": 4}

@@ -19,9 +19,9 @@ from features_synthetic import (
 from pretend_session import PretendRun, PretendSession
 from synthetic_lines import START_NS
 
-from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.network.patterns import parse_links
 
 assert pretend_session.PER_EPOCH == PER_EPOCH
 RANKS = 2

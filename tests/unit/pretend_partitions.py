@@ -12,7 +12,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
-from dtdg_lab.training.control import check_changes
+from dtdg_lab.training.live_settings import check_changes
 
 REBUILD_S = 0.75
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}

@@ -12,8 +12,8 @@ from synthetic_lines import START_NS, knob_row
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.scheduling.base import solve
-from dtdg_lab.training.control import check_changes
+from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
+from dtdg_lab.training.live_settings import check_changes
 
 GROUPS, PROFILED = 40, 2
 TIMES = np.linspace(0.004, 0.04, GROUPS)  # a graph that grows

@@ -12,7 +12,7 @@ from synthetic_lines import START_NS, energy_row, evaluation_row, knob_row, line
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 PER_EPOCH = 20
 

@@ -10,7 +10,7 @@ from synthetic_lines import START_NS
 from trapezoid_synthetic import LOOKS, PER_EPOCH, RANKS, batch_row, batches, decision_row, trapezoid_data
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.training.control import check_changes
+from dtdg_lab.training.live_settings import check_changes
 
 assert pretend_session.PER_EPOCH == PER_EPOCH, "an epoch has a step for each snapshot"
 SYSTEM = {"system": "flaredtdg", "dataset": "growing", "epochs": 50, "ranks": RANKS}

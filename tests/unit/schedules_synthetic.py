@@ -10,7 +10,7 @@ import numpy as np
 from synthetic_lines import START_NS, line, step_row
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.scheduling.heuristics import schedule_round_robin as round_robin
+from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 
 EXCHANGE_S, REST_S = 0.002, 0.002  # of a step: communicate; update and control
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.testing.doubles import RecordingRecorder, Script, ScriptedControl, Trained
 from dtdg_lab.training import interfaces
 from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.recording import Journal, Vitals
+from dtdg_lab.training.trainer import Trainer
 
 SMALL = {"dataset": "growing", "generated_nodes": 30, "generated_edges": 120, "generated_snapshots": 40, "hidden": 5,
          "device": "cpu", "epochs": 3, "learning_rate": 0.02}  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.comm.model_averaging import MAX_CHOICE, AloneAverager, Round, Word, averager_for
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.distributed.model_averaging import MAX_CHOICE, AloneAverager, Round, Word, averager_for
 
 
 class _Asked:

@@ -18,14 +18,14 @@ import psutil
 import pytest
 from generator_children import generator_children
 
-from dtdg_lab.batching.hybrid import Reservoir, TargetSampler, load_groups
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.plans import BatchSize
 from dtdg_lab.datasets.names import load_dataset
-from dtdg_lab.parallel import batch_workers as generator_process
-from dtdg_lab.parallel.batch_workers import KINDS, BatchMaker, Generators, Source
-from dtdg_lab.parallel.minibatch_blocks import BlockShape, BuiltBatch
-from dtdg_lab.parallel.replicated_part import CachedPart, Reach, cached_part, part_folder
+from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch
+from dtdg_lab.engine.replicated_part import CachedPart, Reach, cached_part, part_folder
+from dtdg_lab.systems.hybrid_batches import workers as generator_process
+from dtdg_lab.systems.hybrid_batches.batches import Reservoir, TargetSampler, load_groups
+from dtdg_lab.systems.hybrid_batches.workers import KINDS, BatchMaker, Generators, Source
 
 SIZES = (BatchSize(2, 5), BatchSize(4, 9))
 PLENTY = 1 << 30
@@ -189,9 +189,9 @@ def test_a_process_that_is_killed_is_told(makers: list[BatchMaker]) -> None:
 
 PARENT = """
 import os, pickle, psutil, signal, sys, time
-from dtdg_lab.batching.hybrid import Reservoir
-from dtdg_lab.parallel.batch_workers import Generators
-from dtdg_lab.parallel.batch_workers import Source
+from dtdg_lab.systems.hybrid_batches.batches import Reservoir
+from dtdg_lab.systems.hybrid_batches.workers import Generators
+from dtdg_lab.systems.hybrid_batches.workers import Source
 maker = pickle.loads(open(sys.argv[1], "rb").read())
 generators = Generators([Source(maker, Reservoir([10**6] * 2, 1 << 30))], kind="processes")
 generators.start()
@@ -216,7 +216,9 @@ def test_a_process_ends_when_its_parent_is_killed(makers: list[BatchMaker], tmp_
 
 
 def test_a_process_needs_no_torch() -> None:
-    code = "import sys, dtdg_lab.parallel.batch_workers; sys.exit(len({'torch', 'dgl', 'scipy'} & {*sys.modules}))"
+    code = (
+        "import sys, dtdg_lab.systems.hybrid_batches.workers; sys.exit(len({'torch', 'dgl', 'scipy'} & {*sys.modules}))"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.control.batch_size import (
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.rl.dqn import Choice, Fixed
+from dtdg_lab.systems.hybrid_batches.policies import (
     CONTROLLERS,
     LANDSCAPES,
     BatchAdjuster,
@@ -20,9 +22,7 @@ from dtdg_lab.control.batch_size import (
     make_adjuster,
     over_best_fixed,
 )
-from dtdg_lab.control.batch_size import TARGET as OF_LANDSCAPES
-from dtdg_lab.control.rl.dqn import Choice, Fixed
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.hybrid_batches.policies import TARGET as OF_LANDSCAPES
 
 GRID = tuple(itertools.product((0.1, 0.2, 0.3), (0.01, 0.05, 0.1)))
 ACTIONS, TARGET = len(GRID), 0.3

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.batching.temporal_decay import (
+from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
+from dtdg_lab.core.rng import generator
+from dtdg_lab.systems.decayed_windows.window import (
     Shrinker,
     decayed_counts,
     epoch_batches,
@@ -16,9 +19,6 @@ from dtdg_lab.batching.temporal_decay import (
     segments,
     survival_order,
 )
-from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
-from dtdg_lab.core.rng import generator
 from dtdg_lab.testing.contracts import graph_of
 
 # decay

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.blocked import BlockMemory
+from dtdg_lab.training.block_cost import block_cost
+from dtdg_lab.training.block_memory import BlockMemory
 from dtdg_lab.training.build import build
-from dtdg_lab.training.callbacks.time_blocks import block_cost
 
 GIB = 1 << 30
 SMALL: dict[str, Any] = {

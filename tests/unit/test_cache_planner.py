@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.control.cache.clairvoyant import best_plan, cost_of
-from dtdg_lab.control.cache.env import (
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_store import CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
+from dtdg_lab.systems.feature_cache.policies.env import (
     CacheObservation,
     LatenessMemory,
     ManyPolicy,
@@ -18,14 +21,17 @@ from dtdg_lab.control.cache.env import (
     memory_size,
     state_size,
 )
-from dtdg_lab.control.cache.link_trace import LinkTrace
-from dtdg_lab.control.cache.planner import CachePlanner
-from dtdg_lab.control.cache.policies import FixedWindow
-from dtdg_lab.control.cache.shipped_costs import products, reddit
-from dtdg_lab.control.cache.simulator import CacheCase, CacheEpisode, CacheNoise, CacheSimulator, replayed_episode
-from dtdg_lab.control.cache.training import PolicyRuns, compare, run_policy
-from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    CacheCase,
+    CacheEpisode,
+    CacheNoise,
+    CacheSimulator,
+    replayed_episode,
+)
+from dtdg_lab.systems.feature_cache.policies.training import PolicyRuns, compare, run_policy
 
 ACTIONS = CacheActions(4)
 UNIFORM_16 = ACTIONS.action(16)

@@ -5,13 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache.costs import cache_choices
-from dtdg_lab.control.cache.env import CacheViews, OneByOne
-from dtdg_lab.control.cache.policies import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
-from dtdg_lab.control.cache.simulator import STEADY, CacheCase, CacheSimulator, comparison_cases, draw_episode
-from dtdg_lab.control.cache.training import SEED, ComparedPolicy, always_compared, compare, run_policy, training_costs
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.base import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
+from dtdg_lab.systems.feature_cache.policies.env import CacheViews, OneByOne
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    STEADY,
+    CacheCase,
+    CacheSimulator,
+    comparison_cases,
+    draw_episode,
+)
+from dtdg_lab.systems.feature_cache.policies.training import (
+    SEED,
+    ComparedPolicy,
+    always_compared,
+    compare,
+    run_policy,
+    training_costs,
+)
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)

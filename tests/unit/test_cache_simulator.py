@@ -8,11 +8,19 @@ import warnings
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache.costs import CacheCosts
-from dtdg_lab.control.cache.delay_estimator import DelayEstimator
-from dtdg_lab.control.cache.env import CacheObservation, cache_state, state_bounds, state_names, state_size
-from dtdg_lab.control.cache.link_trace import LinkTrace, trace_of_links, trace_of_pattern
-from dtdg_lab.control.cache.simulator import (
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, LinkState
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.env import (
+    CacheObservation,
+    cache_state,
+    state_bounds,
+    state_names,
+    state_size,
+)
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace, trace_of_links, trace_of_pattern
+from dtdg_lab.systems.feature_cache.policies.simulator import (
     ALL_STEADY,
     ARCHETYPES,
     COMPARED_SEVERITIES,
@@ -28,9 +36,7 @@ from dtdg_lab.control.cache.simulator import (
     draw_episode,
     training_cases,
 )
-from dtdg_lab.control.cache.training import training_costs
-from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, LinkState
+from dtdg_lab.systems.feature_cache.policies.training import training_costs
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)
@@ -464,7 +470,7 @@ def test_the_environment_passes_gymnasium_s_checker() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from gymnasium.utils.env_checker import check_env
 
-    from dtdg_lab.control.cache.gym_env import ENV_ID, CacheEnv, register_env
+    from dtdg_lab.systems.feature_cache.policies.gym_env import ENV_ID, CacheEnv, register_env
 
     register_env()
     register_env()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache.policies import CacheDQN, learned_policy
-from dtdg_lab.control.cache.shipped_costs import products, reddit
-from dtdg_lab.control.cache.simulator import CacheCase, training_cases
-from dtdg_lab.control.cache.training import PolicyTraining, compare, train_policy, training_costs
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_store import CacheActions
+from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, training_cases
+from dtdg_lab.systems.feature_cache.policies.training import PolicyTraining, compare, train_policy, training_costs
 
 SHORT = PolicyTraining(episodes=24, explored=12, lanes=8, decisions=32, hidden=(16, 16))
 THROTTLED = CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)
@@ -44,7 +44,7 @@ def test_a_policy_is_learned_for_any_number_of_parts_and_written_down(parts: int
 
 
 def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
-    from dtdg_lab.control.cache.simulator import CacheSimulator
+    from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator
 
     policy = train_policy(4, replace(SHORT, remembers=True))
     simulator = CacheSimulator([reddit()], [THROTTLED], episodes=3, epochs=8, seed=5)
@@ -102,7 +102,7 @@ def test_costs_of_other_parts_are_refused() -> None:
 
 
 def test_severities_of_the_comparison_are_none_of_the_training() -> None:
-    from dtdg_lab.control.cache.simulator import comparison_cases
+    from dtdg_lab.systems.feature_cache.policies.simulator import comparison_cases
 
     def severities(cases: tuple[CacheCase, ...]) -> set[tuple[float, float]]:
         return {(case.delay_s, case.bytes_per_s) for case in cases}

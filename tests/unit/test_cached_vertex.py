@@ -20,16 +20,10 @@ from torch import Tensor
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import replicated_part as cached_files
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.replicated import CachedSequence, CachedVertexLayout, cached_sequences, stacked_edges
-from dtdg_lab.parallel.replicated_part import (
+from dtdg_lab.engine import replicated_part as cached_files
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.replicated import CachedSequence, CachedVertexLayout, cached_sequences, stacked_edges
+from dtdg_lab.engine.replicated_part import (
     CachedPart,
     Reach,
     cache_size,
@@ -40,8 +34,14 @@ from dtdg_lab.parallel.replicated_part import (
     pieces,
     reach_of,
 )
-from dtdg_lab.parallel.single import SingleLayout
+from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.operators import OperatorSettings
+from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.metrics import measure
+from dtdg_lab.systems.single import SingleLayout
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

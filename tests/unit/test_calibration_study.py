@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
-from dtdg_lab.congestion.patterns import parse_links
-from dtdg_lab.control.cache.calibration import SHIPPED, calibrate, condition_named
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.network.patterns import parse_links
 from dtdg_lab.runs.calibration import WARM_UPS, cells_wanted, links_of, power_rows, step_seconds
+from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, calibrate, condition_named
 
 PARTS, EPOCH_STEPS = 4, 12
 MODEL = SHIPPED.steps["ogbn-products"]
@@ -70,7 +70,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         return PretendRun(config)
 
     monkeypatch.setattr(here, "train", train)
-    monkeypatch.setattr("dtdg_lab.comm.rpc_benchmark.measure", pretend_fetches)
+    monkeypatch.setattr("dtdg_lab.systems.feature_cache.rpc_benchmark.measure", pretend_fetches)
     return asked
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.batching.temporal_decay import survival_order
 from dtdg_lab.core.plans import Chunking
 from dtdg_lab.models.base import State
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
-from dtdg_lab.parallel.flaredtdg import Carried
-from dtdg_lab.parallel.survival_rows import SurvivalRows
+from dtdg_lab.systems.decayed_windows.strategy import Carried
+from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
+from dtdg_lab.systems.decayed_windows.window import survival_order
 
 NODES, PARTS = 12, 2
 OWNER = np.arange(NODES, dtype=np.int32) % PARTS

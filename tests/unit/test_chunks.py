@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from dtdg_lab.core.errors import DataError, PartitionError, UnknownNameError
 from dtdg_lab.core.plans import Chunking, Partition
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition import chunks as chunks_module
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.child_process import in_child
-from dtdg_lab.partition.chunks import CHUNKERS, chunk_facts, load_chunks, make_chunks, save_chunks, told_chunks
 from dtdg_lab.partition.metis import restricted, union_graph, vertex_weights
+from dtdg_lab.systems.decayed_windows import chunks as chunks_module
+from dtdg_lab.systems.decayed_windows.chunks import (
+    CHUNKERS,
+    chunk_facts,
+    load_chunks,
+    make_chunks,
+    save_chunks,
+    told_chunks,
+)
 from dtdg_lab.testing.contracts import graph_of, power_law
 
 

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan, clairvoyant_of, cost_of, regret_of
-from dtdg_lab.control.cache.link_trace import LinkTrace
-from dtdg_lab.control.cache.policies import FixedWindow
-from dtdg_lab.control.cache.simulator import (
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
+    Clairvoyant,
+    best_plan,
+    clairvoyant_of,
+    cost_of,
+    regret_of,
+)
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.policies.simulator import (
     CacheCase,
     CacheEpisode,
     CacheNoise,
@@ -23,9 +31,7 @@ from dtdg_lab.control.cache.simulator import (
     replayed_episode,
     training_cases,
 )
-from dtdg_lab.control.cache.training import always_compared, run_policy, training_costs
-from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy, training_costs
 
 PRODUCTS, REDDIT = training_costs(4)
 
@@ -112,7 +118,7 @@ def test_no_policy_beats_it(seed: int, parts: int, change_s: float) -> None:
 def test_many_runs_are_planned_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = drawn(9)
     whole = best_plan(episodes)
-    monkeypatch.setattr("dtdg_lab.control.cache.clairvoyant.AT_ONCE", 4)
+    monkeypatch.setattr("dtdg_lab.systems.feature_cache.policies.clairvoyant.AT_ONCE", 4)
     parted = best_plan(episodes)
     for name in ("to_go", "best", "lengths"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parted, name))

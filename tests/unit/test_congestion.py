@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.congestion.patterns import (
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.network.patterns import (
     LEVELS,
     PATTERNS,
     PatternSettings,
@@ -26,9 +29,6 @@ from dtdg_lab.congestion.patterns import (
     save_trace,
     slow_owners,
 )
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import LinkState
 
 EPOCHS = 30
 

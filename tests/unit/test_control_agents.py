@@ -14,7 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.control.batch_size import (
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
+from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Fixed, ReplayMemory, UniformAgent
+from dtdg_lab.systems.hybrid_batches.policies import (
     POLICIES,
     BatchAdjuster,
     BatchDecision,
@@ -25,8 +27,6 @@ from dtdg_lab.control.batch_size import (
     reward,
     time_reward,
 )
-from dtdg_lab.control.rl.dqn import DQN, Agent, Bandit, Fixed, ReplayMemory, UniformAgent
-from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 
 LEARNING = ("random", "bandit", "dqn")
 GRID = tuple((snapshots, vertices) for snapshots in (0.1, 0.3) for vertices in (0.01, 0.05, 0.1))

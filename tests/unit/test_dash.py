@@ -15,8 +15,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.dash.app import COMPARE, Dashboard
-from dtdg_lab.dash.settings import as_cell, as_json, make_control
+from dtdg_lab.dashboard.app import COMPARE, Dashboard
+from dtdg_lab.dashboard.settings import as_cell, as_json, make_control
 
 
 @pytest.fixture
@@ -345,6 +345,6 @@ def test_a_new_dashboard_stands_where_the_newest_run_does(session):
 
 
 def test_the_dashboard_needs_no_torch_and_no_plotly():
-    code = "import sys, dtdg_lab.dash; print([name for name in ('torch', 'dgl', 'plotly') if name in sys.modules])"
+    code = "import sys, dtdg_lab.dashboard; print([name for name in ('torch', 'dgl', 'plotly') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.control.batch_size import BatchSimulator, planned_s
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
-from dtdg_lab.dash.lesson_widgets import MOST_STAGES, BatchBench
-from dtdg_lab.views.batch_policy import BY_HAND, sizes_by_hand_figure
+from dtdg_lab.lessons.widgets import MOST_STAGES, BatchBench
+from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, planned_s
+from dtdg_lab.systems.hybrid_batches.policy_charts import BY_HAND, sizes_by_hand_figure
 
 SIZES = tuple(itertools.product((0.1, 0.3), (0.01, 0.1)))
 TARGET = 0.3

@@ -12,7 +12,7 @@ from pretend_hybrid import SYSTEM, HybridRun, HybridSession
 from test_dash import choose, click, look, settle
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.app import BATCHES, COMPARE, Dashboard
+from dtdg_lab.dashboard.app import BATCHES, COMPARE, Dashboard
 
 CHARTS = [
     f"batches-{name}"

@@ -14,8 +14,8 @@ from test_dash_feed import Display
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.app import BLOCKS, Dashboard
-from dtdg_lab.dash.live import ChartFeed
+from dtdg_lab.dashboard.app import BLOCKS, Dashboard
+from dtdg_lab.dashboard.live import ChartFeed
 
 KNOBS = ("blocks", "memory_gib", "row_ranks", "overlap", "difference")
 

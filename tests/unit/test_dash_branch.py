@@ -13,9 +13,9 @@ import pytest
 
 from dtdg_lab.cluster.local import train_here
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.actions import Actions
-from dtdg_lab.dash.pages.checkpoints import NONE, Branch
-from dtdg_lab.dash.settings import Settings
+from dtdg_lab.dashboard.actions import Actions
+from dtdg_lab.dashboard.pages.checkpoints import NONE, Branch
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.run import open_run
 
 CONFIG = RunConfig(

@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache.clairvoyant import best_plan, cost_of
-from dtdg_lab.control.cache.link_trace import LinkTrace
-from dtdg_lab.control.cache.policies import FixedWindow, RuleWindows
-from dtdg_lab.control.cache.shipped_costs import reddit
-from dtdg_lab.control.cache.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode, replayed_episode
-from dtdg_lab.control.cache.training import run_policy
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_store import CacheActions
-from dtdg_lab.dash.lesson_widgets import CacheBench
-from dtdg_lab.views.cache_policy import BY_HAND
+from dtdg_lab.lessons.widgets import CacheBench
+from dtdg_lab.systems.feature_cache.policies.base import FixedWindow, RuleWindows
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    CacheCase,
+    CacheEpisode,
+    CacheSimulator,
+    draw_episode,
+    replayed_episode,
+)
+from dtdg_lab.systems.feature_cache.policies.training import run_policy
+from dtdg_lab.systems.feature_cache.policy_charts import BY_HAND
 
 ACTIONS = CacheActions(4)
 THROTTLED = 50e6 / 8

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from runs_synthetic import finished_run
 
+from dtdg_lab.cards.card import TEXTS
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.dash.pages import cards as card_page
-from dtdg_lab.dash.pages.cards import FIRST, CardPage
+from dtdg_lab.dashboard.pages import cards as card_page
+from dtdg_lab.dashboard.pages.cards import FIRST, CardPage
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.studies.cards.card import TEXTS
 
 
 class _Loop:

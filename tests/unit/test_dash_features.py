@@ -11,10 +11,10 @@ import pytest
 from pretend_features import SYSTEM, FeatureRun, FeatureSession
 from test_dash import choose, click, look, settle
 
-from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.app import COMPARE, FEATURES, Dashboard
-from dtdg_lab.dash.pages.run_pages import MOST_PARTS, LinkEditor
+from dtdg_lab.dashboard.app import COMPARE, FEATURES, Dashboard
+from dtdg_lab.dashboard.pages.run_pages import MOST_PARTS, LinkEditor
+from dtdg_lab.network.patterns import parse_links
 
 CHARTS = [
     f"features-{name}"

@@ -15,11 +15,11 @@ import dtdg_lab as lab
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash import live as opened
-from dtdg_lab.dash import settings as choices
-from dtdg_lab.dash.app import DATA, Dashboard
-from dtdg_lab.dash.pages import data as graph_loader
-from dtdg_lab.dash.pages.data import Described, GraphLoader, data_key, describe_data
+from dtdg_lab.dashboard import live as opened
+from dtdg_lab.dashboard import settings as choices
+from dtdg_lab.dashboard.app import DATA, Dashboard
+from dtdg_lab.dashboard.pages import data as graph_loader
+from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
 

@@ -16,13 +16,13 @@ from test_dash_feed import Display
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
-from dtdg_lab.dash.app import PARTITION, Dashboard
-from dtdg_lab.dash.live import ChartFeed, WholeCharts
-from dtdg_lab.dash.pages import partition as partition_measurer
-from dtdg_lab.dash.pages.partition import RUN, table_html
+from dtdg_lab.dashboard.app import PARTITION, Dashboard
+from dtdg_lab.dashboard.live import ChartFeed, WholeCharts
+from dtdg_lab.dashboard.pages import partition as partition_measurer
+from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
-from dtdg_lab.views.partition import facts_of
+from dtdg_lab.visualization.partition import facts_of
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 
@@ -132,7 +132,7 @@ def test_what_waits_outlives_the_patience_for_step_settings(dashboard, monkeypat
     run = started(dashboard)
     choose(dashboard, "parts", 4)
     later = time.monotonic() + 3600
-    monkeypatch.setattr("dtdg_lab.dash.settings.time.monotonic", lambda: later)
+    monkeypatch.setattr("dtdg_lab.dashboard.settings.time.monotonic", lambda: later)
     settle(dashboard)
     assert dashboard.settings.controls["parts"].value == 4
     monkeypatch.undo()

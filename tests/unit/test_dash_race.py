@@ -13,10 +13,10 @@ import pytest
 from pretend_session import PretendSession
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash.actions import Actions
-from dtdg_lab.dash.pages import race as race_page
-from dtdg_lab.dash.pages.race import HERE, MOST, RacePage
-from dtdg_lab.dash.settings import Settings
+from dtdg_lab.dashboard.actions import Actions
+from dtdg_lab.dashboard.pages import race as race_page
+from dtdg_lab.dashboard.pages.race import HERE, MOST, RacePage
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import prepare
 from dtdg_lab.studies.stop_rule import StopRule
 

@@ -19,12 +19,12 @@ from test_dash_feed import Display
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.dash.app import SCHEDULE, Dashboard
-from dtdg_lab.dash.live import ChartFeed
-from dtdg_lab.dash.pages import schedule as schedule_asker
-from dtdg_lab.dash.pages.schedule import ASK, TOO_EARLY, calibrate
-from dtdg_lab.scheduling.simulation import replay
-from dtdg_lab.scheduling.time_models import predict_epochs
+from dtdg_lab.dashboard.app import SCHEDULE, Dashboard
+from dtdg_lab.dashboard.live import ChartFeed
+from dtdg_lab.systems.snapshot_groups import page as schedule_asker
+from dtdg_lab.systems.snapshot_groups.page import ASK, TOO_EARLY, calibrate
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_the_gantt_chart_follows_at_every_tick_and_the_rest_once_a_second(dashbo
 
 
 def test_a_large_gantt_chart_is_drawn_at_every_other_tick(dashboard, monkeypatch):
-    monkeypatch.setattr("dtdg_lab.dash.pages.schedule._QUICK", 30)
+    monkeypatch.setattr("dtdg_lab.systems.snapshot_groups.page._QUICK", 30)
     run = started(dashboard, 3)
     sent = opened(dashboard)
     dashboard._ticks = 1

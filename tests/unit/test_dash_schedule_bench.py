@@ -8,8 +8,8 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.dash.lesson_widgets import MOST_GROUPS, ScheduleBench
-from dtdg_lab.views.schedule import planned_epoch, planned_figure
+from dtdg_lab.lessons.widgets import MOST_GROUPS, ScheduleBench
+from dtdg_lab.systems.snapshot_groups.charts import planned_epoch, planned_figure
 
 TIMES = [1, 2, 5, 7, 9, 14, 15, 17]
 

@@ -12,7 +12,7 @@ from pretend_studies import BASE, PretendTraining, pretend_training
 from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dash.pages.study import StudyPage
+from dtdg_lab.dashboard.pages.study import StudyPage
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import Study

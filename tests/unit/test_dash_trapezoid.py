@@ -16,9 +16,9 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import option
-from dtdg_lab.dash.app import TRAPEZOID, Dashboard
-from dtdg_lab.dash.settings import Settings, make_control
-from dtdg_lab.views.decayed_window import Shape
+from dtdg_lab.dashboard.app import TRAPEZOID, Dashboard
+from dtdg_lab.dashboard.settings import Settings, make_control
+from dtdg_lab.systems.decayed_windows.charts import Shape
 
 KNOBS = (
     "window",

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.engine import graph_view as space_store
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSpace
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import graph_view as space_store
-from dtdg_lab.parallel.graph_view import DeviceSequence, SnapshotSpace
 
 NODES, SNAPSHOTS, FEATURES = 17, 5, 3
 

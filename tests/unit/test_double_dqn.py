@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtdg_lab.control.rl.dqn import DoubleDQN, FixedPoint, QNetwork, TransitionRing, Transitions, double_target
 from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.rl.dqn import DoubleDQN, FixedPoint, QNetwork, TransitionRing, Transitions, double_target
 
 
 def transitions(states: Any, actions: Any, rewards: Any, after: Any, follows: Any) -> Transitions:

@@ -7,7 +7,7 @@ import pytest
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.scheduling.overlap import TaskClock, TaskTimes, best_order, bound_s, early_ready, in_turn, play
+from dtdg_lab.engine.overlap_schedule import TaskClock, TaskTimes, best_order, bound_s, early_ready, in_turn, play
 
 
 def drawn(count: int, pulls: int, decayed: int, seed: int) -> list[TaskTimes]:

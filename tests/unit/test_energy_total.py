@@ -17,7 +17,7 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.objective import values_of
 from dtdg_lab.studies.race_table import joules_of
-from dtdg_lab.views.energy import energy_rows
+from dtdg_lab.visualization.energy import energy_rows
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 S = 1_000_000_000

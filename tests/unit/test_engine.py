@@ -13,18 +13,18 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.engine import graph_view as space_store
+from dtdg_lab.engine.backprop import reference as plain
+from dtdg_lab.engine.backprop import time_blocks as layer
+from dtdg_lab.engine.backprop import time_blocks as stepwise
+from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
+from dtdg_lab.engine.backprop.time_blocks import block_here
+from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.engine.strategy import Learned, SequenceSegment, Unmarked, Work, in_order
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.parallel import graph_view as space_store
-from dtdg_lab.parallel.backprop import reference as plain
-from dtdg_lab.parallel.backprop import time_blocks as layer
-from dtdg_lab.parallel.backprop import time_blocks as stepwise
-from dtdg_lab.parallel.backprop.reference import HOW, GroupRunner, plain_loss
-from dtdg_lab.parallel.backprop.time_blocks import block_here
-from dtdg_lab.parallel.base import Learned, SequenceSegment, Unmarked, Work, in_order
-from dtdg_lab.parallel.graph_view import DeviceSequence, seam_widths
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.testing.doubles import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes

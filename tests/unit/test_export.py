@@ -26,14 +26,14 @@ from dtdg_lab.__main__ import main
 from dtdg_lab.cluster.local import Verdict, run_config, train
 from dtdg_lab.cluster.replay import replay
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.export.artifacts import run_page, script
+from dtdg_lab.export.chrome_trace import chrome_trace
+from dtdg_lab.export.export import KINDS, export
 from dtdg_lab.runs import records as merge
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies.export.artifacts import run_page, script
-from dtdg_lab.studies.export.chrome_trace import chrome_trace
-from dtdg_lab.studies.export.export import KINDS, export
 
 WHOLE = ("html", "parquet")
 
@@ -432,7 +432,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dtdg_lab.studies.export.artifacts.os.fsync", full)
+    monkeypatch.setattr("dtdg_lab.export.artifacts.os.fsync", full)
     monkeypatch.setattr("pathlib.Path.write_text", full)
     with pytest.raises(RunStoreError, match="disk is full"):
         export(steered, tmp_path, kind)

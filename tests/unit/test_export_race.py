@@ -17,12 +17,12 @@ from test_export import check_timeline
 import dtdg_lab as lab
 from dtdg_lab.__main__ import main
 from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.export.export import RACE_KINDS, export
+from dtdg_lab.export.race import SPARE, ExportedRace, open_race, pack_race, race_page
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies.export.export import RACE_KINDS, export
-from dtdg_lab.studies.export.race import SPARE, ExportedRace, open_race, pack_race, race_page
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
 from dtdg_lab.studies.stop_rule import StopRule

@@ -8,8 +8,8 @@ from feature_world import Owners, World
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, UnknownNameError
 from dtdg_lab.core.feature_store import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.features.modes import FeaturePath
-from dtdg_lab.features.store import (
+from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.store import (
     FeatureCache,
     KeySpace,
     OwnRows,
@@ -19,7 +19,7 @@ from dtdg_lab.features.store import (
     hottest_first,
     quotas,
 )
-from dtdg_lab.features.windows import (
+from dtdg_lab.systems.feature_cache.windows import (
     BuiltCache,
     CacheBuilder,
     Epochs,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from feature_world import World
 
-from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.core.feature_store import LinkState
-from dtdg_lab.features.modes import FeaturePath
-from dtdg_lab.features.pipeline import FeaturePipeline
+from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
 
 TOKEN, PART, STEPS = bytes(range(16)), 0, 24
 

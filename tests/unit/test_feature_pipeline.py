@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.features.modes import FeaturePath
-from dtdg_lab.features.pipeline import FeaturePipeline
-from dtdg_lab.features.policy_inputs import Boundary
-from dtdg_lab.features.store import hot_set, hottest_first, key_counts
+from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
+from dtdg_lab.systems.feature_cache.policy_inputs import Boundary
+from dtdg_lab.systems.feature_cache.store import hot_set, hottest_first, key_counts
 
 PART, EPOCH = 1, 12
 PATHS = {

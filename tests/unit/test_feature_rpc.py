@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 import pytest
 
-from dtdg_lab.comm.feature_addresses import agree_token, exchange_addresses
-from dtdg_lab.comm.feature_rpc import FeatureClient, FeatureServer
-from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.comm.rpc_benchmark import measure
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import Fetcher, LinkState
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
 ROWS = {part: np.random.default_rng(part).random((K, F), dtype=np.float32) for part in range(PARTS)}
@@ -166,7 +166,7 @@ def test_a_reply_of_240_megabytes_comes_whole_and_others_have_their_turn_meanwhi
 
 
 def test_the_serving_process_needs_neither_torch_nor_dgl() -> None:
-    code = "import sys, dtdg_lab.comm.feature_server_process; print({'torch', 'dgl'} & set(sys.modules))"
+    code = "import sys, dtdg_lab.systems.feature_cache.server_process; print({'torch', 'dgl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -437,7 +437,7 @@ def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureSer
 PARENT = """
 import json, sys, time
 import numpy as np
-from dtdg_lab.comm.feature_rpc import FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FeatureServer
 server = FeatureServer({0: np.zeros((5, 2), np.float32)}, {0: np.arange(5)}, b"t" * 32)
 print(json.dumps(server.pid), flush=True)
 time.sleep(60)

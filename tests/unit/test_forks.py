@@ -13,10 +13,10 @@ from steered_here import events, losses, scores, small, steered, trained
 from dtdg_lab.cluster.replay import fork
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directories
-from dtdg_lab.runs.kept import read_kept
+from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("single", {"epochs": 6, "optimizer": "adam"}),

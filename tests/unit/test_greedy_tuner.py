@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.batching.temporal_decay import Setting, candidates, neighbours, next_setting
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.training.callbacks.decayed_window import Tuner, TuningDecision
+from dtdg_lab.systems.decayed_windows.training import Tuner, TuningDecision
+from dtdg_lab.systems.decayed_windows.window import Setting, candidates, neighbours, next_setting
 
 WINDOW = 8
 GIB = 1 << 30

@@ -13,24 +13,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.comm.group import SoloGroup, hash_of_host
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup, hash_of_host
+from dtdg_lab.engine.backprop.reference import GroupClock
+from dtdg_lab.engine.strategy import Unmarked, Work
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.backprop.reference import GroupClock
-from dtdg_lab.parallel.base import Unmarked, Work
-from dtdg_lab.parallel.single import snapshot_groups
-from dtdg_lab.scheduling import dygnex as dygnex_greedy
-from dtdg_lab.scheduling import heuristics as round_robin
-from dtdg_lab.scheduling import longest_first
-from dtdg_lab.scheduling.base import lower_bound_s
+from dtdg_lab.systems.single import snapshot_groups
+from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
+from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, shares_cores
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as round_robin
+from dtdg_lab.systems.snapshot_groups.schedulers import longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.callbacks import schedule as group_scheduling
-from dtdg_lab.training.callbacks.schedule import GroupScheduling, shares_cores
 from dtdg_lab.training.memory import peak_bytes
 
 # 12 training snapshots: groups of 4 start at 9 of them

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.control.batch_size import BatchAdjuster
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
+from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
@@ -219,7 +219,7 @@ def test_runs_are_bit_for_bit_what_they_are_without_a_seal(
 
 def test_steps_do_not_ask_the_seal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels and snapshots are on the device after the first epoch: later ones cost nothing more."""
-    from dtdg_lab.parallel.base import Unmarked
+    from dtdg_lab.engine.strategy import Unmarked
 
     asked: list[str] = []
     for name in ("check_label", "check_input"):
@@ -384,5 +384,5 @@ def test_the_doors_to_the_test_part_are_few_and_known() -> None:
         "seal_of(": {"training/evaluation.py", "training/forward.py"},
         "unsealed(": {"training/build.py"},  # partitions, which are made before anything is trained
         "for_a_hash(": {"tasks/link_prediction.py"},
-        "final=True": {"training/evaluation.py", "training/loop.py"},
+        "final=True": {"training/evaluation.py", "training/trainer.py"},
     }

@@ -27,13 +27,13 @@ from hybrid_training import (
     train_small,
 )
 
-from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.comm.model_averaging import Word
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.distributed.model_averaging import Word
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.dash import lesson_checks as scale_checks
-from dtdg_lab.dash.grading import Estimate, Feedback, agrees, close, points
+from dtdg_lab.lessons import checks as scale_checks
+from dtdg_lab.lessons.grading import Estimate, Feedback, agrees, close, points
 
 ROWS = [
     {"quantity": "efficiency", "curve": "psg", "ranks": ranks, "value": share}

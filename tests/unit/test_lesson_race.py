@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dash import lesson_checks as race_checks
+from dtdg_lab.lessons import checks as race_checks
 from dtdg_lab.studies.race_rules import contestants
 
 BASE = RunConfig(

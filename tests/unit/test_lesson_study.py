@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.dash import lesson_checks as study_checks
-from dtdg_lab.dash.lesson_checks import SEVEN
+from dtdg_lab.lessons import checks as study_checks
+from dtdg_lab.lessons.checks import SEVEN
 from dtdg_lab.studies.runner import Median
 
 RIGHT = {

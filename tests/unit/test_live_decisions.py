@@ -6,17 +6,24 @@ import numpy as np
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.congestion.patterns import load_trace, make_pattern
-from dtdg_lab.control.cache.clairvoyant import clairvoyant_of
-from dtdg_lab.control.cache.delay_estimator import LOOK_AGAIN, DelayEstimator
-from dtdg_lab.control.cache.link_trace import trace_of_pattern
-from dtdg_lab.control.cache.planner import CachePlanner
-from dtdg_lab.control.cache.shipped_costs import reddit
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.feature_store import CacheActions, CacheDecision, CacheView, OwnerReply
-from dtdg_lab.features.policy_inputs import STRETCH, Boundary, CacheControl, FetchTime, ForeseenWindows, LiveForecast
-from dtdg_lab.features.store import KeySpace
-from dtdg_lab.features.windows import Lookahead, Outlook
+from dtdg_lab.network.patterns import load_trace, make_pattern
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import clairvoyant_of
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.link_trace import trace_of_pattern
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
+from dtdg_lab.systems.feature_cache.policy_inputs import (
+    STRETCH,
+    Boundary,
+    CacheControl,
+    FetchTime,
+    ForeseenWindows,
+    LiveForecast,
+)
+from dtdg_lab.systems.feature_cache.store import KeySpace
+from dtdg_lab.systems.feature_cache.windows import Lookahead, Outlook
 
 ROW_BYTES, START_S = 400, 1e-3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.parallel.base import StepMarks, Unmarked
+from dtdg_lab.engine.strategy import StepMarks, Unmarked
 from dtdg_lab.training.memory import peak_bytes, trace_memory
-from dtdg_lab.training.trainer import PhaseClock
+from dtdg_lab.training.phase_clock import PhaseClock
 
 FLOAT = 4  # bytes
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dtdg_lab.engine.graph_view import AllHere, SnapshotSpace
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
@@ -26,7 +27,6 @@ from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.parallel.graph_view import AllHere, SnapshotSpace
 from dtdg_lab.testing.contracts import DenseSpace, run_model, run_stacked, stack_dense
 
 N, F, H, T, OUT = 9, 3, 4, 5, 2

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from runs_synthetic import finished_run
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs.run import open_run
-from dtdg_lab.studies.cards.card import (
+from dtdg_lab.cards.card import (
     MAIN,
     TEXTS,
     card,
@@ -25,8 +22,11 @@ from dtdg_lab.studies.cards.card import (
     plain,
     run_cell,
 )
-from dtdg_lab.studies.cards.pictures import drawn_pictures
-from dtdg_lab.views.svg import DRAWN, figure_svg
+from dtdg_lab.cards.pictures import drawn_pictures
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.visualization.svg import DRAWN, figure_svg
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
@@ -147,7 +147,9 @@ def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
 def test_docstrings_tell_where_we_differ() -> None:
     found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
     (told,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
-    assert found[told].file == "dtdg_lab/scheduling/dygnex.py" and told.endswith("tried, not all.")
+    assert found[told].file == "dtdg_lab/systems/snapshot_groups/schedulers/dygnex.py" and told.endswith(
+        "tried, not all."
+    )
     assert told in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
 
 
@@ -160,9 +162,9 @@ def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch
 
 def test_a_place_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="defines no 'Nobody'"):
-        code_places(catalogue.system("single"), ("dtdg_lab.parallel.single:Nobody",))
+        code_places(catalogue.system("single"), ("dtdg_lab.systems.single:Nobody",))
     with pytest.raises(ConfigError, match=r"nowhere\.py is not there"):
-        code_places(catalogue.system("single"), ("dtdg_lab.parallel.nowhere",))
+        code_places(catalogue.system("single"), ("dtdg_lab.engine.nowhere",))
 
 
 @pytest.mark.parametrize("wrong", ["{a", "a}", r"\foo", r"\frac{a}", "x_", "a_1_2", r"\text a"])

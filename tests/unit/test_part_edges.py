@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan, Partition
+from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges, part_edges
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
-from dtdg_lab.parallel.halo_exchange import LocalSource, PartEdges, part_edges
 
 NODES, WIDTH, HEADS = 17, 4, 2
 KINDS = [("gcn", "in", True), ("gcn", "in", False), ("gcn", "in_out", True), ("gcn", "in_out", False),

@@ -18,8 +18,8 @@ from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.summary import device_joules, energy_facts, epoch_joules, joules_per_loss, phase_joules, stall_energy
 from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted
-from dtdg_lab.views.energy import EnergyView, PhaseEnergyView
-from dtdg_lab.views.style import Marks
+from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
+from dtdg_lab.visualization.style import Marks
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
 

@@ -9,15 +9,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache.costs import CacheCosts
-from dtdg_lab.control.cache.env import ManyPolicy
-from dtdg_lab.control.cache.planner import CachePlanner
-from dtdg_lab.control.cache.policies import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
-from dtdg_lab.control.cache.shipped_costs import products, reddit
-from dtdg_lab.control.cache.simulator import CacheCase, acceptance_cases, comparison_cases, training_cases
-from dtdg_lab.control.cache.training import ACCEPTANCE_SEED, SEED, ComparedPolicy, compare, saved_share
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_store import CacheActions
+from dtdg_lab.systems.feature_cache.policies.base import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    CacheCase,
+    acceptance_cases,
+    comparison_cases,
+    training_cases,
+)
+from dtdg_lab.systems.feature_cache.policies.training import ACCEPTANCE_SEED, SEED, ComparedPolicy, compare, saved_share
 
 EPISODES = {2: 4, 3: 4, 4: 8}  # of each case, by P
 

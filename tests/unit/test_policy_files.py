@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtdg_lab.control.cache import policies as policy_files
-from dtdg_lab.control.cache.env import state_size
-from dtdg_lab.control.cache.policies import (
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_store import CacheActions, CacheView
+from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.systems.feature_cache.policies import base as policy_files
+from dtdg_lab.systems.feature_cache.policies.base import (
     CacheDQN,
     StoredPolicy,
     learned_policy,
@@ -19,9 +21,7 @@ from dtdg_lab.control.cache.policies import (
     shipped_path,
     shipped_policy,
 )
-from dtdg_lab.control.rl.dqn import QNetwork
-from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.policies.env import state_size
 
 
 def stored(parts: int = 3, name: str = "double_dqn") -> StoredPolicy:

@@ -15,9 +15,9 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import COLUMNS, MEANINGS, StoredRun, compare, differences, ground, open_run, provenance
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.training.callbacks.partition import told_parts
-from dtdg_lab.views.loss import ground_words
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.training.partition import told_parts
+from dtdg_lab.visualization.loss import ground_words
+from dtdg_lab.visualization.run_window import RunWindow
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
 

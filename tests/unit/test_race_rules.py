@@ -17,7 +17,7 @@ from dtdg_lab.studies.race_runner import order_of
 from dtdg_lab.studies.race_store import Plan
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.stop_rule import StopRule
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}
 

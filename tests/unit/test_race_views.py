@@ -11,7 +11,7 @@ from synthetic_lines import START_NS, energy_row, evaluation_row, line, step_row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.views.race import (
+from dtdg_lab.visualization.race import (
     COSTS,
     Bound,
     Curve,
@@ -24,7 +24,7 @@ from dtdg_lab.views.race import (
     race_panels,
     reached,
 )
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 
 def rows(table: str, *found: dict) -> list[list]:

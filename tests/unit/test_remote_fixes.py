@@ -30,19 +30,19 @@ from remote_training import (
     train_remote,
 )
 
-from dtdg_lab.comm.feature_rpc import FeatureClient
-from dtdg_lab.comm.group import SoloGroup
-from dtdg_lab.congestion.patterns import parse_links
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, RunFailedError, RunStoreError
 from dtdg_lab.core.feature_store import LinkState
-from dtdg_lab.parallel import greendygnn as feature_service
-from dtdg_lab.parallel.greendygnn import host_towards
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.network import emulated_network as kernel_links
+from dtdg_lab.network.emulated_network import EmulatedNetwork
+from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.systems.feature_cache import strategy as feature_service
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient
+from dtdg_lab.systems.feature_cache.strategy import host_towards
 from dtdg_lab.training import build as building
-from dtdg_lab.training.callbacks import network as kernel_links
-from dtdg_lab.training.callbacks.network import EmulatedNetwork
-from dtdg_lab.training.control import check_changes, rebuilt
-from dtdg_lab.training.steered import Steered
+from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_settings import check_changes, rebuilt
 
 
 @pytest.fixture(autouse=True)

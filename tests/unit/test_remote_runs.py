@@ -41,12 +41,12 @@ from remote_training import (
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStoreError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.features import store as cache_memory
-from dtdg_lab.parallel.greendygnn import RemoteFeatureLayout
 from dtdg_lab.runs.summary import fetch_facts
+from dtdg_lab.systems.feature_cache import store as cache_memory
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
-from dtdg_lab.training.steered import Steered
-from dtdg_lab.views.race import SpentView
+from dtdg_lab.training.live_run import Steered
+from dtdg_lab.visualization.race import SpentView
 
 POLICIES = catalogue.names("features")
 CONGESTED = {"congestion": "two_asymmetric", "congestion_from": 0, "congestion_ms": 4.0, "congestion_mbit": 20.0,

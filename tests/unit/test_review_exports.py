@@ -23,9 +23,13 @@ import torch
 from runs_synthetic import finished_run
 
 import dtdg_lab as lab
+from dtdg_lab.cards.card import TEXTS
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import RunStoreError, TestPartError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.export.artifacts import script
+from dtdg_lab.export.export import KINDS, export
+from dtdg_lab.export.race import open_race, pack_race
 from dtdg_lab.graphs.sealed import SealedArray, begin_training, sealed
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs import exports as open_any
@@ -34,14 +38,10 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, open_run, pack, zip_of
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies.cards.card import TEXTS
-from dtdg_lab.studies.export.artifacts import script
-from dtdg_lab.studies.export.export import KINDS, export
-from dtdg_lab.studies.export.race import open_race, pack_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_store import FINISHED, Plan, RaceEntry, RaceStore
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.views.race import Bound, Curve, RaceLevel, bounds_panels, race_panels
+from dtdg_lab.visualization.race import Bound, Curve, RaceLevel, bounds_panels, race_panels
 
 
 @pytest.fixture(scope="module")

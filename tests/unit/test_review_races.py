@@ -16,19 +16,19 @@ from pretend_studies import BASE, pretend_training
 from runs_synthetic import finished_run
 from synthetic_lines import START_NS, evaluation_row, line, step_row
 
+from dtdg_lab.advisor.rates import _refuse
 from dtdg_lab.cluster.local import Done, Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailedError, RunStoreError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.dash.pages import race as race_page
-from dtdg_lab.dash.pages.race import RacePage
+from dtdg_lab.dashboard.pages import race as race_page
+from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import presets as near_best
 from dtdg_lab.studies import race_runner
-from dtdg_lab.studies.advise_rates import _refuse
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_rules import check_alike
 from dtdg_lab.studies.race_runner import RaceRunner
@@ -37,8 +37,8 @@ from dtdg_lab.studies.race_table import Row, spread, spreads_of, winners
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FILE, TrialLog
-from dtdg_lab.views.race import Curve, near_losses
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.race import Curve, near_losses
+from dtdg_lab.visualization.run_window import RunWindow
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)
 PLAN = Plan("one", {"psg": CONFIG, "single": CONFIG.replace(system="single", ranks=1, parts=1)}, (0, 1))

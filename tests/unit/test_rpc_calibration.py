@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 from cluster_figures import cluster_figures
 
-from dtdg_lab.control.cache.calibration import Fetches, fit_rpc, least_squares, read_fetches, read_power, relative_line
-from dtdg_lab.control.cache.costs import PAPER, RpcModel
-from dtdg_lab.control.cache.delay_estimator import DelayEstimator
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError
+from dtdg_lab.systems.feature_cache.policies.calibration import (
+    Fetches,
+    fit_rpc,
+    least_squares,
+    read_fetches,
+    read_power,
+    relative_line,
+)
+from dtdg_lab.systems.feature_cache.policies.costs import PAPER, RpcModel
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 
 MODEL = RpcModel(1.3e-3, 3e-9)
 DATASETS = ("ogbn-products", "reddit")

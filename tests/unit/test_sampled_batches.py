@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.batching.neighbor import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dtdg_lab.engine.backprop import reference as grouped
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
+from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
+from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, SampledBatch
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel.backprop import reference as grouped
-from dtdg_lab.parallel.dynahb import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.minibatch_blocks import BlockShape, block_shape
-from dtdg_lab.parallel.sampled_blocks import BatchSampler, DglSampler, SampledBatch
-from dtdg_lab.parallel.target_edges import target_edges
+from dtdg_lab.systems.feature_cache.training import neighbour_sampler
+from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.systems.hybrid_batches.target_edges import target_edges
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.training.callbacks.feature_cache import neighbour_sampler
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, LENGTH = 40, 7, 3, 4, 3
 TRAIN, ALL = range(1, 6), 10**6

@@ -11,20 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.batching.neighbor import sampled_edges, sampling_key
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
+from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import ScaledOperator
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.dynagraph import SampledWindowLayout, SampledWindows
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.sampled_blocks import Drawing, SampledPart
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout, SampledWindows
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.doubles import RecordingMarks

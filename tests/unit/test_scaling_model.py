@@ -13,7 +13,8 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.graphs.delta import SequenceChanges
-from dtdg_lab.partition.snapshot_cost_model import (
+from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
+from dtdg_lab.systems.snapshot_blocks.cost_model import (
     MeasuredStep,
     NetworkCosts,
     ScalingModel,
@@ -21,7 +22,6 @@ from dtdg_lab.partition.snapshot_cost_model import (
     fit_scaling,
     scaled,
 )
-from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
 
 NODES = 5
 CHANGES = SequenceChanges(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.scheduling import heuristics as round_robin
-from dtdg_lab.scheduling import longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as round_robin
+from dtdg_lab.systems.snapshot_groups.schedulers import longest_first
 
 
 def test_round_robin_deals_in_time_order() -> None:

@@ -15,15 +15,15 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.scheduling import base as bounds
-from dtdg_lab.scheduling import dygnex as dygnex_greedy
-from dtdg_lab.scheduling import dygnex_auto, dygnex_ilp, longest_first
-from dtdg_lab.scheduling import heuristics as best_of
-from dtdg_lab.scheduling import heuristics as fold
-from dtdg_lab.scheduling.base import Problem, from_rows, makespan_s
-from dtdg_lab.scheduling.dygnex import Pairs, compiled, targets_within
-from dtdg_lab.scheduling.dygnex_ilp import searched
-from dtdg_lab.scheduling.heuristics import merged
+from dtdg_lab.systems.snapshot_groups.schedulers import base as bounds
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_auto, dygnex_ilp, longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as best_of
+from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as fold
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, from_rows, makespan_s
+from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import Pairs, compiled, targets_within
+from dtdg_lab.systems.snapshot_groups.schedulers.dygnex_ilp import searched
+from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import merged
 
 
 def algorithm_2(times_s: list[float], ranks: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -92,7 +92,7 @@ def test_greedy_is_algorithm_2(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_compiled_is_algorithm_2(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same function compiled: few groups, which Python itself does else, and many."""
-    monkeypatch.setattr("dtdg_lab.scheduling.dygnex.INTERPRETED_GROUPS", 0)
+    monkeypatch.setattr("dtdg_lab.systems.snapshot_groups.schedulers.dygnex.INTERPRETED_GROUPS", 0)
     for number in range(25):
         groups, ranks = 1 + (7 * number) % 34, 1 + (3 * number) % 8
         times_s = instance(kind, groups, number)
@@ -199,7 +199,7 @@ def test_building_a_programme_that_is_too_large_is_given_up() -> None:
 
 
 def test_a_programme_that_is_not_built_leaves_the_best_heuristic_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.scheduling.dygnex_ilp.searched", lambda *_, until: None)
+    monkeypatch.setattr("dtdg_lab.systems.snapshot_groups.schedulers.dygnex_ilp.searched", lambda *_, until: None)
     times_s = instance("heavy", 60, 2)
     plan = dygnex_ilp.schedule(times_s, 4, gap=0.0, time_limit_s=60.0)
     assert "CP-SAT was not started: its programme was too large to be built in time. Stopped by" in plan.notes

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.control.cache.policies import CacheDQN, learned_policy, shipped_policy
-from dtdg_lab.control.cache.simulator import CacheSimulator, comparison_cases
-from dtdg_lab.control.cache.training import SHIPPED_TRAININGS, shipped_training, train_policy, training_costs
-from dtdg_lab.control.rl.dqn import QNetwork
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy, shipped_policy
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, comparison_cases
+from dtdg_lab.systems.feature_cache.policies.training import (
+    SHIPPED_TRAININGS,
+    shipped_training,
+    train_policy,
+    training_costs,
+)
 
 NAMES = [training.name for training in SHIPPED_TRAININGS]
 each_policy = pytest.mark.parametrize("name", NAMES)

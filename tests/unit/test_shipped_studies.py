@@ -10,9 +10,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import SHIPPED, efficiencies, seconds_to_near_best
 from dtdg_lab.studies.runner import run_study
-from dtdg_lab.views.loss import NEAR, loss_points
-from dtdg_lab.views.scaling import Efficiency, efficiency_figure, efficiency_words
-from dtdg_lab.views.study import SpreadBar, apart, order_words, spread_bars
+from dtdg_lab.visualization.loss import NEAR, loss_points
+from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars
 
 TINY = {
     "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,

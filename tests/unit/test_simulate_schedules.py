@@ -13,10 +13,16 @@ from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, Unkn
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.scheduling import simulation as replaying
-from dtdg_lab.scheduling.base import MEANINGS, outcome
-from dtdg_lab.scheduling.simulation import SCHEDULERS, replay, simulate
-from dtdg_lab.scheduling.time_models import LinearTimes, group_times, modelled_times, predict_epochs, snapshot_times
+from dtdg_lab.systems.snapshot_groups.schedulers import simulation as replaying
+from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, outcome
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import SCHEDULERS, replay, simulate
+from dtdg_lab.systems.snapshot_groups.time_model import (
+    LinearTimes,
+    group_times,
+    modelled_times,
+    predict_epochs,
+    snapshot_times,
+)
 
 TIMES = [1.0, 2.0, 3.0, 4.0]
 

@@ -10,7 +10,14 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import generator
-from dtdg_lab.scheduling.time_models import fit, group_sums, group_times, growth, modelled_times, snapshot_times
+from dtdg_lab.systems.snapshot_groups.time_model import (
+    fit,
+    group_sums,
+    group_times,
+    growth,
+    modelled_times,
+    snapshot_times,
+)
 
 
 def sizes(groups=24, window=4, seed=0):

@@ -7,11 +7,11 @@ import pytest
 import torch
 from backends import needs_gpu
 
+from dtdg_lab.engine import delta_feed as snapshot_feed
+from dtdg_lab.engine.delta_feed import SnapshotFeed
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
-from dtdg_lab.parallel import snapshot_feed
-from dtdg_lab.parallel.snapshot_feed import SnapshotFeed
 
 NODES, SNAPSHOTS = 12, 7
 both_ways = pytest.mark.parametrize("difference", [False, True])

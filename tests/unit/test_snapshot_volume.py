@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -17,11 +16,13 @@ from dtdg_lab.core.message_passing import Seam, pulls, seams
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.metrics import measure, predicted_bytes
-from dtdg_lab.partition.snapshot_cost_model import (
+from dtdg_lab.runs.time_block_studies import PAPER
+from dtdg_lab.systems.snapshot_blocks.cost_model import (
     WAYS,
     LegCost,
     between_parts,
@@ -31,10 +32,9 @@ from dtdg_lab.partition.snapshot_cost_model import (
     redistributed,
     sent,
 )
-from dtdg_lab.runs.time_block_studies import PAPER
 from dtdg_lab.testing.contracts import DenseSpace
 from dtdg_lab.training.build import build, make_task
-from dtdg_lab.training.callbacks.partition import told_blocks
+from dtdg_lab.training.partition import told_blocks
 from dtdg_lab.training.told_plans import told_plans
 
 FEATURES, HIDDEN = 3, 4

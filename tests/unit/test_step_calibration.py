@@ -8,7 +8,9 @@ import pandas
 import pytest
 from cluster_figures import cluster_figures
 
-from dtdg_lab.control.cache.calibration import (
+from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
+from dtdg_lab.core.feature_store import WINDOWS
+from dtdg_lab.systems.feature_cache.policies.calibration import (
     FREE,
     SHIPPED,
     StepCell,
@@ -25,8 +27,6 @@ from dtdg_lab.control.cache.calibration import (
     read_steps,
     regrets,
 )
-from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.views.layout import frame
-from dtdg_lab.views.svg import colour_of, figure_svg, scale_of, ticks_of
+from dtdg_lab.visualization.layout import frame
+from dtdg_lab.visualization.svg import colour_of, figure_svg, scale_of, ticks_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -19,24 +19,24 @@ from torch.nn import functional
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import TargetBatch
+from dtdg_lab.engine import graph_view as space_store
+from dtdg_lab.engine import minibatch_blocks as blocks_module
+from dtdg_lab.engine import minibatch_blocks as target_growth
+from dtdg_lab.engine.backprop import reference as grouped
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
+from dtdg_lab.engine.replicated import CachedSequence
+from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
+from dtdg_lab.engine.strategy import SequenceSegment
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.parallel import dynahb as target_run
-from dtdg_lab.parallel import graph_view as space_store
-from dtdg_lab.parallel import minibatch_blocks as blocks_module
-from dtdg_lab.parallel import minibatch_blocks as target_growth
-from dtdg_lab.parallel.backprop import reference as grouped
-from dtdg_lab.parallel.base import SequenceSegment
-from dtdg_lab.parallel.dynahb import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.parallel.graph_view import DeviceSequence
-from dtdg_lab.parallel.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
-from dtdg_lab.parallel.replicated import CachedSequence
-from dtdg_lab.parallel.replicated_part import CachedPart, pieces, reach_of
-from dtdg_lab.parallel.target_edges import target_edges
+from dtdg_lab.systems.hybrid_batches import strategy as target_run
+from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.systems.hybrid_batches.target_edges import target_edges
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
@@ -351,7 +351,7 @@ def test_features_that_never_change_are_held_once() -> None:
 
 
 def test_building_needs_no_torch() -> None:
-    code = "import sys, dtdg_lab.parallel.minibatch_blocks; sys.exit('torch' in sys.modules)"
+    code = "import sys, dtdg_lab.engine.minibatch_blocks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -8,7 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dtdg_lab.batching.hybrid import (
+from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.plans import BatchSize, TargetBatch
+from dtdg_lab.core.rng import generator
+from dtdg_lab.partition.simple import assign_load_aware, vertex_loads
+from dtdg_lab.systems.hybrid_batches.batches import (
     LoadGroups,
     TargetSampler,
     adjustable,
@@ -18,10 +22,6 @@ from dtdg_lab.batching.hybrid import (
     nearest,
     resolved,
 )
-from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.plans import BatchSize, TargetBatch
-from dtdg_lab.core.rng import generator
-from dtdg_lab.partition.simple import assign_load_aware, vertex_loads
 from dtdg_lab.testing.contracts import graph_of, power_law
 
 TRAIN = range(2, 14)

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
@@ -29,17 +28,18 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.parallel.base import Unmarked
 from dtdg_lab.testing.contracts import DenseSpace, run_model
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.trainer import Trainer
 
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,

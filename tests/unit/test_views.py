@@ -13,9 +13,9 @@ import pytest
 from synthetic_lines import energy_row, evaluation_row, knob_row, line, phase_rows, steady_run, step_row
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.views.live_run import Series
-from dtdg_lab.views.loss import compare_figure
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.visualization.loss import compare_figure
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
+from dtdg_lab.visualization.series import Series
 
 
 def window(ranks: int = 2, **settings: object) -> RunWindow:
@@ -314,6 +314,6 @@ def test_compare_overlays_runs():
 
 
 def test_views_import_neither_torch_nor_plotly():
-    code = "import sys, dtdg_lab.views; print([name for name in ('torch', 'plotly', 'pandas') if name in sys.modules])"
+    code = "import sys, dtdg_lab.visualization; print([name for name in ('torch', 'plotly', 'pandas') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -24,13 +24,13 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.run import compare
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.batch_policy import AdjusterLog, adjuster_facts, best_words, verdict_words
-from dtdg_lab.views.hybrid_batches import RoundLog, staleness_words
-from dtdg_lab.views.hybrid_facts import hybrid_facts
-from dtdg_lab.views.live_run import RankSteps
-from dtdg_lab.views.loss import near_best, near_by_seed_words, seconds_to
-from dtdg_lab.views.wall_time import wall_time_figure, wall_time_words
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.systems.hybrid_batches.charts import RoundLog, staleness_words
+from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts
+from dtdg_lab.systems.hybrid_batches.policy_charts import AdjusterLog, adjuster_facts, best_words, verdict_words
+from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to
+from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.series import RankSteps
+from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 # the adjuster
 

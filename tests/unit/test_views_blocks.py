@@ -23,12 +23,7 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.training.build import make_task
-from dtdg_lab.training.callbacks.partition import told_blocks
-from dtdg_lab.views.live_run import StepSums
-from dtdg_lab.views.partition import LinkLog
-from dtdg_lab.views.style import Marks
-from dtdg_lab.views.time_blocks import (
+from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
     block_facts,
     block_peaks_figure,
@@ -41,7 +36,12 @@ from dtdg_lab.views.time_blocks import (
     owners,
     ownership_panels,
 )
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.training.build import make_task
+from dtdg_lab.training.partition import told_blocks
+from dtdg_lab.visualization.partition import LinkLog
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
+from dtdg_lab.visualization.series import StepSums
+from dtdg_lab.visualization.style import Marks
 
 
 def window(data: dict[str, Any] | None = None, *, ranks: int = 2, steps: int = 0, **more: Any) -> RunWindow:

@@ -40,10 +40,10 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.feature_cache import feature_facts, feature_words, links_of
-from dtdg_lab.views.feature_log import FeatureLog
-from dtdg_lab.views.live_run import PartLog
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, links_of
+from dtdg_lab.systems.feature_cache.log import FeatureLog
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
+from dtdg_lab.visualization.series import PartLog
 
 ALL = [
     "windows", "hits", "latency", "estimates", "links", "contents", "shares", "owners", "traffic", "actions", "values",

@@ -16,11 +16,11 @@ import dtdg_lab as lab
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
-from dtdg_lab.views import graph as graph_words
-from dtdg_lab.views.graph import GRAPH_CHARTS, GraphView, spans_of
-from dtdg_lab.views.grid import grid
-from dtdg_lab.views.style import runs_of, shown_indices
-from dtdg_lab.views.svg import thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.visualization import graph as graph_words
+from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphView, spans_of
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.style import runs_of, shown_indices
+from dtdg_lab.visualization.svg import thumbnail_html, thumbnail_svg, thumbnail_words
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +173,6 @@ def test_a_grid_keeps_every_panel_on_axes_of_its_own() -> None:
 
 
 def test_pictures_of_graphs_need_neither_torch_nor_plotly() -> None:
-    code = "import sys, dtdg_lab.views.graph; print([n for n in ('torch', 'plotly', 'pandas') if n in sys.modules])"
+    code = "import sys, dtdg_lab.visualization.graph; print([n for n in ('torch', 'plotly', 'pandas') if n in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -9,13 +9,14 @@ import pytest
 from hybrid_windows import check, traces
 from synthetic_lines import START_NS, energy_row, line, step_row
 
-from dtdg_lab.control.cache.clairvoyant import Clairvoyant, best_plan, regret_of
-from dtdg_lab.control.cache.shipped_costs import products
-from dtdg_lab.control.cache.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
-from dtdg_lab.control.cache.training import SEED, always_compared, compare, run_policy
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.views.cache_policy import (
+from dtdg_lab.systems.feature_cache.charts import CallCost, call_cost, rpc_payload_figure, rpc_payload_panels
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, regret_of
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
+from dtdg_lab.systems.feature_cache.policies.training import SEED, always_compared, compare, run_policy
+from dtdg_lab.systems.feature_cache.policy_charts import (
     error_rows,
     model_figure,
     model_panels,
@@ -28,7 +29,7 @@ from dtdg_lab.views.cache_policy import (
     regret_lines,
     regret_panel,
 )
-from dtdg_lab.views.energy import (
+from dtdg_lab.visualization.energy import (
     SO_FAR,
     cumulative_energy_panel,
     energy_by_method_figure,
@@ -38,8 +39,7 @@ from dtdg_lab.views.energy import (
     overhead_panel,
     overheads,
 )
-from dtdg_lab.views.feature_cache import CallCost, call_cost, rpc_payload_figure, rpc_payload_panels
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.run_window import RunWindow
 
 
 def run(method: str, joules: float | None, condition: str = "clean", **more: Any) -> dict[str, Any]:

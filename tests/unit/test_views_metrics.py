@@ -9,8 +9,8 @@ import pytest
 from synthetic_lines import evaluation_row, line, step_row
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.views.loss import compare_figure
-from dtdg_lab.views.window import RunWindow
+from dtdg_lab.visualization.loss import compare_figure
+from dtdg_lab.visualization.run_window import RunWindow
 
 LINK = {
     "mrr": 0.4,

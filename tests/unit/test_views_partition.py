@@ -21,8 +21,8 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.partition import LinkLog, facts_of, microscope, panels
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.visualization.partition import LinkLog, facts_of, microscope, panels
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
 FOUR = [f"{name}" for name in CHARTS]
 

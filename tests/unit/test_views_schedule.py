@@ -15,10 +15,10 @@ from synthetic_lines import START_NS, line
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.scheduling.base import lower_bound_s
-from dtdg_lab.views import schedule as gantt
-from dtdg_lab.views.schedule import WATCHED_S, balance_of, schedule_facts, schedule_words, times_figure
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.systems.snapshot_groups import charts as gantt
+from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, balance_of, schedule_facts, schedule_words, times_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
 # two ranks, two iterations: 0.3 against 0.2 s, then 0.1 against 0.4 s
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]

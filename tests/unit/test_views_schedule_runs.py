@@ -22,11 +22,11 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.scheduling.base import outcome
-from dtdg_lab.scheduling.heuristics import schedule_round_robin as round_robin
-from dtdg_lab.views.grid import grid
-from dtdg_lab.views.layout import frame
-from dtdg_lab.views.schedule import epoch_times_figure, simulation_figure
+from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulation_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome
+from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import frame
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

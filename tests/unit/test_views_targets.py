@@ -29,9 +29,9 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.hybrid_batches import PartBatch, ReservoirLog, TargetLog, target_counts
-from dtdg_lab.views.hybrid_facts import hybrid_facts, hybrid_words
-from dtdg_lab.views.window import CHARTS
+from dtdg_lab.systems.hybrid_batches.charts import PartBatch, ReservoirLog, TargetLog, target_counts
+from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts, hybrid_words
+from dtdg_lab.visualization.run_window import CHARTS
 
 # facts
 

@@ -10,9 +10,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.views.grid import grid
-from dtdg_lab.views.overlap import OVERLAP_KEPT as KEPT_STEPS
-from dtdg_lab.views.overlap import (
+from dtdg_lab.systems.decayed_windows.overlap_charts import OVERLAP_KEPT as KEPT_STEPS
+from dtdg_lab.systems.decayed_windows.overlap_charts import (
     STRETCHES,
     TASK_TIMES_KEPT,
     OverlapLog,
@@ -22,7 +21,8 @@ from dtdg_lab.views.overlap import (
     overlap_panels,
     task_panels,
 )
-from dtdg_lab.views.style import Marks
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.style import Marks
 
 
 def check(figure: dict[str, Any]) -> None:

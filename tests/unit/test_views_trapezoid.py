@@ -29,7 +29,7 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.views.decayed_window import (
+from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     DecisionLog,
     Shape,
@@ -44,9 +44,9 @@ from dtdg_lab.views.decayed_window import (
     trapezoid_facts,
     trapezoid_words,
 )
-from dtdg_lab.views.layout import percent
-from dtdg_lab.views.style import Marks
-from dtdg_lab.views.window import CHARTS, RunWindow
+from dtdg_lab.visualization.layout import percent
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
+from dtdg_lab.visualization.style import Marks
 
 LADDER = (1, 2, 3, 5, 8, 13)  # oldest first
 CHUNKS_DATA = {

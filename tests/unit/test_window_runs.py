@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.batching.temporal_decay import Trapezoid, survival_order
-from dtdg_lab.comm.group import SoloGroup
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.parallel.base import Unmarked
-from dtdg_lab.parallel.flaredtdg import HaloWindowLayout
-from dtdg_lab.runs.kept import read_kept
+from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.systems.decayed_windows import training as windowed
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import build
-from dtdg_lab.training.callbacks import decayed_window as windowed
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.control import check_changes
+from dtdg_lab.training.live_settings import check_changes
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.probe import probe_memory
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from synthetic_lines import START_NS, line, step_row
 
-from dtdg_lab.batching.temporal_decay import decayed_counts, epoch_batches
 from dtdg_lab.core.plans import HybridBatch
+from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches
 
 NODES, CHUNKS, RANKS = 640, 128, 2
 TRAIN = range(20)

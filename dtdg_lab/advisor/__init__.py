@@ -1,0 +1,1 @@
+"""Cost estimates and scaling forecasts before training."""

@@ -1,0 +1,727 @@
+"""``lab.advise``: which system for this graph, these ranks and this memory, by calibrated models, and how sure that is.
+
+Every prediction is a count (:mod:`dtdg_lab.advisor.workload`) times rates fitted to runs made here, and carries the
+error that such predictions had on these runs, each predicted by the others; or the word assumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.advisor.rates import (
+    QUANTITIES,
+    FoundRuns,
+    MeasuredRun,
+    Predicted,
+    Rates,
+    find_runs,
+    fit_rates,
+    kind_of,
+)
+from dtdg_lab.advisor.workload import EpochWork, Facts, count_work, facts_of
+from dtdg_lab.cluster.local import run_config
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.runs.html import text
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.systems.snapshot_blocks.cost_model import NetworkCosts
+from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
+from dtdg_lab.visualization.layout import Figure, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# How far predictions are from runs: each run is predicted by rates of the others, which have not seen it.
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """One quantity of one run.
+
+    Attributes:
+        run: its name.
+        system: of the run.
+        ranks: R.
+        quantity: one of ``QUANTITIES``.
+        measured: of the run.
+        predicted: without it where ``left_out``.
+        left_out: whether other runs were there to predict from; else its own rates were used, which says little.
+        system_known: whether other runs of its system, alone or on several ranks as it, were among those.
+        crowded: whether something else ran on the machine meanwhile, so that its seconds tell of that too.
+    """
+
+    run: str
+    system: str
+    ranks: int
+    quantity: str
+    measured: float
+    predicted: float
+    left_out: bool
+    system_known: bool
+    crowded: bool = False
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1
+
+    def row(self) -> dict[str, Any]:
+        """Plain values."""
+        return {name: getattr(self, name) for name in (*self.__slots__, "error")}
+
+
+def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
+    """Every run predicted by rates of the others, quantity by quantity.
+
+    Args:
+        runs: measured; of one alone its own rates are taken, which is told.
+    """
+    found = []
+    for place, run in enumerate(runs):
+        others = [*runs[:place], *runs[place + 1 :]]
+        left_out = bool(others)
+        rates = fit_rates(others if left_out else runs, run.facts)
+        kind = kind_of(run.system, run.work.ranks)
+        known = any(kind_of(other.system, other.work.ranks) == kind for other in others)
+        try:
+            found += _errors(run, rates, left_out=left_out, known=known)
+        except PlanError:  # rates of the others do not reach as far as this run's work
+            continue
+    return tuple(found)
+
+
+def _errors(run: MeasuredRun, rates: Rates, *, left_out: bool, known: bool) -> list[RunError]:
+    told = rates.predict(run.work, run.facts)
+    found = []
+    for name in QUANTITIES:
+        measured, predicted = run.quantities.get(name), float(getattr(told, name))
+        if not measured or not predicted or predicted == float("inf"):
+            continue
+        if name == "epoch_s" and run.shared:
+            continue  # ranks shared cores: its wall time is of this machine alone
+        found.append(
+            RunError(run.run.id, run.system, run.work.ranks, name, measured, predicted, left_out, known, run.crowded)
+        )
+    return found
+
+
+def summed(errors: Sequence[RunError], quantity: str, system: str | None = None) -> tuple[float, float, int] | None:
+    """Median and largest absolute error of a quantity, and of how many runs; None without any.
+
+    Of seconds and imbalance, runs beside which something else ran on the machine count only where there are no others.
+
+    Args:
+        errors: learnt.
+        quantity: which.
+        system: whose runs; of all where not given.
+    """
+    mine = [
+        each
+        for each in errors
+        if each.quantity == quantity and each.left_out and (system is None or each.system == system)
+    ]
+    undisturbed = [each for each in mine if not each.crowded or quantity.endswith("bytes")]  # these stay the same
+    found = [abs(each.error) for each in undisturbed or mine]
+    return (median(found), max(found), len(found)) if found else None
+
+
+# What is known of a prediction's error, in a form that is printed beside it: exact, learnt, of others, or assumed.
+
+
+_RESTS_ON: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "epoch_s": ("compute", "communicate", "transfer", "fetch"),
+        "rank_bytes": (),
+        "peak_bytes": ("memory",),
+        "imbalance": ("compute",),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """The error of one predicted quantity.
+
+    Attributes:
+        kind: ``exact`` (a count), ``learnt`` (of runs of this system), ``of others`` (of runs of other systems) or
+            ``assumed`` (no run tells).
+        middle: median of |predicted - measured| / measured over these runs, each left out of the fit; None if unknown.
+        worst: the largest of them.
+        runs: how many.
+        assumed: parts of it whose rates no run told.
+    """
+
+    kind: str
+    middle: float | None = None
+    worst: float | None = None
+    runs: int = 0
+    assumed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "exact":
+            return "exact"
+        if self.middle is None or self.worst is None:
+            return "assumed"
+        said = f"± {percent(self.middle)}, worst {percent(self.worst)} ({self.runs} run{'s' * (self.runs > 1)}"
+        said += " of other systems)" if self.kind == "of others" else ")"
+        return said + (f"; {', '.join(self.assumed)} assumed" if self.assumed else "")
+
+
+def learnt_of(
+    errors: Sequence[RunError], rates: Rates, system: str, *, exact: frozenset[str], needs: frozenset[str] | None = None
+) -> Mapping[str, Learnt]:
+    """The error of each of ``QUANTITIES`` of a system.
+
+    Args:
+        errors: learnt from runs.
+        rates: that predict.
+        system: its name.
+        exact: what the work of it counts exactly.
+        needs: parts of ``Rates.assumed`` that the prediction uses; all where not given.
+    """
+    found: dict[str, Learnt] = {}
+    for name in QUANTITIES:
+        assumed = tuple(part for part in _RESTS_ON[name] if part in rates.assumed and (needs is None or part in needs))
+        own, others = summed(errors, name, system), summed(errors, name)
+        if name == "rank_bytes" and "bytes" in exact:
+            found[name] = Learnt("exact")
+        elif own is not None:
+            found[name] = Learnt("learnt", *own, assumed=assumed)
+        elif others is not None:
+            found[name] = Learnt("of others", *others, assumed=assumed)
+        else:
+            found[name] = Learnt("assumed", assumed=assumed)
+    return MappingProxyType(found)
+
+
+# What would make a system fit the memory: the first change of its settings, or number of ranks, that does.
+
+
+# layout -> options and by what each is multiplied, again and again; blocks grow, the others shrink
+_CHANGES: Mapping[str, tuple[tuple[str, float], ...]] = MappingProxyType(
+    {
+        "snapshot": (("blocks", 2.0),),
+        "halo_vertex": (("blocks", 2.0),),
+        "snapshot_group": (("group_window", 0.5),),
+        "halo_window": (("window", 0.5),),
+        "sampled_window": (("window", 0.5), ("fanout", 0.5)),
+        "remote_feature": (("batch_size", 0.5),),
+    }
+)
+_TIMES, _MOST_RANKS = 5, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that makes it fit.
+
+    Attributes:
+        changes: option -> value.
+        memory_bytes: predicted with it.
+        epoch_s: likewise.
+    """
+
+    changes: Mapping[str, Any]
+    memory_bytes: float
+    epoch_s: float
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value:g}" for name, value in self.changes.items())
+
+
+def remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: float) -> Remedy | None:
+    """The first of some changes with which a system's memory is within the budget; None where none is."""
+    for changes in _candidates(config):
+        try:
+            work, facts = count_work(config.replace(**changes), graph)
+        except LabError:  # beyond what the graph allows
+            continue
+        told = rates.predict(work, facts, None)
+        if told.memory_bytes <= budget_bytes:
+            return Remedy(MappingProxyType(changes), told.memory_bytes, told.epoch_s)
+    return None
+
+
+def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
+    of = catalogue.system(config.system).parts
+    changes = _CHANGES.get(of["parallel"], ())
+    if of["parallel"] == "cached_vertex" and "batching" in of and config["adjuster"] == "none":
+        changes = (("batch_vertices", 0.5), ("batch_snapshots", 0.5))
+    for name, factor in changes:
+        value = config[name]
+        for _ in range(_TIMES):
+            value = max(value, 1) * factor if factor > 1 else value * factor
+            if not isinstance(config[name], float):
+                value = int(value)
+            if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
+                break
+            yield {name: value}
+    if of["parallel"] != "single":
+        ranks = config.ranks * 2
+        while ranks <= max(_MOST_RANKS, config.ranks * 4):
+            yield {"ranks": ranks, "parts": ranks}
+            ranks *= 2
+
+
+# What ``lab.advise`` found: systems ranked, why, how sure, and predictions beside what runs measured.
+
+
+CHEAP = 0.02  # of an epoch: parts below are not worth a word
+NAMES = {
+    "compute_s": "own computing",
+    "communicate_s": "exchanges between ranks",
+    "transfer_s": "bringing graphs",
+    "fetch_s": "waiting for features",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suggestion:
+    """One system on the graph.
+
+    Attributes:
+        config: of a run of it; train it, or race some.
+        work: of its epoch.
+        predicted: of it.
+        learnt: quantity -> what is known of its error.
+        budget_bytes: of a rank.
+        fits: whether the predicted memory is within it.
+        sure: whether it is so with the worst error that was learnt, too.
+        remedy: what would make it fit; None where it fits, or nothing tried does.
+    """
+
+    config: RunConfig
+    work: EpochWork
+    predicted: Predicted
+    learnt: Mapping[str, Learnt]
+    budget_bytes: float
+    fits: bool
+    sure: bool
+    remedy: Remedy | None
+
+    @property
+    def system(self) -> str:
+        """Its name."""
+        return self.config.system
+
+    @property
+    def verdict(self) -> str:
+        """``yes``, ``perhaps`` (not with the worst error that was learnt, or none was) or ``no``."""
+        return "no" if not self.fits else "yes" if self.sure else "perhaps"
+
+    def row(self) -> dict[str, Any]:
+        """Plain values, for tables and views."""
+        told = self.predicted
+        return {
+            "system": self.system,
+            "fits": self.verdict,
+            "epoch_s": told.epoch_s,
+            "epoch_error": str(self.learnt["epoch_s"]),
+            "steps": self.work.steps,
+            "rank_bytes": told.rank_bytes,
+            "bytes_error": str(self.learnt["rank_bytes"]),
+            "peak_bytes": told.peak_bytes,
+            "peak_error": str(self.learnt["peak_bytes"]),
+            "held_bytes": told.held_bytes,
+            "imbalance": told.imbalance,
+            "imbalance_error": str(self.learnt["imbalance"]),
+            "compute_s": told.compute_s,
+            "communicate_s": told.communicate_s,
+            "transfer_s": told.transfer_s,
+            "fetch_s": told.fetch_s,
+            "bound_s": told.bound_s,
+            "error": self.learnt["epoch_s"].middle,
+            "budget_bytes": self.budget_bytes,
+            "remedy": str(self.remedy or ""),
+            "notes": "; ".join(self.work.notes),
+        }
+
+    def why(self) -> str:
+        """One sentence: where its time goes, what it sends, or why it does not fit and what would help."""
+        told = self.predicted
+        held = f"{format_bytes(told.peak_bytes)} of tensors and {format_bytes(told.held_bytes)} of data"
+        if not self.fits:
+            helps = "nothing tried makes it fit"
+            if self.remedy is not None:
+                helps = f"{self.remedy} would make it fit, in {format_bytes(self.remedy.memory_bytes)}"
+            return f"{self.system} does not fit: {held} on a rank, of {format_bytes(self.budget_bytes)}; {helps}."
+        parts = sorted(((getattr(told, name), said) for name, said in NAMES.items()), reverse=True)
+        shares = [f"{percent(value / told.epoch_s)} {said}" for value, said in parts if value > CHEAP * told.epoch_s]
+        sends = "sends nothing" if not told.rank_bytes else f"a rank sends {format_bytes(told.rank_bytes)}"
+        uneven = f"; the busiest rank has {told.imbalance:.2f} times the work of the least" * (self.work.ranks > 1)
+        return (
+            f"{self.system}: {format_seconds(told.epoch_s)} an epoch of {self.work.steps} "
+            f"step{'s' * (self.work.steps > 1)} ({self.learnt['epoch_s']}), {', '.join(shares)}; {sends} "
+            f"({self.learnt['rank_bytes']}){uneven}; {held} ({self.learnt['peak_bytes']})."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Advice:
+    """Systems ranked: those that fit first, by the seconds of an epoch.
+
+    Attributes:
+        told: what was asked, in words.
+        suggestions: in order of rank.
+        left: system -> why it cannot run so.
+        rates: that predictions were made with.
+        errors: of each run made here, predicted by the others.
+        skipped: run -> why nothing was learnt from it.
+    """
+
+    told: str
+    suggestions: tuple[Suggestion, ...]
+    left: Mapping[str, str]
+    rates: Rates
+    errors: tuple[RunError, ...]
+    skipped: Mapping[str, str]
+
+    @property
+    def best(self) -> Suggestion | None:
+        """The first that fits; None where none does."""
+        return next((each for each in self.suggestions if each.fits), None)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values, one row for each system."""
+        return [each.row() for each in self.suggestions]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a frame: bytes and seconds as numbers, errors in words."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows).drop(columns=["error", "budget_bytes"], errors="ignore")
+
+    @property
+    def figure(self) -> Figure:
+        """Seconds of an epoch by what they go to, bytes that a rank sends, memory of a rank beside the budget."""
+        return advice_figure(self.rows, title=self.told)
+
+    @property
+    def against_measured(self) -> Figure:
+        """Predicted over measured of every run that was learnt from, for each quantity."""
+        return advice_measured_figure([each.row() for each in self.errors])
+
+    def in_words(self) -> str:
+        """Who is first and why, what the next would have to save, who does not fit, and how sure all this is."""
+        fitting = [each for each in self.suggestions if each.fits]
+        lines = [self.told + "."]
+        if fitting:
+            lines.append("First " + fitting[0].why())
+        if len(fitting) > 1:
+            lines.append(_against(fitting[0], fitting[1]))
+        lines += [each.why() for each in self.suggestions if not each.fits]
+        lines.append(self.sure())
+        lines.append("Epochs differ in what they train, so race the first few for the loss: lab.race.")
+        return "\n".join(lines)
+
+    def sure(self) -> str:
+        """What the rates rest on, and how far predictions were from runs."""
+        if not self.rates.runs:
+            return (
+                "No run made here tells any rate: all are assumed, and so is the order of what is near. Give runs=, or "
+                "calibrate=True, which trains some short ones first."
+            )
+        said = [f"Rates are of {self.rates.runs} run{'s' * (self.rates.runs > 1)} made here"]
+        if self.rates.assumed:
+            said.append(f"{', '.join(sorted(self.rates.assumed))} assumed")
+        said += self.rates.notes
+        return "; ".join(said) + ". " + advice_measured_words([each.row() for each in self.errors])
+
+    def __repr__(self) -> str:
+        head = (
+            f"{'system':18}{'fits':>8}{'epoch':>10}{'sends':>11}{'peak':>11}{'data':>11}{'uneven':>8}  error of epoch"
+        )
+        lines = [head]
+        for row in self.rows:
+            lines.append(
+                f"{row['system']:18}{row['fits']:>8}{format_seconds(row['epoch_s']):>10}"
+                f"{format_bytes(row['rank_bytes']):>11}{format_bytes(row['peak_bytes']):>11}"
+                f"{format_bytes(row['held_bytes']):>11}{row['imbalance']:>8.2f}  {row['epoch_error']}"
+            )
+        lines += [f"{name}: {why}" for name, why in self.left.items()]
+        return "\n".join([*lines, self.in_words()])
+
+    def _repr_html_(self) -> str:
+        head = (
+            "system",
+            "fits",
+            "epoch",
+            "error",
+            "sent by a rank",
+            "error",
+            "peak",
+            "error",
+            "data",
+            "uneven",
+            "would fit with",
+        )
+        body = "".join(_html_row(row) for row in self.rows)
+        said = "".join(f"<p>{text(line)}</p>" for line in self.in_words().split("\n"))
+        left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
+        titles = "".join(f"<th>{text(name)}</th>" for name in head)
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{said}" + (
+            f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
+        )
+
+
+def _html_row(row: Mapping[str, Any]) -> str:
+    cells = (
+        row["system"],
+        row["fits"],
+        format_seconds(row["epoch_s"]),
+        row["epoch_error"],
+        format_bytes(row["rank_bytes"]),
+        row["bytes_error"],
+        format_bytes(row["peak_bytes"]),
+        row["peak_error"],
+        format_bytes(row["held_bytes"]),
+        f"{row['imbalance']:.2f}",
+        row["remedy"],
+    )
+    return "<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _against(first: Suggestion, second: Suggestion) -> str:
+    """What puts one before the other, and whether the errors allow to say so."""
+    gap = second.predicted.epoch_s - first.predicted.epoch_s
+    parts = {name: getattr(second.predicted, name) - getattr(first.predicted, name) for name in NAMES}
+    most = max(parts, key=lambda name: parts[name])
+    said = (
+        f"{second.system} comes next, {format_seconds(gap)} behind, most of it {NAMES[most]} "
+        f"({format_seconds(getattr(second.predicted, most))} against {format_seconds(getattr(first.predicted, most))})"
+    )
+    middles = [each.learnt["epoch_s"].middle for each in (first, second)]
+    known = [middle for middle in middles if middle is not None]
+    if len(known) < len(middles):
+        return said + ": by assumed rates, which do not tell what is so near." * (gap < first.predicted.epoch_s) + "."
+    near = gap < max(known) * second.predicted.epoch_s
+    return said + (": less than predictions are off, so take them as equal." if near else ".")
+
+
+# A few short runs in this process, from which rates are learnt where no run of these settings is there.
+
+
+CHOSEN = ("single", "psg", "blad", "pygt-dist", "flaredtdg", "dbov", "dgl-default")  # one of each kind of layout
+EPOCHS = 4
+
+
+def calibration_runs(
+    configs: Mapping[str, RunConfig], graph: DynamicGraph, runs_dir: str | Path | None
+) -> list[StoredRun]:
+    """Train some systems for a few epochs on one rank, and give the runs; those that cannot be trained are left out.
+
+    Args:
+        configs: system -> its settings; ranks and epochs are set here.
+        graph: the data, which the configs name.
+        runs_dir: where the runs are kept; in a folder of their own where not given.
+    """
+    folder = mkdtemp(prefix="dtdg-advise-") if runs_dir is None else runs_dir
+    some = next(iter(configs.values()))
+    made = []
+    for name in CHOSEN:
+        with contextlib.suppress(LabError):  # a system that cannot run on this graph tells nothing
+            config = (configs.get(name) or some.replace(system=name)).replace(
+                ranks=1,
+                parts=2 if name == "dgl-default" else 1,
+                epochs=EPOCHS,
+                evaluate_every=EPOCHS,
+                threads=1,
+            )
+            made.append(run_config(config, runs_dir=folder).run)
+    return made
+
+
+GIB = float(1 << 30)
+_COMMON = ("seed", "protocol", "device", "threads", "learning_rate", "epochs")
+Runs = Sequence[StoredRun | str | Path]
+
+
+def advise(
+    graph: DynamicGraph | str,
+    ranks: int,
+    memory_gib: float,
+    *,
+    model: str = "tgcn",
+    hidden: int = 32,
+    layers: int = 1,
+    systems: Sequence[str] | None = None,
+    runs: Runs = (),
+    runs_dir: str | Path | None = "runs",
+    calibrate: bool = False,
+    network: NetworkCosts | None = None,
+    cores: int | None = None,
+    **options: Any,
+) -> Advice:
+    """Predict an epoch of every system on a graph and rank those that fit the memory by the time it takes.
+
+    Every rank is taken to have a core or GPU of its own, as fast as those of the runs. An epoch is not the same work in
+    each system: which of them learns fastest is for ``lab.race``.
+
+    Args:
+        graph: data, or a name of ``lab.datasets()``.
+        ranks: R.
+        memory_gib: that a rank may take, in GiB: for tensors of a step and the data it needs.
+        model: name in the catalogue.
+        hidden: H.
+        layers: of the model.
+        systems: names; all that can run there where not given.
+        runs: made here, or folders of them, that rates are fitted to; all of ``runs_dir`` where none is given.
+        runs_dir: folder of runs to learn from where ``runs`` is empty; None for none.
+        calibrate: where no run has these settings, train some short ones in this process first: seconds.
+        network: how ranks are connected; as fast as between the ranks that were measured where not given.
+        cores: of the machine the runs were made on; this process's where not given.
+        options: of systems, model and data, by name; each goes to the systems that read it.
+
+    Raises:
+        ConfigError: a number is not allowed, or no system reads an option.
+        UnknownNameError: a name is not in the catalogue.
+        RunStoreError: one of ``runs`` is no run.
+
+    References: ESDG section 6.3, DyGNeX appendix H, GreenDyGNN section IV; fitting all together, and errors, are ours.
+    """
+    memory_gib = _checked(graph, ranks, memory_gib, systems)
+    given = {"model": model, "hidden": hidden, "layers": layers, "dataset": graph}
+    configs, left = _configs(systems, ranks, given, options)
+    graph = graph if isinstance(graph, DynamicGraph) else load_for(next(iter(configs.values())))
+    found = found_runs(runs, runs_dir, graph, cores)
+    if calibrate:
+        found = _calibrated(found, configs, graph, runs_dir)
+    first = facts_of(next(iter(configs.values())), graph)
+    learnt = fit_rates(found.runs, first), learn_errors(found.runs)
+    suggestions = _suggestions(configs, graph, learnt, (memory_gib, network), left)
+    ranked = tuple(sorted(suggestions, key=lambda each: (not each.fits, each.predicted.epoch_s)))
+    told = _told(graph, first, ranks, memory_gib)
+    return Advice(told, ranked, MappingProxyType(left), *learnt, MappingProxyType(dict(found.skipped)))
+
+
+def _calibrated(
+    found: FoundRuns, configs: Mapping[str, RunConfig], graph: DynamicGraph, runs_dir: str | Path | None
+) -> FoundRuns:
+    """The same and, where none has the model and sizes that are asked for, some short runs that are made now."""
+    if any(_alike(run.facts.config, configs) for run in found.runs):
+        return found
+    made = find_runs(calibration_runs(configs, graph, runs_dir), graph=graph)
+    return FoundRuns((*found.runs, *made.runs), MappingProxyType({**found.skipped, **made.skipped}))
+
+
+def _alike(config: RunConfig, configs: Mapping[str, RunConfig]) -> bool:
+    """Whether a run has the model and sizes that are asked for."""
+    asked = next(iter(configs.values()))
+    return all(getattr(config, name) == getattr(asked, name) for name in ("model", "hidden", "layers"))
+
+
+def _told(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -> str:
+    config = facts.config
+    return (
+        f"{graph.name}: {graph.num_nodes:,} vertices, {facts.edges.sum():,} edges in {len(facts.train)} snapshots "
+        f"trained; {config.model} of {config.layers} layer{'s' * (config.layers > 1)}, hidden {config.hidden}; {ranks} "
+        f"rank{'s' * (ranks > 1)} of {memory_gib:g} GiB"
+    )
+
+
+def _checked(graph: Any, ranks: Any, memory_gib: Any, systems: Sequence[str] | None) -> float:
+    if not isinstance(graph, DynamicGraph | str):
+        raise ConfigError(f"advise() got {shortened(graph)}: a graph or a name from lab.datasets() is needed.")
+    OPTIONS["ranks"].check(ranks)
+    if isinstance(memory_gib, bool) or not isinstance(memory_gib, int | float) or not 0 < memory_gib < 1e9:
+        raise ConfigError(f"memory_gib={shortened(memory_gib)}: GiB above 0 that a rank may take are needed.")
+    for name in systems or ():
+        catalogue.system(name)
+    if systems is not None and not systems:
+        raise ConfigError("systems=() names none: leave it out for all, or give some names.")
+    return float(memory_gib)
+
+
+def _configs(
+    systems: Sequence[str] | None, ranks: int, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[dict[str, RunConfig], dict[str, str]]:
+    """A config for each system that can run so, and why others cannot."""
+    configs: dict[str, RunConfig] = {}
+    left: dict[str, str] = {}
+    unread = set(options) - set(_COMMON)
+    for name in unread:
+        if name not in OPTIONS:
+            raise UnknownNameError("option", name, OPTIONS)
+    stored = given["dataset"] if isinstance(given["dataset"], str) else given["dataset"].store()
+    for name in catalogue.names("systems") if systems is None else systems:
+        owners = catalogue.option_owners(name, stored, given["model"])
+        read = {each for room in owners.values() for each in room} | set(_COMMON)
+        mine = {each: value for each, value in options.items() if each in read}
+        unread -= set(mine)
+        try:
+            configs[name] = RunConfig(**{**given, "dataset": stored}, system=name, ranks=ranks, **mine)
+        except LabError as error:
+            left[name] = str(error)
+    if not configs:
+        raise ConfigError("no system can run so: " + "; ".join(f"{name}: {why}" for name, why in left.items()))
+    if unread:
+        raise ConfigError(f"{', '.join(sorted(unread))}: no system asked for reads it, on this data and model.")
+    return configs, left
+
+
+def found_runs(runs: Runs, runs_dir: str | Path | None, graph: DynamicGraph, cores: int | None) -> FoundRuns:
+    """The given runs with their work, or those of a folder; none where neither has any.
+
+    Raises:
+        RunStoreError: one of ``runs`` is no run.
+    """
+    if runs:
+        return find_runs(runs, graph=graph, cores=cores)
+    if runs_dir is None or not any(Path(runs_dir).glob("*/config.json")):
+        return FoundRuns((), MappingProxyType({}))
+    return find_runs([runs_dir], graph=graph, cores=cores)
+
+
+def _suggestions(
+    configs: Mapping[str, RunConfig],
+    graph: DynamicGraph,
+    learnt: tuple[Rates, Sequence[RunError]],
+    where: tuple[float, NetworkCosts | None],
+    left: dict[str, str],
+) -> list[Suggestion]:
+    """One for each system that the graph serves; ``left`` says why others are not there."""
+    found = []
+    for name, config in configs.items():
+        try:
+            found.append(_suggestion(config, graph, *learnt, where))
+        except LabError as error:
+            left[name] = str(error)
+    return found
+
+
+def _suggestion(
+    config: RunConfig,
+    graph: DynamicGraph,
+    rates: Rates,
+    errors: Sequence[RunError],
+    where: tuple[float, NetworkCosts | None],
+) -> Suggestion:
+    """One system's epoch, whether it fits, and what would make it fit."""
+    memory_gib, network = where
+    work, facts = count_work(config, graph)
+    told = rates.predict(work, facts, network)
+    used = {"compute", "memory"} | {part for part in ("communicate", "transfer", "fetch") if getattr(told, f"{part}_s")}
+    if work.fetching is not None:  # also where it hides behind computing
+        used.add("fetch")
+    learnt: Mapping[str, Learnt] = learnt_of(errors, rates, config.system, exact=work.exact, needs=frozenset(used))
+    budget = memory_gib * GIB
+    fits = told.memory_bytes <= budget
+    change = None if fits else remedy(config, graph, rates, budget)
+    worst = learnt["peak_bytes"].worst
+    sure = told.peak_bytes * (1 + (worst or 0.0)) + told.held_bytes <= budget
+    return Suggestion(config, work, told, learnt, budget, fits, fits and sure and worst is not None, change)

@@ -1,0 +1,549 @@
+"""Rates of a machine, fitted to runs made on it, and what they predict of an epoch's work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.advisor.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
+from dtdg_lab.core.errors import DataError, LabError, PlanError, RunStoreError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
+from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
+from dtdg_lab.systems.snapshot_blocks.cost_model import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
+from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
+from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# What a recorded run took, as the advisor compares its predictions with: seconds, bytes, memory, imbalance.
+
+
+WARM_UPS = 1  # epochs that do not count: caches fill, libraries load
+LEAST_EPOCHS = 2
+MOST_RUNS = 48  # the newest of a folder
+SAME_EPOCH = {"epochs"}  # settings that change on the way without changing what an epoch takes
+LEAST_BUSY = 0.7  # processor seconds over wall seconds of what a rank does itself, on a machine of its own
+_OWN = ("batch_s", "compute_s", "update_s")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRun:
+    """A run with the work of its epoch, and what it took.
+
+    Attributes:
+        run: as stored.
+        work: of an epoch, counted from its config and data.
+        facts: of its config.
+        step: its mean step, for the scaling model.
+        quantities: measured ``epoch_s`` (mean over the epochs that count), ``rank_bytes``, ``peak_bytes`` and
+            ``imbalance``; those that are known.
+        rpc: model of its fetches; None where it made too few.
+        shared: whether its ranks shared cores, so that its wall times say little of others.
+        machine: processor, and GPUs where they computed.
+        crowded: whether its processes had less than ``LEAST_BUSY`` of their own time, for something else ran there.
+    """
+
+    run: StoredRun
+    work: EpochWork
+    facts: Facts
+    step: MeasuredStep
+    quantities: Mapping[str, float]
+    rpc: RpcModel | None
+    shared: bool
+    machine: str
+    crowded: bool = False
+
+    @property
+    def system(self) -> str:
+        """Its name."""
+        return self.run.config.system
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """Runs that rates may be fitted to.
+
+    Attributes:
+        runs: those that serve.
+        skipped: run's name -> why it does not.
+    """
+
+    runs: tuple[MeasuredRun, ...]
+    skipped: Mapping[str, str]
+
+
+def find_runs(
+    runs: Iterable[StoredRun | str | Path], *, graph: DynamicGraph | None = None, cores: int | None = None
+) -> FoundRuns:
+    """Read runs, or all in folders of runs; those that tell nothing are named with the reason.
+
+    Args:
+        runs: stored runs, their folders, or folders that hold such folders.
+        graph: data of all runs that have its hash; other data are loaded.
+        cores: of the machine they ran on; this process's where not given.
+    """
+    kept: list[MeasuredRun] = []
+    skipped: dict[str, str] = {}
+    for run in _opened(runs, skipped):
+        try:
+            kept.append(measured_run(run, graph if graph is not None and _has(run, graph) else None, cores=cores))
+        except LabError as error:
+            skipped[run.id] = str(error)
+    return FoundRuns(tuple(kept), MappingProxyType(skipped))
+
+
+def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None) -> MeasuredRun:
+    """One run with the work of its epoch.
+
+    Args:
+        run: finished, of at least two epochs, never steered nor slowed on purpose.
+        graph: its data; loaded where not given.
+        cores: of the machine; this process's where not given.
+
+    Raises:
+        DataError: it tells nothing; the message says why.
+        LabError: its data are not here, or cannot be counted.
+    """
+    _refuse(run)
+    work, facts = count_work(run.config, load_for(run.config) if graph is None else graph)
+    steps = run.table("steps")
+    counted = steps[steps["epoch"] >= WARM_UPS]
+    if counted.empty:
+        raise DataError(f"run {run.id} has one epoch: record {LEAST_EPOCHS} or more.")
+    available = len(os.sched_getaffinity(0)) if cores is None else cores
+    shared, crowded = run.config.ranks > available, _crowded(run, counted)
+    return MeasuredRun(
+        run,
+        work,
+        facts,
+        _step(run, work, counted, shared=shared or crowded),
+        _quantities(run, counted),
+        _rpc(run),
+        shared,
+        _machine(run),
+        crowded,
+    )
+
+
+def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
+    """Whether the processor was elsewhere for much of the ranks' own time; not known where GPUs compute."""
+    if run.config.device != "cpu" and run.environment.get("gpus"):
+        return False
+    own = float(steps[list(_OWN)].sum(axis=1).sum())
+    return float(steps["cpu_s"].sum()) < LEAST_BUSY * own
+
+
+def _machine(run: StoredRun) -> str:
+    told = run.environment
+    gpus = told.get("gpus") or []
+    on_gpu = bool(gpus) and run.config.device != "cpu"
+    return f"{told.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' * on_gpu}"
+
+
+def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> list[StoredRun]:
+    found: list[StoredRun] = []
+    for given in runs:
+        if isinstance(given, StoredRun):
+            found.append(given)
+            continue
+        folder = Path(getattr(given, "path", given))  # a handle of a run that trained here has one
+        inside = [folder] if (folder / "config.json").is_file() else sorted(folder.glob("*/config.json"))[-MOST_RUNS:]
+        for path in inside:
+            one = path if path.is_dir() else path.parent
+            try:
+                found.append(open_run(one))
+            except LabError as error:
+                skipped[one.name] = str(error)
+        if not inside:
+            raise RunStoreError(f"{folder} is no run and holds none. Give folders of runs, or runs_dir=.")
+    return found
+
+
+def _has(run: StoredRun, graph: DynamicGraph) -> bool:
+    return bool(graph.data_hash) and run.environment.get("data", {}).get("sha256") == graph.data_hash
+
+
+def _refuse(run: StoredRun) -> None:
+    if run.status != "finished":
+        raise DataError(f"run {run.id} is {run.status}: finished ones are compared.")
+    if run.config.epochs < LEAST_EPOCHS:
+        raise DataError(f"run {run.id} has {run.config.epochs} epoch: {LEAST_EPOCHS} or more are needed.")
+    if run.config["slow_rank"] >= 0 or run.config["congestion"] != "none" or run.config["links"]:
+        raise DataError(f"run {run.id} was made slower on purpose.")
+    changes = [(event["data"] or {}).get("changes") or {} for event in run.events if event["kind"] == "knob"]
+    if any(set(each) - SAME_EPOCH for each in changes):
+        raise DataError(f"run {run.id} was steered: its settings changed on the way.")
+
+
+def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
+    """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
+    names = [*_OWN, "transfer_s", "communicate_s", "time_s", "cpu_s"]
+    middle = steps.groupby(["rank", "epoch"])[names].mean().groupby("rank").mean()
+    compute = middle[list(_OWN)].sum(axis=1).to_numpy(float)
+    transfer = middle["transfer_s"].to_numpy(float)
+    if shared:  # as runs.measured_steps: the processor's seconds, shared out as wall time was
+        busy = np.minimum(middle["cpu_s"].to_numpy(float), compute + transfer)
+        part = compute / np.maximum(compute + transfer, 1e-12)
+        return MeasuredStep(run.id, work.step(), busy * part, busy * (1 - part))
+    exchanged = float(middle["communicate_s"].max()) if run.config.ranks > 1 and work.waits else None
+    return MeasuredStep(run.id, work.step(), compute, transfer, exchanged, float(middle["time_s"].max()))
+
+
+def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
+    summary = run.summary
+    sent = steps.groupby(["rank", "epoch"])["bytes_sent"].sum().groupby("rank").median()
+    slowest = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
+    epoch_s = float(slowest.mean())  # of the epochs that count: the first warms up, which no prediction is of
+    told = {
+        "epoch_s": epoch_s if np.isfinite(epoch_s) else None,
+        "rank_bytes": float(sent.max()) + _served(run, steps),
+        "peak_bytes": summary.get("peak_bytes"),
+        "imbalance": summary.get("imbalance") if run.config.ranks > 1 else None,
+        "rows": float(steps.groupby("epoch")["vertex_snapshots"].sum().median()),
+    }
+    return MappingProxyType({name: float(value) for name, value in told.items() if value is not None})
+
+
+def _served(run: StoredRun, steps: pd.DataFrame) -> float:
+    """Bytes of features that the busiest rank sends in an epoch to parts of other ranks, which steps do not count."""
+    fetched, ranks = run.table("fetches"), run.config.ranks
+    if ranks == 1 or len(fetched) == 0:
+        return 0.0
+    here = run.config.parts // ranks
+    away = fetched[(fetched["owner"] // here != fetched["part"] // here) & fetched["epoch"].isin(steps["epoch"])]
+    away = away[away["purpose"] != "probe"]
+    by_owner = away.groupby(away["owner"] // here)["bytes"].sum()
+    return float(by_owner.max()) / steps["epoch"].nunique() if len(by_owner) else 0.0
+
+
+def _rpc(run: StoredRun) -> RpcModel | None:
+    fetched = run.table("fetches")
+    if len(fetched) == 0:
+        return None
+    rows: Sequence[Mapping[str, Any]] = fetched[fetched["rows"] > 0].to_dict("records")
+    try:
+        return fit_rpc(fetches_of(rows, "run")["run"]).typical
+    except DataError:  # too few of some owner
+        return None
+
+
+QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
+# assumed, and said to be, where no run tells them: links of 10 Gb/s
+ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
+ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
+ASSUMED_MEMORY = 4.0  # bytes of a number that is kept
+LEAST_FITTED = 7  # runs, for a fit of six rates; fewer scale the assumed ones
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """An epoch as predicted.
+
+    Attributes:
+        epoch_s: seconds.
+        compute_s: of these, the busiest rank's own.
+        communicate_s: exchanges of rows and gradients.
+        transfer_s: bringing graphs.
+        fetch_s: waiting for features.
+        rank_bytes: that the busiest rank sends.
+        peak_bytes: of a step's tensors on the rank with most.
+        held_bytes: of the data that this rank needs beside.
+        imbalance: busiest over least busy rank's own seconds; infinite where one has nothing to do.
+        bound_s: of systems that schedule groups: seconds that no schedule beats; else None.
+    """
+
+    epoch_s: float
+    compute_s: float
+    communicate_s: float
+    transfer_s: float
+    fetch_s: float
+    rank_bytes: float
+    peak_bytes: float
+    held_bytes: float
+    imbalance: float
+    bound_s: float | None = None
+
+    @property
+    def memory_bytes(self) -> float:
+        """Peak and data together."""
+        return self.peak_bytes + self.held_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """What a unit of work costs.
+
+    Attributes:
+        scaling: seconds of numbers worked on, exchanges, transfers: of all systems together.
+        seconds_of: system -> its own time over what ``scaling`` says of it, from its runs; others have none. Names of
+            systems on several ranks end in ``+``.
+        memory: bytes of a number that is kept of a row or an edge until backward, of float32.
+        memory_of: system -> its peak over what ``memory`` says, from its runs.
+        rpc: of a fetch.
+        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run told.
+        runs: how many were fitted.
+        notes: what else is to be known, in words.
+    """
+
+    scaling: ScalingModel
+    seconds_of: Mapping[str, float]
+    memory: float
+    memory_of: Mapping[str, float]
+    rpc: RpcModel
+    assumed: frozenset[str]
+    runs: int
+    notes: tuple[str, ...] = ()
+
+    def network(self, network: NetworkCosts | None) -> NetworkCosts:
+        """The given one, with what was neither measured nor given as assumed."""
+        given = network or NetworkCosts(per_node=2**20)
+        if self.scaling.message_s is None or self.scaling.byte_s is None:
+            return replace(
+                given,
+                rank_bytes_s=given.rank_bytes_s or ASSUMED_NETWORK.rank_bytes_s,
+                message_s=ASSUMED_NETWORK.message_s if given.message_s is None else given.message_s,
+            )
+        return given
+
+    def factor(self, system: str, ranks: int) -> float:
+        """A system's own seconds over what the rates of all systems say, alone or on several ranks."""
+        return _factor(self.seconds_of, system, ranks)
+
+    def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
+        """An epoch of some work."""
+        factor = self.factor(work.system, work.ranks)
+        step = self.scaling.predict(work.step(), self.network(network))
+        communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
+        own = (work.passes @ self.scaling.compute) * factor
+        compute_s, bound_s, imbalance = float(own.max()), None, _ratio(own)
+        if work.groups is not None:
+            compute_s, bound_s, imbalance = _scheduled(work, facts, self.scaling, factor)
+        fetch_s = self._fetch_s(work, compute_s)
+        a_number = self.memory * (facts.itemsize / 4) * _factor(self.memory_of, work.system, work.ranks)
+        peak = (work.alive @ _per_row(facts)) * a_number
+        most = int(np.argmax(peak + work.held_bytes))
+        epoch_s = compute_s + communicate_s + transfer_s + fetch_s
+        rounds = 0.0
+        if work.round_bytes is not None and work.ranks > 1:  # one at the end of the run at the least
+            rounds = work.round_bytes[0] * max(1.0, epoch_s / work.round_bytes[1])
+        return Predicted(
+            epoch_s,
+            compute_s,
+            communicate_s,
+            transfer_s,
+            fetch_s,
+            work.rank_bytes + rounds,
+            float(peak[most]),
+            float(work.held_bytes[most]),
+            imbalance,
+            bound_s,
+        )
+
+    def _fetch_s(self, work: EpochWork, compute_s: float) -> float:
+        """Seconds of an epoch that stand still for features: what is fetched ahead hides behind computing."""
+        if work.fetching is None or not work.fetching.bytes:
+            return 0.0
+        a_step = float(self.rpc.rtt_s(work.fetching.bytes / max(work.fetching.owners, 1.0)))
+        return max(0.0, a_step * work.steps - compute_s) if work.fetching.ahead else a_step * work.steps
+
+
+def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
+    """Rates of some runs; what none of them tells is assumed.
+
+    Args:
+        runs: measured; none is allowed, and gives assumed rates.
+        like: of what is to be predicted: runs of its model and sizes are taken alone where there are any.
+    """
+    chosen, notes = _alike(runs, like)
+    if not chosen:
+        scaling = ScalingModel(np.array(ASSUMED_COMPUTE), np.array(ASSUMED_TRANSFER), None, None)
+        nothing: Mapping[str, float] = MappingProxyType({})
+        all_assumed = frozenset({"compute", "communicate", "transfer", "memory", "fetch"})
+        return Rates(scaling, nothing, ASSUMED_MEMORY, nothing, DEFAULT_RPC, all_assumed, 0, notes)
+    steps = [_mean_rank(run) for run in chosen]
+    scaling, assumed = fit_scaling(steps), set()
+    if len(chosen) < LEAST_FITTED:
+        scaling = replace(scaling, compute=_in_proportion(steps))
+        notes = (*notes, f"{len(chosen)} runs are too few to fit six rates: assumed ones are taken in proportion")
+    if scaling.message_s is None or scaling.byte_s is None:
+        assumed.add("communicate")
+    if scaling.transfer is None:
+        assumed.add("transfer")
+        scaling = replace(scaling, transfer=np.array(ASSUMED_TRANSFER))
+    if not scaling.compute.any():
+        assumed.add("compute")
+        scaling = replace(scaling, compute=np.array(ASSUMED_COMPUTE))
+    rpc = [run.rpc for run in chosen if run.rpc is not None]
+    if not rpc:
+        assumed.add("fetch")
+    memory, told = _memory(chosen)
+    if not told:
+        assumed.add("memory")
+    kinds = [kind_of(run.system, run.work.ranks) for run in chosen]
+    kept = [
+        (kind, _kept(run, memory)) for kind, run in zip(kinds, chosen, strict=True) if "peak_bytes" in run.quantities
+    ]
+    own = [(kind, _own_s(run, scaling)) for kind, run in zip(kinds, chosen, strict=True)]
+    crowded = sum(run.crowded for run in chosen)
+    if crowded:
+        notes = (
+            *notes,
+            f"something else ran on the machine beside {crowded} of them: their processors' seconds are "
+            "taken, and their wall times are longer",
+        )
+    return Rates(
+        scaling, _by_system(own), memory, _by_system(kept), _typical(rpc), frozenset(assumed), len(chosen), notes
+    )
+
+
+def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[MeasuredRun], tuple[str, ...]]:
+    """Runs on the newest one's machine; of these those of the same model and sizes, else all; with notes."""
+    if like is None or not runs:
+        return list(runs), ()
+    newest = max(runs, key=lambda run: run.run.id)
+    here = [run for run in runs if run.machine == newest.machine]
+    notes: tuple[str, ...] = ()
+    if len(here) < len(runs):
+        notes = (f"{len(runs) - len(here)} runs on other machines than {newest.machine} are left out",)
+    runs, wanted = here, _size(like)
+    same = [run for run in runs if _size(run.facts) == wanted]
+    if same:
+        return same, notes
+    others = sorted({f"{run.facts.config.model}, hidden {run.facts.config.hidden}" for run in runs})
+    return list(runs), (
+        *notes,
+        f"no run of {like.config.model} with hidden {like.config.hidden} and {like.config.layers} layer(s): rates are "
+        f"those of {'; '.join(others)}, by numbers worked on",
+    )
+
+
+def _size(facts: Facts) -> tuple[Any, ...]:
+    config = facts.config
+    return config.model, config.hidden, config.layers, config["dtype"]
+
+
+def _mean_rank(run: MeasuredRun) -> MeasuredStep:
+    """The step with every rank's work and seconds as the mean of them, for who did what of groups is a schedule's."""
+    step = run.step
+    if run.work.groups is None:
+        return step
+
+    def mean(values: Numbers) -> Numbers:
+        return np.broadcast_to(values.mean(axis=0), values.shape).copy()
+
+    return replace(step, compute_s=mean(step.compute_s), transfer_s=mean(step.transfer_s))
+
+
+def _in_proportion(steps: Sequence[MeasuredStep]) -> Numbers:
+    """The assumed rates, all made as much faster or slower as the median step was."""
+    assumed = np.array(ASSUMED_COMPUTE)
+    return assumed * median(float(step.compute_s.sum() / (step.work.passes @ assumed).sum()) for step in steps)
+
+
+def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
+    """Measured over predicted own seconds of a step, of all ranks together."""
+    predicted = float((run.step.work.passes @ scaling.compute).sum())
+    return float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0
+
+
+def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
+    """Bytes of a number that is kept, the median of runs' peaks; and whether these tell it."""
+    known = [run for run in runs if run.quantities.get("peak_bytes", 0) > 0]
+    if not known:
+        return ASSUMED_MEMORY, False
+    return median(peak / numbers for numbers, peak in map(_kept_numbers, known)), True
+
+
+def _kept_numbers(run: MeasuredRun) -> tuple[float, float]:
+    """Numbers of rows and edges alive on the rank with most, and the peak in bytes of float32."""
+    most = float((run.work.alive @ _per_row(run.facts)).max())
+    return max(most, 1.0), run.quantities["peak_bytes"] * 4 / run.facts.itemsize
+
+
+def _per_row(facts: Facts) -> Numbers:
+    """Numbers kept of a row and of an edge."""
+    return np.array([facts.row_numbers, facts.edge_numbers], np.float64)
+
+
+def _kept(run: MeasuredRun, memory: float) -> float:
+    numbers, peak = _kept_numbers(run)
+    return peak / (numbers * memory)
+
+
+def _by_system(ratios: Iterable[tuple[str, float]]) -> Mapping[str, float]:
+    """The geometric middle of each system's ratios."""
+    found: dict[str, list[float]] = {}
+    for system, ratio in ratios:
+        if ratio > 0 and np.isfinite(ratio):
+            found.setdefault(system, []).append(ratio)
+    return MappingProxyType({system: float(np.exp(np.median(np.log(each)))) for system, each in found.items()})
+
+
+def kind_of(system: str, ranks: int) -> str:
+    """A system alone, or on several ranks (with a ``+``): layouts do other things there, and exchange."""
+    return f"{system}{'+' * (ranks > 1)}"
+
+
+def _factor(of: Mapping[str, float], system: str, ranks: int) -> float:
+    """What is known of the system on as many ranks; else of it elsewhere, shifted as others are; else of the others."""
+    mine, several = kind_of(system, ranks), ranks > 1
+    if mine in of:
+        return of[mine]
+    here = [value for name, value in of.items() if name.endswith("+") is several]
+    there = [value for name, value in of.items() if name.endswith("+") is not several]
+    other = system if several else f"{system}+"
+    if other in of:
+        return of[other] * (median(here) / median(there) if here else 1.0)
+    return median(here or there or [1.0])
+
+
+def _typical(models: Sequence[RpcModel]) -> RpcModel:
+    if not models:
+        return DEFAULT_RPC
+    return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
+
+
+def _scheduled(
+    work: EpochWork, facts: Facts, scaling: ScalingModel, factor: float
+) -> tuple[float, float | None, float]:
+    """Own seconds of the slowest ranks of all iterations, the least that can be, and imbalance."""
+    groups, parts = work.groups, facts.config.parts
+    assert groups is not None
+    times = (groups.passes @ scaling.compute) * factor
+    if not times.any():
+        raise PlanError("groups take no time by these rates: fit them to longer runs.")
+    told = predict_epochs(
+        times,
+        measured_on=1,
+        ranks=(parts,),
+        scheduler=groups.scheduler,
+        per_rank=groups.per_rank,
+        time_limit_s=1.0,
+        seed=facts.config.seed,
+    )[0]
+    if parts == work.ranks:
+        return told.predicted_s, told.bound_s, _group_imbalance(times, groups.scheduler, groups.per_rank, parts)
+    return float(times.sum()) / work.ranks, None, 1.0  # several parts a rank, one after another
+
+
+def _group_imbalance(times: Numbers, scheduler: str, per_rank: int, parts: int) -> float:
+    most = named(scheduler, per_rank)[1]
+    return _ratio(solve(scheduler, times, parts, per_rank=most, time_limit_s=1.0).loads(times).sum(axis=0))
+
+
+def _ratio(own: Numbers) -> float:
+    """Most over least; 1 of one rank."""
+    least = float(np.min(own))
+    return float(np.max(own)) / least if least > 0 else float("inf")

@@ -1,0 +1,720 @@
+"""``lab.card``: one page on a system, with the idea, its formulas, our code, and what was reported and measured."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from dtdg_lab.cards.pictures import drawn_pictures, picture_note, run_pictures
+from dtdg_lab.cards.text import CardText
+from dtdg_lab.cards.texts import (
+    DYGNEX_CARDS,
+    DYNAHB_CARDS,
+    ESDG_CARDS,
+    FLAREDTDG_CARDS,
+    GREENDYGNN_CARDS,
+    PAPERS,
+    REFERENCE_CARDS,
+)
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import System, option_owners
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
+from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.runs.directory import write_text
+from dtdg_lab.runs.html import document
+from dtdg_lab.runs.html import text as escaped
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.visualization.cards import Panel
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.svg import figure_svg
+
+# How to run a system: a cell as text, and the settings it has.
+
+
+EPOCHS = 5
+
+
+def card_config(text: CardText) -> RunConfig:
+    """The settings of the cell: small, on one rank where that is possible.
+
+    Args:
+        text: of the card.
+    """
+    return RunConfig(**_settings(text))
+
+
+def run_cell(text: CardText) -> str:
+    """A cell that trains the system and draws the run: in this process, or on a session's where it needs several.
+
+    Args:
+        text: of the card.
+    """
+    settings = _settings(text)
+    given = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    lines = ["import dtdg_lab as lab", "", f"config = lab.RunConfig({given})"]
+    if settings["ranks"] > 1:
+        return "\n".join([*lines, *_session("config"), "lab.plot(run)"])
+    lines += ["run = lab.train(config)", "lab.plot(run)"]
+    if text.system != "single":
+        lines += ["# on two processes, live:", *(f"# {line}" for line in _session("config.replace(ranks=2)"))]
+    return "\n".join(lines)
+
+
+def _session(config: str) -> list[str]:
+    return ["with lab.Session(ranks=2) as session:", f"    run = session.train({config})", "    run.wait()"]
+
+
+def _settings(text: CardText) -> dict[str, Any]:
+    return {"system": text.system, "dataset": "growing", "ranks": 1, **text.settings, "epochs": EPOCHS}
+
+
+# Where a system is in our code: file and line of what the catalogue names, found without importing it.
+
+
+_ROOT = Path(__file__).resolve().parents[2]  # where the package is
+_END = r"(?:\n\s*\n|\n\s*(?:Args|Raises|Returns|Attributes):|$)"
+_DIFFERS = re.compile(r"Differs from the papers?[:,] ?(.*?)" + _END, re.S)
+_BEGINS = (("it ", "The paper "), ("its ", "The paper's "), ("they ", "The papers "))
+
+
+class CodePlace(NamedTuple):
+    """A class or function.
+
+    Attributes:
+        role: room of the catalogue, or ``also``.
+        name: in the catalogue, or in its module.
+        file: from the root of the repository, with ``/``.
+        line: from 1, where it begins.
+        summary: what it does, in a sentence.
+    """
+
+    role: str
+    name: str
+    file: str
+    line: int
+    summary: str
+
+    @property
+    def link(self) -> str:
+        """From the root of the repository, as GitHub has it."""
+        return f"{self.file}#L{self.line}"
+
+
+class Difference(NamedTuple):
+    """What a docstring says of how it differs from its paper; ``file`` and ``line`` are of what it describes."""
+
+    file: str
+    line: int
+    text: str
+
+
+def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
+    """What the catalogue composes the system of, then what else is worth reading.
+
+    Args:
+        system: of the catalogue.
+        more: targets as text, ``module:name``, or a module alone.
+
+    Raises:
+        ConfigError: there is no such file, or nothing of that name in it.
+    """
+    entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
+    found = [_place(entry.target, entry.room, entry.name, entry.summary) for entry in entries]
+    return found + [_place(target, "also", "", "") for target in more]
+
+
+def differences(places: list[CodePlace]) -> list[Difference]:
+    """What docstrings of these files say of differences from the papers, each once."""
+    found = [each for file in dict.fromkeys(place.file for place in places) for each in _told(file)]
+    return list({each.text: each for each in found}.values())
+
+
+def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
+    module, _, attribute = target.partition(":")
+    file = module.replace(".", "/") + ".py"
+    tree = _tree(file)
+    node: ast.AST = tree
+    if attribute:
+        defined = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+        if attribute not in defined:
+            raise ConfigError(f"{file} defines no {attribute!r}: a card or the catalogue names it. Correct the name.")
+        node = defined[attribute]
+    line = getattr(node, "lineno", 1)
+    return CodePlace(role, name or attribute or Path(file).stem, file, line, summary or _first_sentence(node))
+
+
+@cache
+def _tree(file: str) -> ast.Module:
+    path = _ROOT / file
+    if not path.is_file():
+        raise ConfigError(f"{file} is not there: a card or the catalogue names it. Correct the name.")
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _first_sentence(node: ast.AST) -> str:
+    text = ast.get_docstring(node) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) else ""
+    return " ".join((text or "").split("\n\n")[0].replace("``", "").split())
+
+
+def _told(file: str) -> Iterator[Difference]:
+    for node in ast.walk(_tree(file)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        for told in _DIFFERS.findall(ast.get_docstring(node) or ""):
+            text = " ".join(told.replace("``", "").split())
+            if text and not text.startswith("nothing known"):
+                yield Difference(file, getattr(node, "lineno", 1), _as_sentence(text))
+
+
+def _as_sentence(text: str) -> str:
+    """What follows on *Differs from the paper:*, where it stands alone."""
+    for word, instead in _BEGINS:
+        if text.startswith(word):
+            return instead + text[len(word) :]
+    return text[0].upper() + text[1:]
+
+
+# Formulas of cards: written in a small part of TeX's notation, shown as MathML or as a line of text.
+
+
+SYMBOLS: Mapping[str, str] = MappingProxyType(
+    {
+        "alpha": "α",
+        "beta": "β",
+        "gamma": "γ",
+        "delta": "δ",
+        "epsilon": "ε",
+        "theta": "θ",
+        "lambda": "λ",
+        "mu": "μ",
+        "pi": "π",
+        "rho": "ρ",
+        "sigma": "σ",
+        "tau": "τ",
+        "xi": "ξ",
+        "phi": "φ",
+        "Delta": "Δ",
+        "Gamma": "Γ",
+        "ell": "ℓ",
+        "cdot": "·",
+        "times": "×",
+        "le": "≤",
+        "ge": "≥",
+        "ne": "≠",
+        "approx": "≈",
+        "in": "∈",
+        "notin": "∉",
+        "cup": "∪",
+        "subseteq": "⊆",
+        "to": "→",
+        "gets": "←",
+        "infty": "∞",
+        "forall": "∀",
+        "lfloor": "⌊",
+        "rfloor": "⌋",
+        "lceil": "⌈",
+        "rceil": "⌉",
+        "langle": "⟨",
+        "rangle": "⟩",
+        "circ": "∘",
+        "ldots": "…",
+        "nabla": "∇",
+        "pm": "±",
+        "|": "‖",
+        "{": "{",
+        "}": "}",
+    }
+)
+LARGE = MappingProxyType({"sum": "∑", "max": "max", "min": "min", "bigcup": "⋃", "argmax": "arg max"})
+# the sign above in MathML, and the mark that follows a letter in text
+_ACCENTS = MappingProxyType({"hat": ("^", "\u0302"), "tilde": ("~", "\u0303"), "bar": ("¯", "\u0304")})
+_TOKEN = re.compile(r"\\([A-Za-z]+|[|{},])|([A-Za-z])|(\d+(?:\.\d+)?)|(\s+)|(.)")
+_LETTERS = frozenset("αβγδεθλμπρσταξφℓΔΓ∞")
+
+
+class Piece(NamedTuple):
+    """A part of a formula: as MathML, and as text; ``large`` where limits stand below and above it."""
+
+    mathml: str
+    text: str
+    large: bool = False
+
+
+def mathml(formula: str) -> str:
+    """A ``<math>`` element of its own line.
+
+    Args:
+        formula: such as ``T = sum_{i=1}^{m} T_i``, with a backslash before each command.
+
+    Raises:
+        ConfigError: a brace is not closed, or a command is unknown.
+    """
+    piece = _Reader(formula).all()
+    return (
+        '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block" '
+        f'aria-label="{html.escape(piece.text, quote=True)}">{piece.mathml}</math>'
+    )
+
+
+def plain(formula: str) -> str:
+    """The formula as a line of text.
+
+    Raises:
+        ConfigError: as of :func:`mathml`.
+    """
+    return _Reader(formula).all().text
+
+
+class _Reader:
+    """Reads one formula from left to right."""
+
+    def __init__(self, formula: str) -> None:
+        self._formula = formula
+        self._tokens = [match for match in _TOKEN.finditer(formula) if not match[4]]
+        self._at = 0
+
+    def all(self) -> Piece:
+        found = self._row(until="")
+        if self._at < len(self._tokens):
+            raise self._error("a closing brace without an opening one")
+        return found
+
+    def _error(self, what: str) -> ConfigError:
+        return ConfigError(f"formula {self._formula!r}: {what}. Known commands: {', '.join([*SYMBOLS, *LARGE])}.")
+
+    def _next(self) -> str:
+        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+
+    def _row(self, until: str) -> Piece:
+        pieces: list[Piece] = []
+        while (token := self._next()) not in ("", "}", until):
+            pieces.append(self._scripted(self._piece()) if token not in "_^" else self._scripted(Piece("<mrow/>", "")))
+        return Piece(f"<mrow>{''.join(each.mathml for each in pieces)}</mrow>", "".join(each.text for each in pieces))
+
+    def _scripted(self, base: Piece) -> Piece:
+        """The piece with what stands below and above it."""
+        scripts: dict[str, Piece] = {}
+        while (mark := self._next()) in ("_", "^") and mark:
+            if mark in scripts:
+                raise self._error(f"two {mark} of one piece")
+            self._at += 1
+            scripts[mark] = self._piece()
+        if not scripts:
+            return base
+        text = base.text.rstrip() + "".join(mark + _bracketed(piece.text) for mark, piece in scripts.items())
+        text += " " if base.large else ""
+        kind = {"_": "under", "^": "over"} if base.large else {"_": "sub", "^": "sup"}
+        name = "m" + "".join(kind[mark] for mark in "_^" if mark in scripts)
+        inner = base.mathml + "".join(scripts[mark].mathml for mark in "_^" if mark in scripts)
+        return Piece(f"<{name}>{inner}</{name}>", text)
+
+    def _group(self) -> Piece:
+        if self._next() != "{":
+            raise self._error("a group in braces is missing")
+        self._at += 1
+        found = self._row(until="}")
+        if self._next() != "}":
+            raise self._error("a brace is not closed")
+        self._at += 1
+        return found
+
+    def _piece(self) -> Piece:
+        token = self._next()
+        if token == "{":
+            return self._group()
+        if not token or token == "}":
+            raise self._error("it ends where something is needed")
+        match = self._tokens[self._at]
+        self._at += 1
+        if match[1]:
+            return self._command(match[1])
+        if match[2]:
+            return Piece(f"<mi>{match[2]}</mi>", match[2])
+        if match[3]:
+            return Piece(f"<mn>{match[3]}</mn>", match[3])
+        return _operator(match[5])
+
+    def _command(self, name: str) -> Piece:
+        if name == "text":
+            return self._words()
+        if name == "frac":
+            over, under = self._group(), self._group()
+            text = f"{_bracketed(over.text, '()')}/{_bracketed(under.text, '()')}"
+            return Piece(f"<mfrac>{over.mathml}{under.mathml}</mfrac>", text)
+        if name in _ACCENTS:
+            inner, (sign, mark) = self._group(), _ACCENTS[name]
+            accent = f'<mover accent="true">{inner.mathml}<mo>{sign}</mo></mover>'
+            return Piece(accent, inner.text + mark)
+        if name in LARGE:
+            return Piece(f"<mo>{LARGE[name]}</mo>", f"{LARGE[name]} ", large=True)
+        if name in ("quad", ","):
+            return Piece(f'<mspace width="{1 if name == "quad" else 0.3}em"/>', "   " if name == "quad" else " ")
+        if name not in SYMBOLS:
+            raise self._error(f"the command {name!r} is not known")
+        return _operator(SYMBOLS[name])
+
+    def _words(self) -> Piece:
+        """What stands in braces, letter for letter."""
+        start = self._tokens[self._at].end() if self._next() == "{" else -1
+        stop = self._formula.find("}", start)
+        if start < 0 or stop < 0:
+            raise self._error("\\text needs a group in braces")
+        while self._tokens[self._at].start() < stop:
+            self._at += 1
+        self._at += 1
+        words = self._formula[start:stop]
+        return Piece(f"<mtext>{html.escape(words).replace(' ', '&#160;')}</mtext>", words)
+
+
+def _operator(sign: str) -> Piece:
+    """A sign; relations and sums get room in text."""
+    if sign in _LETTERS:
+        return Piece(f"<mi>{sign}</mi>", sign)
+    roomy = sign in "=+−≤≥≠≈∈∉∪⊆→←<>·×"
+    sign = "−" if sign == "-" else sign
+    roomy = roomy or sign == "−"
+    still = ' stretchy="false"' if sign in "()[]{}|⌊⌋⌈⌉" else ""
+    return Piece(f"<mo{still}>{html.escape(sign)}</mo>", f" {sign} " if roomy else f"{sign} " if sign == "," else sign)
+
+
+def _bracketed(text: str, brackets: str = "{}") -> str:
+    return text if len(text) == 1 else f"{brackets[0]}{text}{brackets[1]}"
+
+
+# The page of a card: HTML that needs no script and asks for nothing, and plain text.
+
+
+STYLE = """
+.dtdg-card { font: 14px/1.5 Helvetica, Arial, sans-serif; max-width: 1120px; color: inherit; }
+.dtdg-card h2 { font-size: 21px; margin: 0; }
+.dtdg-card h3 { font-size: 15px; margin: 22px 0 6px; padding-bottom: 3px;
+  border-bottom: 1px solid rgba(128,128,128,.35); }
+.dtdg-card p { margin: 0 0 6px; }
+.dtdg-card .quiet { opacity: .78; font-size: 13px; }
+.dtdg-card ol, .dtdg-card ul { margin: 4px 0 4px 22px; padding: 0; }
+.dtdg-card li { margin: 2px 0; }
+.dtdg-card .formulas { display: grid; grid-template-columns: minmax(300px, 1.1fr) 1fr; gap: 8px 22px;
+  align-items: center; }
+.dtdg-card math { font-size: 17px; text-align: left; }
+.dtdg-card .pictures { display: flex; flex-wrap: wrap; gap: 12px 16px; }
+.dtdg-card figure { margin: 0; width: 512px; max-width: 100%; }
+.dtdg-card figure svg { border-radius: 4px; }
+.dtdg-card figcaption { font-size: 13px; margin-top: 2px; }
+.dtdg-card table { border-collapse: collapse; font-size: 13px; margin: 2px 0 6px; }
+.dtdg-card th, .dtdg-card td { text-align: left !important; padding: 3px 18px 3px 0; vertical-align: top;
+  border-bottom: 1px solid rgba(128,128,128,.25); background: none; white-space: normal; max-width: 640px; }
+.dtdg-card td.figure { white-space: nowrap; font-variant-numeric: tabular-nums; font-weight: bold; }
+.dtdg-card td.place { white-space: nowrap; }
+.dtdg-card code, .dtdg-card pre { font: 12.5px ui-monospace, Menlo, Consolas, monospace; }
+.dtdg-card pre { padding: 10px 12px; border: 1px solid rgba(128,128,128,.35); border-radius: 4px; overflow-x: auto; }
+.dtdg-card a { color: inherit; }
+@media (max-width: 760px) { .dtdg-card .formulas { grid-template-columns: 1fr; } }
+"""
+_WIDTH = 512
+_NO_NUMBER = "The README has no number of this system yet."
+
+
+def card_html(
+    system: System, text: CardText, pictures: Sequence[Panel], *, note: str = "", root: str | None = ""
+) -> str:
+    """The whole card as one element with its style; pictures stand still.
+
+    Args:
+        system: of the catalogue.
+        text: of the card.
+        pictures: charts with their sentences; none leaves the section out but for ``note``.
+        note: what stands before the pictures, such as which run they are of.
+        root: what links into the code begin with, such as ``../``: they are relative to the repository; None for no
+            links, where a page has no files beside it.
+    """
+    places = code_places(system, text.code)
+    drawn = "".join(
+        f"<figure>{figure_svg(figure, width=_WIDTH, height=270)}<figcaption>{escaped(words)}</figcaption></figure>"
+        for figure, words in pictures
+    )
+    sections = [
+        _head(system, text),
+        _section("The idea in five sentences", f"<ol>{_items(text.idea)}</ol>"),
+        _section("In formulas", _formulas(text)),
+        _section("As a picture", f"<p class='quiet'>{escaped(note)}</p><div class='pictures'>{drawn}</div>")
+        if drawn or note
+        else "",
+        _section("In our code", _code(system, text, places, root)),
+        _section("What the paper reports", _reported(text)),
+        _section("What was measured here", _measured(text)),
+        _section("Where we differ, and why", _differs(text, _told_page(system, places), root)),
+        _section("How to run it", f"<pre>{escaped(run_cell(text))}</pre>"),
+    ]
+    return f"<div class='dtdg-card'><style>{STYLE}</style>{''.join(sections)}</div>"
+
+
+def card_plain(system: System, text: CardText) -> str:
+    """The card without pictures and lists of options, as lines of text."""
+    places = code_places(system, text.code)
+    lines = [f"{system.name}: {system.summary}", f"Source: {system.source}. {text.paper.reference}.", ""]
+    lines += [f"{number}. {sentence}" for number, sentence in enumerate(text.idea, start=1)]
+    lines += ["", *(f"{plain(each.formula)}    ({each.meaning})" for each in text.formulas)]
+    lines += ["", "In our code:", *(f"  {place.file}:{place.line}  {place.name}" for place in places)]
+    lines += ["", f"Reported ({text.paper.protocol}):" if text.reported else "The paper reports no number of it."]
+    lines += [f"  {each.what}: {each.value} ({each.where})" for each in text.reported]
+    lines += ["", "Measured here:" if text.measured else _NO_NUMBER]
+    lines += [f"  {each.what}: {each.value} ({each.command})" for each in text.measured]
+    told = [*text.differs, *(each.text for each in _told_page(system, places))]
+    lines += ["", "Where we differ:" if told else "", *(f"  {each}" for each in told)]
+    return "\n".join([*(textwrap.fill(line, 118, subsequent_indent="    ") for line in lines), "", run_cell(text)])
+
+
+def _told_page(system: System, places: Sequence[CodePlace]) -> list[Difference]:
+    """What docstrings say; of patterns of congestion only where these are part of the idea."""
+    remote = system.parts["parallel"] == "remote_feature"
+    return differences([place for place in places if remote or place.role != "congestion"])
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h3>{escaped(title)}</h3>{body}</section>"
+
+
+def _items(sentences: Sequence[str]) -> str:
+    return "".join(f"<li>{escaped(sentence)}</li>" for sentence in sentences)
+
+
+def _head(system: System, text: CardText) -> str:
+    return (
+        f"<h2>{escaped(system.name)}</h2><p>{escaped(system.summary)}</p>"
+        f"<p class='quiet'>{escaped(system.source)}. {escaped(text.paper.reference)}.</p>"
+    )
+
+
+def _formulas(text: CardText) -> str:
+    cells = (
+        f"<div>{mathml(each.formula)}</div><div class='quiet'>{escaped(each.meaning)}</div>" for each in text.formulas
+    )
+    return f"<div class='formulas'>{''.join(cells)}</div>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], classes: Sequence[str]) -> str:
+    """A table whose cells are HTML already."""
+    names = "".join(f"<th>{escaped(name)}</th>" for name in head)
+    lines = (
+        "<tr>" + "".join(f"<td class='{kind}'>{cell}</td>" for kind, cell in zip(classes, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{names}</tr>{''.join(lines)}</table>"
+
+
+def _code(system: System, text: CardText, places: Sequence[CodePlace], root: str | None) -> str:
+    rows = [
+        (
+            escaped(place.role),
+            f"<code>{escaped(place.name)}</code>",
+            _link(root, place.file, place.line),
+            escaped(place.summary),
+        )
+        for place in places
+    ]
+    made = _table(("room", "name", "file and line", "what it does"), rows, ("place", "place", "place", ""))
+    options = _options(system, text)
+    if not options:
+        return made
+    names = ("option", "default here", "changes", "meaning")
+    listed = _table(names, options, ("place", "", "place", ""))
+    return f"{made}<details><summary>{len(options)} options that it reads</summary>{listed}</details>"
+
+
+def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
+    config = card_config(text)
+    owners = option_owners(system.name, config.dataset, config.model)
+    rows = []
+    for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
+        option = OPTIONS[name]
+        brought = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
+        when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}[option.live]
+        unit = f" {option.unit}" if option.unit else ""
+        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{brought}{unit}"), when, escaped(option.meaning)))
+    return rows
+
+
+def _link(root: str | None, file: str, line: int) -> str:
+    named = f"{escaped(file)}:{line}"
+    return named if root is None else f"<a href='{escaped(f'{root}{file}#L{line}')}'>{named}</a>"
+
+
+def _reported(text: CardText) -> str:
+    protocol = f"<p class='quiet'>Measured there: {escaped(text.paper.protocol)}.</p>"
+    if not text.reported:
+        return "<p>Nothing: it reports no number of this system.</p>"
+    rows = [(escaped(each.what), escaped(each.value), escaped(each.where)) for each in text.reported]
+    return protocol + _table(("what", "reported", "where"), rows, ("", "figure", ""))
+
+
+def _measured(text: CardText) -> str:
+    if not text.measured:
+        return f"<p>{_NO_NUMBER}</p>"
+    rows = [
+        (escaped(each.what), escaped(each.value), f"<code>{escaped(each.command)}</code>") for each in text.measured
+    ]
+    said = "<p class='quiet'>On two cores without a GPU, as the README has it; other machines give other numbers.</p>"
+    return said + _table(("what", "measured", "command"), rows, ("", "figure", ""))
+
+
+def _differs(text: CardText, told: Sequence[Difference], root: str | None) -> str:
+    own = [escaped(each) for each in text.differs]
+    places = [_link(root, each.file, each.line) for each in told]
+    read = [
+        f"{escaped(each.text)} <span class='quiet'>{place}</span>" for each, place in zip(told, places, strict=True)
+    ]
+    if not own and not read:
+        return "<p>Nothing that is known.</p>"
+    return f"<ul>{''.join(f'<li>{each}</li>' for each in (*own, *read))}</ul>"
+
+
+# The texts of all cards, by system.
+
+
+TEXTS: Mapping[str, CardText] = MappingProxyType(
+    {
+        text.system: text
+        for text in (*REFERENCE_CARDS, *DYGNEX_CARDS, *ESDG_CARDS, *DYNAHB_CARDS, *FLAREDTDG_CARDS, *GREENDYGNN_CARDS)
+    }
+)
+
+# what people call a paper, and the system that shows it
+_NAMES = {paper.name.lower(): paper.main for paper in PAPERS}
+MAIN: Mapping[str, str] = MappingProxyType({**_NAMES, "flare": "flaredtdg"})
+
+
+def card(name: str, *, run: Any = None) -> Card:
+    """One page on a system of the catalogue; in a notebook it shows itself, elsewhere its text is printed.
+
+    Args:
+        name: of the system, or of a paper, whose main system is shown (``esdg``, ``dynahb``, ``dygnex``, ``flaredtdg``,
+            ``greendygnn``).
+        run: of this system, whose charts take the place of those of a small graph: a run, or its folder.
+
+    Raises:
+        UnknownNameError: there is no such system or paper; the closest match is named.
+        ConfigError: the run is of another system, or has recorded nothing yet.
+    """
+    known = name.strip().lower() if isinstance(name, str) else name
+    system = MAIN.get(known, known) if isinstance(known, str) else known
+    if not isinstance(system, str) or system not in TEXTS:
+        raise UnknownNameError("card", name, {*TEXTS, *MAIN})
+    opened = open_run(run) if isinstance(run, str | Path) else run
+    if opened is not None and not hasattr(opened, "window"):
+        raise ConfigError(f"run={shortened(run)}: a run, or the folder of one, is needed.")
+    return Card(system, opened)
+
+
+class Card:
+    """One page on a system: see :func:`card`.
+
+    Args:
+        name: of the system.
+        run: whose charts are shown; None for those of a small graph.
+
+    Raises:
+        ConfigError: as of :func:`card`.
+    """
+
+    def __init__(self, name: str, run: Any = None) -> None:
+        self.system = catalogue.system(name)
+        self.text = TEXTS[name]
+        self.run = run
+        if run is not None:
+            self.pictures = self._of_run(run)
+
+    def __repr__(self) -> str:
+        return card_plain(self.system, self.text)
+
+    @cached_property
+    def pictures(self) -> list[Panel]:
+        """Charts with their sentences, computed when first asked for; none where a library that draws them lacks."""
+        try:
+            return drawn_pictures(self.system)
+        except NotAvailableError as error:
+            self._lacks = str(error)
+            return []
+
+    _lacks = ""
+
+    @property
+    def note(self) -> str:
+        """What the pictures are of."""
+        if self.run is not None:
+            return f"Of run {self.run.id}."
+        return f"No picture: {self._lacks}" if self._lacks else picture_note(self.system)
+
+    @property
+    def figure(self) -> Figure:
+        """All pictures in one, for ``lab.plot``.
+
+        Raises:
+            ConfigError: there is none, since a library lacks.
+        """
+        if not self.pictures:
+            raise ConfigError(self.note)
+        return grid(self.pictures, title=self.system.name)
+
+    @property
+    def code(self) -> list[CodePlace]:
+        """Where it is in our code."""
+        return code_places(self.system, self.text.code)
+
+    @property
+    def cell(self) -> str:
+        """A cell that runs it."""
+        return run_cell(self.text)
+
+    def html(self, root: str = "") -> str:
+        """The card as an HTML element that needs no script.
+
+        Args:
+            root: what links into the code begin with; they are relative to the repository.
+        """
+        pictures = self.pictures  # first: it decides what the note says
+        return card_html(self.system, self.text, pictures, note=self.note, root=root)
+
+    def save(self, path: str | Path, *, again: bool = False) -> Path:
+        """Write the card as a page that shows offline.
+
+        Args:
+            path: of the file.
+            again: whether a file that is there may be overwritten.
+
+        Raises:
+            RunStoreError: it cannot be written, or is there already.
+        """
+        file = Path(path)
+        if file.exists() and not again:
+            raise RunStoreError(f"{file} is there already: give another name, or again=True to write it anew.")
+        return write_text(file, document(f"{self.system.name} · DTDG Lab", self.html()))
+
+    def _of_run(self, run: Any) -> list[Panel]:
+        lock = getattr(run, "lock", None)
+        if lock is None:
+            return run_pictures(self.system, run)
+        with lock:
+            return run_pictures(self.system, run)
+
+    def _repr_html_(self) -> str:
+        return self.html(_way_to_repository())
+
+
+def _way_to_repository() -> str:
+    """From the notebook's folder to the repository, where the package is in one and not far: ``../`` in a lesson."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "pyproject.toml").is_file():
+        return ""
+    for up, folder in enumerate((Path.cwd(), *Path.cwd().parents)):
+        if folder == root:
+            return "../" * up
+    return ""

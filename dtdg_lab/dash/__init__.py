@@ -1,8 +1,0 @@
-"""The dashboard: controls, live charts, comparison, partitions, schedules, code. Never trains, imports no torch."""
-
-from __future__ import annotations
-
-from dtdg_lab.dash.app import Dashboard, serve
-from dtdg_lab.dash.settings import as_cell, as_json
-
-__all__ = ["Dashboard", "as_cell", "as_json", "serve"]

@@ -1,0 +1,405 @@
+"""Requests to the session, made one after the other off the event loop, so that the page never stands still."""
+
+from __future__ import annotations
+
+import html
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.style import Mark, coloured, short
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
+
+
+_LOG = logging.getLogger(__name__)
+
+Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
+
+
+class Actions:
+    """A queue of requests and the thread that makes them; ``poll`` brings back what came of them."""
+
+    def __init__(self, on_error: Callable[[str], None]) -> None:
+        self._on_error = on_error
+        self._requests: queue.Queue[Request | None] = queue.Queue()
+        self._outcomes: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, name="dashboard-actions", daemon=True)
+        self._thread.start()
+
+    def do(
+        self,
+        words: str,
+        request: Callable[[], Any],
+        then: Callable[[Any], None] = lambda result: None,
+        otherwise: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make a request later; ``then`` or ``otherwise`` is called by the ``poll`` that follows its end."""
+        self._requests.put((words, request, then, otherwise))
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Have the next ``poll`` call it.
+
+        What a person does in a notebook arrives on another thread than the event loop's (a kernel's subshell). Widgets
+        changed on two threads at once lose updates on their way to the page, so all changes are made by the loop.
+        """
+        self._outcomes.put(call)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request has been made, or waits, whose outcome was not polled yet."""
+        return self._requests.unfinished_tasks > 0 or not self._outcomes.empty()
+
+    def poll(self) -> bool:
+        """Report what has ended since, and whether there was any; called where widgets may be changed."""
+        any_ended = False
+        while not self._outcomes.empty():
+            self._outcomes.get()()
+            any_ended = True
+        return any_ended
+
+    def close(self) -> None:
+        """End the thread after the requests made so far."""
+        self._requests.put(None)
+
+    def _work(self) -> None:
+        while (item := self._requests.get()) is not None:
+            words, request, then, otherwise = item
+            self._outcomes.put(self._outcome(words, request, then, otherwise))
+            self._requests.task_done()
+        self._requests.task_done()
+
+    def _outcome(
+        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]
+    ) -> Callable[[], None]:
+        try:
+            result = request()
+        except Exception as error:  # shown to the person who asked, whatever it is; there is no caller to raise to
+            text = describe(error)
+            if not isinstance(error, LabError):
+                _LOG.exception("%s failed", words)
+
+            def report() -> None:
+                self._on_error(f"{words}: {text}")
+                otherwise()
+
+            return report
+        return lambda: then(result)
+
+
+def describe(error: Exception) -> str:
+    """What to tell a person about an error: our own messages as they are, others with their kind."""
+    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error} (details are in the log)"
+
+
+# What was asked of a run here: which change waits, which was applied at which step, which was refused and why.
+
+
+ACTIVE = ("starting", "running", "paused", "stopping")
+TOLD = 2  # epoch changes whose outcome stays in the status line
+
+
+class Asked(Protocol):
+    """A run that changes were asked of."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings now."""
+
+    @property
+    def status(self) -> str:
+        """Whether it goes on."""
+
+    @property
+    def reason(self) -> str:
+        """What it refused last, in words."""
+
+    @property
+    def window(self) -> RunWindow:
+        """What is shown of it."""
+
+
+@dataclass(slots=True)
+class Change:
+    """One setting asked for; ``version`` is that under which the ranks apply it.
+
+    What the run looked like then is kept: its epoch, and what it had refused.
+    """
+
+    name: str
+    value: Any
+    version: int
+    at_epoch_end: bool
+    epoch: int
+    reason: str
+    state: str = "waits"  # applied, refused, over
+
+    @property
+    def words(self) -> str:
+        """Name and value."""
+        return f"{self.name} {self.value}"
+
+
+class Changes:
+    """The changes asked for here, of one run; ``on_end(change)`` is told of those that no longer wait."""
+
+    def __init__(self, on_end: Callable[[Change], None]) -> None:
+        self._on_end = on_end
+        self._now: list[Change] = []  # the last that take effect at a next step: those of one request
+        self._waiting: dict[str, Change] = {}
+        self._ended: list[Change] = []
+
+    def forget(self) -> None:
+        """Another run is shown."""
+        self._now, self._waiting, self._ended = [], {}, []
+
+    def add(self, name: str, value: Any, version: int, run: Asked, *, at_epoch_end: bool) -> None:
+        """Note what the run has accepted; the same setting asked for before is no longer waited for."""
+        change = Change(name, value, version, at_epoch_end, run.window.progress.epoch, run.reason)
+        if at_epoch_end:
+            self._waiting[name] = change
+        else:
+            self._now = [*(each for each in self._now if each.version == version), change]
+
+    def look(self, run: Asked, status: str) -> None:
+        """See which of the changes that waited for the end of the epoch were made since, or will not be.
+
+        Args:
+            run: of which they were asked.
+            status: of the run, as whatever else is shown now was told: it may end in between.
+        """
+        for name, change in list(self._waiting.items()):
+            change.state = _state(change, run, status)
+            if change.state != "waits":
+                del self._waiting[name]
+                self._ended = [*self._ended, change][-TOLD:]
+                self._on_end(change)
+
+    def lines(self, window: RunWindow) -> list[str]:
+        """What became of the changes, in words; the caller holds the run's lock."""
+        shown = [*self._ended, *self._waiting.values()]
+        lines = [_epoch_words(change, window) for change in shown]
+        return [*lines, *(_step_words(change, window) for change in self._now)]
+
+
+def _state(change: Change, run: Asked, status: str) -> str:
+    """``waits``, ``applied``, ``refused``, or ``over`` where the run ended first."""
+    config = run.config
+    if _holds(config, change.name, change.value):
+        return "applied"
+    if f"{change.name}={change.value!r}" in run.reason and (
+        run.reason != change.reason or run.window.progress.epoch > change.epoch
+    ):
+        return "refused"
+    return "waits" if status in ACTIVE else "over"
+
+
+def _holds(config: RunConfig, name: str, value: Any) -> bool:
+    """Whether a config has a value, or what it stands for: 0 parts are as many as ranks."""
+    if name not in config.flat:
+        return False
+    try:
+        return bool(config.replace(**{name: value})[name] == config[name])
+    except LabError:  # it does not go with what the run has become
+        return False
+
+
+def _epoch_words(change: Change, window: RunWindow) -> str:
+    if change.state == "waits":
+        return f"{change.words}: asked for, waits for the end of the epoch"
+    if change.state == "refused":
+        return f"{change.words}: refused, the run goes on as it was"
+    if change.state == "over":
+        return f"{change.words}: not applied, the run ended first"
+    mark = _newest_mark(change, window)
+    if mark is None:
+        return f"{change.words}: as the run has it"
+    took = f", the change took {format_seconds(mark.took_s)}" if mark.took_s else ""
+    return f"{change.words}: {_where(mark)}{took}"
+
+
+def _step_words(change: Change, window: RunWindow) -> str:
+    mark = window.marks.applied(change.version)
+    if mark is None:
+        return f"{change.words}: asked for, waits for its control point"
+    return f"{change.words}: {_where(mark)}"
+
+
+def _newest_mark(change: Change, window: RunWindow) -> Mark | None:
+    """Where the ranks applied it: as one of several changes of that epoch, under the newest version by then."""
+    words = f"{change.name} {short(change.value)}"
+    made = [mark for mark in window.marks if words in mark.label.split(", ")]
+    return made[-1] if made else None
+
+
+def _where(mark: Mark) -> str:
+    if not mark.together:
+        return f"NOT applied at one step ({mark.text})"
+    ranks = "1 rank" if len(mark.steps) == 1 else f"{len(mark.steps)} ranks"
+    return f"applied at step {mark.step} on {ranks}"
+
+
+# A thread that works on what was asked for last; earlier requests that have not begun are passed over.
+
+
+T = TypeVar("T")
+
+
+class NewestFirst(Generic[T]):
+    """Calls ``work(wanted)`` in a thread of its own, which begins with the first request.
+
+    Args:
+        work: must raise nothing: there is no caller to raise to.
+        name: of the thread.
+    """
+
+    def __init__(self, work: Callable[[T], None], name: str) -> None:
+        self._work, self._name = work, name
+        self._wanted: T | None = None
+        self._wake = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether what is in work is wanted no more: something else was asked for since, or the end."""
+        return self._closed or self._wanted is not None
+
+    def ask(self, wanted: T) -> None:
+        """Work on this next."""
+        with self._wake:
+            self._wanted = wanted
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread once it has finished what it does."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while (wanted := self._next()) is not None:
+            self._work(wanted)
+
+    def _next(self) -> T | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
+            wanted, self._wanted = self._wanted, None
+            return None if self._closed else wanted
+
+
+# The status line: what the run is doing, how far it is, and how the cluster is.
+
+
+COLOURS = {
+    "running": coloured("good"),
+    "finished": coloured("info"),
+    "failed": coloured("bad"),
+    "paused": coloured("care"),
+}
+
+
+def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:
+    """The status line as HTML; ``run`` is None before the first one. The caller holds the run's lock."""
+    state = "idle" if run is None else run.status
+    if run is None and not ready:
+        state = "the cluster starts"
+    parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
+    dropped = 0
+    if run is not None:
+        progress = run.window.progress
+        dropped = run.window.dropped
+        parts.append(f"step {progress.step}")
+        parts.append(f"epoch {progress.epoch}/{progress.epochs}")
+        if state == "running":
+            left = progress.seconds_left
+            parts.append("time left not known yet" if left is None else f"{format_seconds(left)} left")
+        else:
+            parts.append(f"after {format_seconds(progress.seconds)}")
+    alive = sum(engines.values())
+    cluster = f"engines {alive}/{len(engines)} alive · {dropped} lines dropped"
+    lines = [" · ".join(parts[:3]), *parts[3:], cluster]
+    dead = [f"rank {rank}" for rank, lives in sorted(engines.items()) if not lives]
+    if dead:
+        lines.append(f'<b style="color:{COLOURS["failed"]}">dead: {", ".join(dead)}</b>')
+    if run is not None:
+        lines += [html.escape(line) for line in changes.lines(run.window)]
+    return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
+
+
+# Looks at the session from a thread: its answers may wait for a lock or a disk, and the page must not.
+
+
+PERIOD_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the session looked like: its newest run, which engines are alive, whether runs can be started."""
+
+    run: Run | None = None
+    engines: dict[int, bool] = field(default_factory=dict)
+    ready: bool = False
+    runs: tuple[Run, ...] = ()
+    problem: str = ""
+
+
+class SessionWatch:
+    """Keeps ``seen`` up to date; ``runs`` only while ``with_runs`` is set, since old ones are read from disk."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.with_runs = False
+        self.seen = Seen()
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Look once, now; what goes wrong is kept in ``seen.problem``."""
+        session = self._session
+        try:
+            engines = dict(session.engines())
+            runs = tuple(session.runs) if self.with_runs else self.seen.runs
+            self.seen = Seen(session.current, engines, session.ready, runs)
+        except Exception as error:  # there is no caller to raise to: the page shows it
+            problem = describe(error)
+            if problem != self.seen.problem:
+                _LOG.exception("the session does not answer")
+            self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
+
+    def start(self) -> None:
+        """Begin to look again and again."""
+        if self._thread is None:
+            self._stopped = threading.Event()  # the last thread keeps its own, which stays set
+            self._thread = threading.Thread(target=self._follow, name="dashboard-watch", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Look soon: something was asked of the session."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the looking; ``start`` begins it again."""
+        self._stopped.set()
+        self._wake.set()
+        self._thread = None
+
+    def _follow(self) -> None:
+        stopped = self._stopped
+        while not stopped.is_set():
+            self.look()
+            self._wake.wait(PERIOD_S)
+            self._wake.clear()

@@ -1,0 +1,504 @@
+"""Dashboard: controls on the left, four live charts on the right, on one session."""
+
+from __future__ import annotations
+
+import html
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import ACTIVE, Actions, Change, Changes, SessionWatch, describe, status_html
+from dtdg_lab.dashboard.live import LiveCharts, ThemeSwitch, labelled
+from dtdg_lab.dashboard.pages.cards import CardPage
+from dtdg_lab.dashboard.pages.checkpoints import Branch
+from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage
+from dtdg_lab.dashboard.pages.data import GraphPage
+from dtdg_lab.dashboard.pages.partition import PartitionPage
+from dtdg_lab.dashboard.pages.race import RacePage
+from dtdg_lab.dashboard.pages.run_pages import BatchPage, BlockPage, FeaturePage
+from dtdg_lab.dashboard.pages.study import StudyPage
+from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.datasets.names import default_dataset
+from dtdg_lab.systems.decayed_windows.page import TrapezoidPage
+from dtdg_lab.systems.snapshot_groups.page import SchedulePage
+from dtdg_lab.visualization.layout import join_words
+from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.style import coloured
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
+
+
+# Panel and Plotly for the page that will show the dashboard, without the internet.
+
+
+_KEY = "dtdg_lab.dashboard.page"
+
+
+def load_resources() -> None:
+    """Send a notebook page what charts need, once per page; a served page gets it from its server.
+
+    In a notebook everything is sent inline (16 MB), so that nothing is asked of the internet. A page that was
+    reloaded has lost it; it is known by the new session of its front end, and gets it again.
+    """
+    page = _notebook_page() if pn.state.curdoc is None else None
+    if page is None:
+        pn.extension("plotly")
+    elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
+        pn.extension("plotly", inline=True)
+        pn.state.cache[_KEY] = page
+
+
+def _notebook_page() -> str | None:
+    """The session of the front end that runs the present cell; None outside of notebooks."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    header = shell.get_parent().get("header", {})
+    return str(header.get("session", "unknown"))
+
+
+TITLE = "DTDG Lab"
+PERIOD_MS = 125
+SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
+GONE_TICKS = 480  # a minute without any display ends the updates
+# places of the tabs
+LIVE, COMPARE, RACE, STUDY, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES, PAPERS, CODE = range(13)
+_STATUS = {"font-size": "13px", "min-height": "76px"}
+_ALERT = {
+    "font-size": "13px",
+    "color": coloured("alert"),
+    "background": coloured("alert-back"),
+    "border": f"1px solid {coloured('alert-line')}",
+    "border-radius": "6px",
+    "padding": "8px",
+    "box-sizing": "border-box",
+    "width": "285px",
+    "overflow-wrap": "anywhere",
+}
+# tabs that do not fit go into a second line
+_WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
+_LOG = logging.getLogger(__name__)
+_BUTTONS = (
+    ("run", "Run", "success"),
+    ("pause", "Pause", "default"),
+    ("stop", "Stop", "danger"),
+    ("resume", "Resume", "primary"),
+    ("repair", "Repair", "warning"),
+)
+
+
+class Dashboard:
+    """Sees and steers the runs of one session, in a notebook cell or on a served page.
+
+    As the last expression of a cell it shows itself; ``layout`` is the Panel object, ``widget`` the same as an
+    ipywidget. Several dashboards of one session agree: each follows the session's run, whoever started or changed it.
+    Nothing is trained here, and requests are made off the event loop.
+
+    Args:
+        session: whose runs are shown.
+        config: what the controls stand at; else the session's newest run, else a first suggestion.
+    """
+
+    def __init__(self, session: Session, config: RunConfig | None = None) -> None:
+        load_resources()
+        self.session = session
+        self.actions = Actions(self._show_problem)
+        self.watch = SessionWatch(session)
+        self.watch.look()
+        self._run: Run | None = None
+        self._version = -1
+        self._config: RunConfig | None = None
+        self._changes = Changes(self._change_ended)
+        self._told = self._trouble = ""
+        self._graph_is_here = False
+        self._ticks = self._gone = 0
+        self._callback: Any = None
+        # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
+        self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
+        start = config or self._first_config()
+        self.settings = Settings(session.ranks, start, self._knob, defer=self.actions.later)
+        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
+        self.graph = GraphPage(self.settings, self.actions.later)
+        self.partition = PartitionPage(self.settings, self.actions.later)
+        self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
+        self.blocks = BlockPage(self.actions.later)
+        self.trapezoid = TrapezoidPage(self.actions.later, self._knobs)
+        self.batches = BatchPage(self.actions.later, self._knobs)
+        self.features = FeaturePage(self.actions.later, self._knobs)
+        self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
+        self.race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
+        self.study = StudyPage(self.actions.later, session.runs_dir / "studies")
+        self.cards = CardPage(self.actions.later)
+        self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
+        self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
+        self.axis = pn.widgets.RadioButtonGroup(
+            options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
+        )
+        self.axis.param.watch(lambda event: self.actions.later(lambda: self.charts.over(event.new)), "value")
+        self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
+        self.layout = self._lay_out()
+        self._pages = self._updates()
+        self.tick()
+        self._start()
+
+    def _first_config(self) -> RunConfig:
+        if self.watch.seen.run is not None:
+            return self.watch.seen.run.config
+        try:
+            dataset = default_dataset()
+        except LabError as error:
+            self._show_problem(str(error))
+            dataset = "growing"
+        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
+
+    def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
+        button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
+        return button
+
+    def _lay_out(self) -> pn.Row:
+        rows = [
+            pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
+            for names in (("run", "pause", "stop"), ("resume", "repair"))
+        ]
+        axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
+        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel)
+        left = pn.Column(
+            *rows,
+            self.status,
+            self.alert,
+            *controls,
+            ThemeSwitch(margin=(6, 10), width=200),
+            width=305,
+            margin=(0, 8, 0, 0),
+        )
+        self.tabs = pn.Tabs(
+            ("Live", self.charts),
+            ("Compare", self.compare.page.panel),
+            ("Race", self.race.panel),
+            ("Study", self.study.panel),
+            ("Data", self.graph.page.panel),
+            ("Partition", self.partition.panel),
+            ("Schedule", self.schedule.panel),
+            ("Blocks", self.blocks.panel),
+            ("Trapezoid", self.trapezoid.panel),
+            ("Batches", self.batches.panel),
+            ("Features", self.features.panel),
+            ("Papers", self.cards.panel),
+            ("As code", self.code.panel),
+            sizing_mode="stretch_width",
+            margin=0,
+            stylesheets=[_WRAPPED],
+        )
+        return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
+
+    # what a person does
+
+    def _clicked(self, name: str) -> None:
+        self._clear_problem()
+        run, session = self._run, self.session
+        if name == "run":
+            try:
+                config = self.settings.config()
+            except LabError as error:
+                self._show_problem(str(error))
+                return
+            self.actions.do("Run", lambda: session.train(config))
+        elif name == "repair":
+            self.actions.do("Repair", session.repair)
+        elif run is not None:
+            requests: dict[str, Callable[[], Any]] = {
+                "pause": run.unpause if run.status == "paused" else run.pause,
+                "stop": run.stop,
+                "resume": run.resume,
+            }
+            self.actions.do(name.capitalize(), requests[name])
+        self._refresh_state()
+
+    def _knob(self, name: str, value: Any) -> None:
+        """Change a live setting of the run under way."""
+        self._knobs({name: value})
+
+    def _knobs(self, changes: dict[str, Any]) -> None:
+        """Change live settings of the run under way, all by one request."""
+        run = self._run
+        if run is None or not changes:
+            return
+        self._clear_problem()
+        self.actions.do(
+            f"Set {join_words([*changes])}",
+            partial(run.set, **changes),
+            then=lambda version: self._was_asked(run, changes, version),
+            otherwise=lambda: self._was_refused(run, changes),
+        )
+
+    def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
+        if run is not self._run:
+            return
+        with run.lock:
+            for name, value in changes.items():
+                at_epoch_end = self.settings.controls[name].option.live == "epoch"
+                self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
+        self._refresh_state()
+
+    def _was_refused(self, run: Run, changes: dict[str, Any]) -> None:
+        for name in changes:
+            self.settings.refused(name, run.config)
+
+    def _change_ended(self, change: Change) -> None:
+        """A change that waited for the end of the epoch was made, or will not be."""
+        run = self._run
+        if run is None:
+            return
+        if change.state == "refused":
+            self.settings.refused(change.name, run.config)
+            self._told = run.reason
+            self._show_problem(run.reason)
+        else:
+            self.settings.settled(change.name)
+
+    def _show_problem(self, text: str) -> None:
+        self.alert.param.update(value=_alert(text), visible=True)
+
+    def _clear_problem(self) -> None:
+        self.alert.param.update(value="", visible=False)
+
+    # what the session does
+
+    def tick(self) -> None:
+        """Bring the page up to date; called eight times a second by the event loop."""
+        try:
+            self._tick()
+        except Exception as error:  # the event loop has nobody to raise to: the person is told
+            _LOG.exception("the dashboard could not be brought up to date")
+            self._show_problem(describe(error))
+
+    def _tick(self) -> None:
+        self._stop_where_nobody_looks()
+        if self.charts.awaited:
+            return  # a page that loads would miss what is changed now, and show the old state for ever
+        polled = self.actions.poll()
+        slow = self._ticks % SLOW_TICKS == 0
+        self._ticks += 1
+        if polled:
+            self.watch.wake()
+        seen = self.watch.seen
+        if seen.problem != self._trouble:
+            self._trouble = seen.problem
+            if seen.problem:
+                self._show_problem(seen.problem)
+        if seen.run is not self._run:
+            self._follow(seen.run)
+        self.charts.update()
+        self._update_page(slow=slow)
+        if slow:
+            self.branch.update()
+        run = self._run
+        if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
+            self._refresh_state()
+
+    def _update_page(self, *, slow: bool) -> None:
+        """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
+        self.watch.with_runs = self.tabs.active in (COMPARE, BATCHES)
+        if self.tabs.active in self._pages:
+            opened, update = self._pages[self.tabs.active]
+            opened()
+            update(slow)
+
+    def _updates(self) -> dict[int, tuple[Callable[[], None], Callable[[bool], Any]]]:
+        """By place of a tab: what puts its charts on the page, and what brings them up to date."""
+
+        def slowly(update: Callable[[], Any]) -> Callable[[bool], Any]:
+            return lambda slow: update() if slow else None
+
+        runs = self.watch
+        return {
+            COMPARE: (self.compare.page.open, slowly(lambda: self.compare.update(runs.seen.runs, self.axis.value))),
+            RACE: (self.race.open, lambda slow: self.race.update(slow=slow)),
+            STUDY: (self.study.open, lambda slow: self.study.update(slow=slow)),
+            DATA: (self.graph.page.open, slowly(lambda: None)),
+            PARTITION: (self.partition.open, slowly(self.partition.update)),
+            SCHEDULE: (self.schedule.open, lambda slow: self.schedule.update(slow=slow)),
+            BLOCKS: (self.blocks.open, slowly(self.blocks.update)),
+            TRAPEZOID: (self.trapezoid.open, lambda slow: self.trapezoid.update(slow=slow)),
+            BATCHES: (self.batches.open, lambda slow: self.batches.update(runs.seen.runs, slow=slow)),
+            FEATURES: (self.features.open, slowly(self.features.update)),
+            PAPERS: (self.cards.open, lambda slow: self.cards.update(slow=slow)),
+        }
+
+    def _follow(self, run: Run | None) -> None:
+        self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
+        self._changes.forget()
+        for page in (
+            self.charts,
+            self.partition,
+            self.schedule,
+            self.blocks,
+            self.trapezoid,
+            self.batches,
+            self.features,
+            self.race,
+            self.study,
+            self.cards,
+            self.branch,
+        ):
+            page.follow(run)
+        if run is not None:
+            self._config = run.config
+            self.settings.load(run.config)
+            self.settings.touched()
+
+    def _refresh_state(self) -> None:
+        """Status line, buttons, and live knobs as the run has them."""
+        run, engines = self._run, self.watch.seen.engines
+        state = "idle" if run is None else run.status
+        active = state in ACTIVE
+        self.settings.run_is_on(active)
+        if run is None:
+            self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready)
+        else:
+            self._version = run.version
+            self._changes.look(run, state)
+            if active:
+                self._follow_knobs(run)
+            with run.lock:
+                self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
+                begun = run.window.progress.step > 0
+            self._tell_failure(run, state)
+            if begun and not self._graph_is_here:
+                self._graph_is_here = True
+                self.graph.again()
+        self._enable(state, active)
+
+    def _follow_knobs(self, run: Run) -> None:
+        config = run.config
+        before, self._config = self._config, config
+        self.settings.follow(config)
+        if before != config:
+            self.settings.touched()
+
+    def _tell_failure(self, run: Run, state: str) -> None:
+        """Show once why a run failed, or why something was refused."""
+        if not run.reason and self._told:  # the run has made a later change, and forgotten what it refused
+            if self.alert.value == _alert(self._told):
+                self._clear_problem()
+            self._told = ""
+        if run.reason and run.reason != self._told and state in ("failed", *ACTIVE):
+            self._told = run.reason
+            self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
+
+    def _enable(self, state: str, active: bool) -> None:
+        engines = self.watch.seen.engines
+        whole = bool(engines) and all(engines.values())
+        busy = self.actions.busy
+        free = self.watch.seen.ready and whole and not busy
+        self.buttons["run"].disabled = active or not free
+        self.branch.enable(state, free=free)
+        self.buttons["pause"].param.update(
+            disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
+        )
+        self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
+        self.buttons["resume"].param.update(visible=state in ("stopped", "failed"), disabled=busy or not whole)
+        self.buttons["repair"].param.update(visible=bool(engines) and not whole, disabled=busy)
+
+    # where it is shown
+
+    def _start(self) -> None:
+        if self._callback is None:
+            self._gone = 0
+            self.watch.start()
+            self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
+
+    def _stop_where_nobody_looks(self) -> None:
+        """A cell that was run again leaves a dashboard without any display: it must not be updated for ever."""
+        self._gone = 0 if self.layout._models else self._gone + 1
+        if self._gone > GONE_TICKS:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.watch.stop()
+        if self._callback is not None:
+            self._callback.stop()
+            self._callback = None
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        self._start()
+        self.charts.expect()
+        return self.layout._repr_mimebundle_(include, exclude)
+
+    def servable(self, title: str = TITLE) -> Any:
+        """Show the dashboard on the page that ``panel serve`` makes of this program or notebook."""
+        return self.layout.servable(title=title)
+
+    @property
+    def widget(self) -> Any:
+        """The dashboard as an ipywidget, to be put beside others."""
+        return pn.ipywidget(self.layout)
+
+    def close(self) -> None:
+        """End the updates; the session and its runs go on."""
+        self._stop()
+        for page in (
+            self.graph,
+            self.partition,
+            self.schedule,
+            self.race,
+            self.study,
+            self.cards,
+            self.branch,
+            self.actions,
+        ):
+            page.close()
+
+
+def _alert(text: str) -> str:
+    return f'<div role="alert">{html.escape(text, quote=False)}</div>'
+
+
+# The dashboard as a web page: one session, one dashboard for each page that is opened.
+
+
+def serve(
+    session: Session, port: int = 0, address: str = "127.0.0.1", show: bool = False, *, threaded: bool = False
+) -> Any:
+    """Serve the dashboard of a session; every page steers the same runs.
+
+    Args:
+        session: the one session; it is not closed when the server ends.
+        port: where to listen; 0 takes a free port.
+        address: interface to listen on; on others than loopback anybody who reaches it can steer the session.
+        show: open a browser.
+        threaded: return at once, with a thread whose ``stop()`` ends the server; else return when it ends.
+    """
+    pn.extension("plotly")
+    port = port or _free_port(address)
+
+    def page() -> pn.viewable.Viewable:
+        dashboard = Dashboard(session)
+        pn.state.on_session_destroyed(lambda context: dashboard.close())
+        return dashboard.layout
+
+    origins = [f"{host}:{port}" for host in dict.fromkeys((address, "localhost", "127.0.0.1"))]
+    return pn.serve(
+        page, port=port, address=address, show=show, title=TITLE, websocket_origin=origins, threaded=threaded
+    )
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port

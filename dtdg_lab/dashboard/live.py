@@ -1,0 +1,383 @@
+"""Charts in the browser by ``live.js``: the four live ones of a run, or any that are drawn as a whole."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import panel as pn
+import param
+from panel.custom import JSComponent
+
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_window import CHARTS, RunWindow
+from dtdg_lab.visualization.series import Line, XAxis
+from dtdg_lab.visualization.style import theme_script
+
+# What a display must be told: first everything, then only what is new since it was last told.
+
+
+Message = dict[str, Any]
+RELAID = ("title", "shapes", "annotations")  # what may change of a layout without drawing the lines again
+REDRAWN = ("phases", "timeline")  # small charts that change as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """How much of a line a display has: its stable points, and the ones at its end that may still change."""
+
+    key: str
+    stable: int
+    loose: tuple[list[float], list[float | None]]
+
+
+class ChartFeed:
+    """Messages for ``live.js`` about one run.
+
+    A snapshot holds whole figures. A patch holds ``extend``: ``[chart, trace, xs, ys, drop]``, points to append to a
+    trace after taking the last ``drop`` off; ``react``: figures to draw anew; ``relayout``: layouts that changed
+    (marks, titles); ``captions``. Messages are numbered: a display that misses one asks for a snapshot.
+    """
+
+    def __init__(self) -> None:
+        self._number = -1
+        self._lines: dict[str, list[_Sent]] = {}
+        self._layouts: dict[str, dict[str, Any]] = {}
+        self._drawn: dict[str, dict[str, Any]] = {}
+        self._captions: dict[str, str] = {}
+
+    def snapshot(self, window: RunWindow, x: XAxis) -> Message:
+        """Everything; the patches that follow start from here."""
+        figures = {chart: figure for chart, figure in window.figures(x).items() if chart in CHARTS}
+        self._number += 1
+        self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
+        self._layouts = window.layouts(x)
+        self._drawn = {chart: figures[chart] for chart in REDRAWN}
+        self._captions = _captions(window)
+        return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
+
+    def patch(self, window: RunWindow, x: XAxis) -> Message | None:
+        """What changed since the last message; None where nothing did."""
+        message: Message = {"extend": [], "react": {}, "relayout": {}, "captions": {}}
+        layouts = window.layouts(x)
+        for chart, lines in window.lines(x).items():
+            self._patch_lines(chart, lines, layouts[chart], message)
+        for chart in REDRAWN:
+            figure = (window.phases if chart == "phases" else window.timeline).figure()
+            if figure != self._drawn[chart]:
+                self._drawn[chart] = message["react"][chart] = figure
+        for chart, text in _captions(window).items():
+            if text != self._captions[chart]:
+                self._captions[chart] = message["captions"][chart] = text
+        if not any(message.values()):
+            return None
+        self._number += 1
+        return self._numbered(window, {"kind": "patch", **message})
+
+    def _patch_lines(self, chart: str, lines: list[Line], layout: dict[str, Any], message: Message) -> None:
+        sent, before = self._lines[chart], self._layouts[chart]
+        reframed = {name for name in layout if layout[name] != before.get(name)} - set(RELAID)
+        self._layouts[chart] = layout
+        self._lines[chart] = [_sent(line) for line in lines]
+        # a new trace, one that was thinned or cut, or other axes
+        if reframed or [line.key for line in lines] != [known.key for known in sent]:
+            message["react"][chart] = {"data": [line.trace() for line in lines], "layout": layout}
+            return
+        if layout != before:
+            message["relayout"][chart] = {name: layout[name] for name in RELAID}
+        for index, (line, known) in enumerate(zip(lines, sent, strict=True)):
+            xs, ys = line.xs[known.stable :], line.ys[known.stable :]
+            if (xs, ys) != known.loose:
+                message["extend"].append([chart, index, xs, ys, len(known.loose[0])])
+
+    def _numbered(self, window: RunWindow, message: Message) -> Message:
+        # one more than a series holds, for its newest point
+        return {**message, "number": self._number, "points": max(4, window.points) + 2}
+
+
+def _captions(window: RunWindow) -> dict[str, str]:
+    """The sentences of the live charts; a run's partition and its schedule have pages of their own."""
+    said = (
+        window.loss.sentence(),
+        window.phases.sentence(),
+        window.energy.sentence(),
+        window.timeline.sentence(),
+    )
+    return dict(zip(CHARTS, said, strict=True))
+
+
+def _sent(line: Line) -> _Sent:
+    return _Sent(line.key, line.stable, (line.xs[line.stable :], line.ys[line.stable :]))
+
+
+class Shown(Protocol):
+    """What is shown of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
+
+    @property
+    def window(self) -> RunWindow:
+        """What the charts are drawn from."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while ``window`` is read or changed."""
+
+    @property
+    def version(self) -> int:
+        """How many changes there were."""
+
+
+PATIENCE_S = 20.0  # a second display that does not come must not hold up the first
+
+
+def _at_once(call: Callable[[], None]) -> None:
+    call()
+
+
+class Charts(JSComponent):
+    """Charts by name. No truth is kept here: a display that reports ready gets what ``_on_ready`` sends.
+
+    ``defer(call)`` has a call made by the event loop: in a notebook a display reports on another thread.
+    After ``expect()`` a notebook page loads a display: until it reports, what is sent to it is lost.
+    """
+
+    charts = param.List(default=[], item_type=str, doc="Names of the charts, in order.")
+    chart_height = param.Integer(default=318, doc="Height of one chart, pixels.")
+
+    _esm: ClassVar[str] = theme_script() + (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
+
+    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = _at_once, **params: Any) -> None:
+        super().__init__(**params)
+        self._defer = defer
+        self._ready = False
+        self._expected_s = -math.inf
+        self._awaited = False
+
+    def _on_ready(self) -> None:
+        raise NotImplementedError
+
+    def _send(self, message: Message | None) -> None:
+        # as text: by bokeh's own encoding dicts may arrive as JavaScript Maps
+        self._send_msg(json.dumps(message, allow_nan=False, separators=(",", ":")))
+
+    def _handle_msg(self, data: Any) -> None:
+        message = json.loads(data)
+        if message.get("kind") == "dragged":
+            self._defer(lambda: self._drag(message["handle"], float(message["value"])))
+        elif message.get("kind") == "clicked":
+            told = [message.get(name) for name in ("chart", "x", "y", "customdata")]
+            self._defer(lambda: self._click(*told))
+        elif message.get("kind") == "ready":
+            self._awaited = False
+            self._defer(self._greet)
+        else:
+            known = "only 'ready', 'dragged' and 'clicked' are understood"
+            raise LabError(f"live.js sent {data!r}; {known}. Reload the page.")
+
+    def _drag(self, handle: str, value: float) -> None:
+        """A handle of a figure was dragged to a value of its axis."""
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        """A point was clicked, of a figure whose ``layout.meta`` has ``clickable``."""
+
+    def expect(self) -> None:
+        """A page is about to load a display."""
+        self._awaited, self._expected_s = True, time.monotonic()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a display is loading: the first one without limit, a further one for ``PATIENCE_S`` seconds."""
+        return self._awaited and (not self._ready or time.monotonic() - self._expected_s < PATIENCE_S)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a display has reported."""
+        return self._ready
+
+    def _greet(self) -> None:
+        self._ready = True
+        self._on_ready()
+
+
+class WholeCharts(Charts):
+    """Charts that are sent as whole figures, for what changes rarely; there may be others after a change.
+
+    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name, the
+    axis ``along``, a place ``x``, ``y``, bounds ``low`` and ``high``, an ``origin`` from which its value is told to the
+    listener of ``on_drag``, and a title.
+    """
+
+    def __init__(
+        self,
+        figures: Callable[[], dict[str, Figure]],
+        captions: Callable[[], dict[str, str]] = dict,
+        **params: Any,
+    ) -> None:
+        super().__init__(charts=list(figures()), **params)
+        self._figures, self._captions = figures, captions
+        self._dragged: Callable[[str, float], None] | None = None
+        self._clicked: Callable[[str, Any, Any, Any], None] | None = None
+        self._number = 0
+        self._drawn: dict[str, tuple[Figure, str | None]] = {}
+
+    def redraw(self) -> None:
+        """Send what changed to every display; where there are other charts than before, all of them."""
+        if not self._ready:
+            return
+        before, now = self._drawn, self._look()
+        if list(before) != list(now):
+            self._send_all(now)
+            return
+        changed = {name: drawn for name, drawn in now.items() if drawn != before[name]}
+        if changed:
+            self._drawn = now
+            self._send_numbered("patch", changed)
+
+    def _look(self) -> dict[str, tuple[Figure, str | None]]:
+        captions = self._captions()
+        return {name: (figure, captions.get(name)) for name, figure in self._figures().items()}
+
+    def _send_all(self, now: dict[str, tuple[Figure, str | None]]) -> None:
+        self._drawn = now
+        self._send_numbered("snapshot", now, charts=list(now))
+
+    def _send_numbered(self, kind: str, drawn: dict[str, tuple[Figure, str | None]], **more: Any) -> None:
+        self._number += 1
+        react = {name: figure for name, (figure, _) in drawn.items()}
+        captions = {name: text for name, (_, text) in drawn.items() if text is not None}
+        self._send({"kind": kind, "number": self._number, "points": 0, "react": react, "captions": captions, **more})
+
+    def _on_ready(self) -> None:
+        self._send_all(self._look())
+
+    def on_drag(self, listener: Callable[[str, float], None]) -> None:
+        """Call ``listener(handle, value)`` while a person drags one, and when it is let go."""
+        self._dragged = listener
+
+    def _drag(self, handle: str, value: float) -> None:
+        if self._dragged is not None:
+            self._dragged(handle, value)
+
+    def on_click(self, listener: Callable[[str, Any, Any, Any], None]) -> None:
+        """Call ``listener(chart, x, y, customdata)`` where a person clicks on a point of a figure that is clickable."""
+        self._clicked = listener
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        if self._clicked is not None:
+            self._clicked(chart, x, y, customdata)
+
+
+class LiveCharts(Charts):
+    """Loss, phases, energy and timeline of a run, updated by what is new since the last update.
+
+    No truth is kept here: a display that reports ready, be it the first or a late second one, gets the whole window.
+    """
+
+    def __init__(self, waiting: RunWindow, **params: Any) -> None:
+        super().__init__(charts=list(CHARTS), **params)
+        self._waiting = waiting
+        self._shown: Shown | None = None
+        self._x: XAxis = "steps"
+        self._feed = ChartFeed()
+        self._version = -1
+
+    def follow(self, shown: Shown | None) -> None:
+        """Show another run, or with None empty charts."""
+        if shown is not self._shown:
+            self._shown = shown
+            self.refresh()
+
+    def over(self, x: XAxis) -> None:
+        """Draw the loss over ``steps`` or ``seconds``."""
+        if x != self._x:
+            self._x = x
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Send everything to every display."""
+        if self._ready:
+            self._send(self._look(snapshot=True))
+
+    def update(self) -> bool:
+        """Send what is new; whether there was anything."""
+        if not self._ready or self._shown is None or self._shown.version == self._version:
+            return False
+        message = self._look(snapshot=False)
+        if message is not None:
+            self._send(message)
+        return message is not None
+
+    def _look(self, *, snapshot: bool) -> Message | None:
+        """Read the window under its lock; encoding and sending are done without it."""
+        look = self._feed.snapshot if snapshot else self._feed.patch
+        if self._shown is None:
+            return look(self._waiting, self._x)
+        with self._shown.lock:
+            self._version = self._shown.version
+            return look(self._shown.window, self._x)
+
+    def _on_ready(self) -> None:
+        self.refresh()
+
+
+# A page behind a tab: it gets its charts when it is opened, so that a page nobody opens draws nothing.
+
+
+SETTLE_S = 0.2  # what opened the page may still be on its way through another thread
+AGAIN_S = 4.0
+
+
+class OpenedPage:
+    """A column that holds charts from when it was opened.
+
+    In a notebook the page's own message that a tab was opened comes on another thread than the event loop's. What the
+    loop changes at that very moment may be lost on its way to the page, so it waits a little, and where no display
+    reports it puts the charts there again.
+    """
+
+    def __init__(self, charts: Charts) -> None:
+        self._charts = charts
+        self._opened_s: float | None = None
+        self._put_s: float | None = None
+        self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def open(self) -> None:
+        """Put the charts on the page where they are not yet; called again and again while it is open."""
+        now = time.monotonic()
+        if self._opened_s is None:
+            self._opened_s = now
+        waits = now - self._opened_s < SETTLE_S if self._put_s is None else now - self._put_s < AGAIN_S
+        if self._charts.ready or waits:
+            return
+        self._put_s = now
+        self.panel.clear()
+        self.panel.append(self._charts)
+
+
+# The choice of a light or dark theme, and names for controls that Panel leaves without any.
+
+
+_HERE = Path(__file__).parent
+
+
+class ThemeSwitch(JSComponent):
+    """A menu for the theme: as the page (JupyterLab's, Notebook's, VS Code's, else the system's), light, or dark.
+
+    Part of the page it stands on: everything in the outermost layout around it takes the theme, and what has no name
+    for a screen reader or no keys gets some. The browser remembers the choice; the kernel does not know it.
+    """
+
+    _esm: ClassVar[str] = theme_script() + "".join(
+        (_HERE / name).read_text(encoding="utf-8") for name in ("labels.js", "theme.js")
+    )
+
+
+def labelled(words: str) -> str:
+    """A style sheet that names a widget which shows no label of its own, for screen readers."""
+    return f":host {{ --dl-label: {json.dumps(words, ensure_ascii=False)}; }}"

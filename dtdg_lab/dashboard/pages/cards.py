@@ -1,0 +1,171 @@
+"""Paper cards in the dashboard: one system at a time, with live charts in place of still ones."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import panel as pn
+
+from dtdg_lab.cards.card import TEXTS, Card, card_html
+from dtdg_lab.cards.pictures import run_pictures
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import NewestFirst
+from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
+from dtdg_lab.visualization.cards import Panel
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.style import coloured
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+
+
+FIRST = "dynahb"
+_WORDS = {"font-size": "13px", "color": coloured("soft")}
+_CARD = {"color": coloured("text"), "overflow-x": "auto", "max-width": "100%"}
+_AS_WIDE = ".bk-clearfix { display: block !important; }"  # as the page is: a line of code scrolls, and text is not cut
+
+
+class _Made(NamedTuple):
+    """What the thread made of a system."""
+
+    system: str
+    html: str
+    panels: list[Panel]
+    note: str
+
+
+class CardPage:
+    """A choice of systems by paper, the chosen one's charts, and its card under them.
+
+    Cards are made by a thread. Where the run that is followed is of the chosen system, its charts are shown while it
+    goes on. ``defer(call)`` has a call made by the event loop.
+    """
+
+    def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
+        self._defer = defer
+        self._run: Run | None = None
+        self._version = -1
+        self._asked = ""
+        self._made: _Made | None = None
+        self._of_run: list[Panel] = []
+        self._maker: NewestFirst[str] = NewestFirst(self._make, "paper-cards")
+        self.system = pn.widgets.Select(label="System", groups=_by_paper(), value=FIRST, width=260, margin=(3, 8))
+        self.system.param.watch(lambda event: defer(self._ask), "value")
+        # StaticText and not panes: see dash.app
+        self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.card = pn.widgets.StaticText(
+            value="", margin=(4, 10), styles=_CARD, stylesheets=[_AS_WIDE], sizing_mode="stretch_width"
+        )
+        self.charts = WholeCharts(
+            self.figures,
+            self.sentences,
+            defer=defer,
+            chart_height=320,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+        self._opened = OpenedPage(self.charts)
+        self.panel = pn.Column(
+            self.system,
+            self.words,
+            self._opened.panel,
+            self.card,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run's charts on the card of its system, which is chosen."""
+        self._run, self._version, self._of_run = run, -1, []
+        if run is not None and run.config.system in TEXTS:
+            self.system.value = run.config.system
+        self._draw()
+
+    def open(self) -> None:
+        """Put the page there; called again and again while its tab is open."""
+        if not self._asked:
+            self._ask()
+        self._opened.open()
+
+    def update(self, *, slow: bool) -> None:
+        """Once a second, where ``slow``, draw what the run has told since."""
+        run = self._run
+        if not slow or run is None or run.version == self._version:
+            return
+        with run.lock:
+            self._version = run.version
+            same = run.config.system == self.system.value
+            try:
+                self._of_run = run_pictures(catalogue.system(self.system.value), run) if same else []
+            except LabError:  # it has recorded nothing yet: the small graph's charts stay
+                self._of_run = []
+        self._draw()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._maker.close()
+
+    def figures(self) -> dict[str, Figure]:
+        """The charts, named by the system and their places."""
+        return {f"card-{self._name}-{place}": figure for place, (figure, _) in enumerate(self._panels)}
+
+    def sentences(self) -> dict[str, str]:
+        """What to look for in each."""
+        return {f"card-{self._name}-{place}": words for place, (_, words) in enumerate(self._panels)}
+
+    @property
+    def _name(self) -> str:
+        """Of the system, and whether charts are the run's: one that is another kind of picture has another name."""
+        return f"{self.system.value}-{'run' if self._of_run else 'small'}"
+
+    @property
+    def _panels(self) -> list[Panel]:
+        if self._of_run:
+            return self._of_run
+        return self._made.panels if self._made and self._made.system == self.system.value else []
+
+    def _ask(self) -> None:
+        """Have the chosen card made, where it is not there."""
+        name = self.system.value
+        if name != self._asked:
+            self._asked, self._version, self._of_run = name, -1, []
+            self._say(f"{name}: drawing …")
+            self._maker.ask(name)
+
+    def _make(self, name: str) -> None:
+        """In the thread: it raises nothing."""
+        try:
+            made = Card(name)
+            panels = made.pictures
+            page = card_html(made.system, made.text, (), root=None)
+            done = _Made(name, page, panels, made.note)
+        except (LabError, OSError, ValueError) as error:
+            done = _Made(name, "", [], f"The card of {name} could not be made: {error}")
+        self._defer(lambda: self._came(done))
+
+    def _came(self, made: _Made) -> None:
+        if made.system == self._asked:
+            self._made = made
+            self.card.value = made.html
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._of_run and self._run is not None:
+            self._say(f"Charts of run {self._run.id}.")
+        elif self._made and self._made.system == self.system.value:
+            self._say(self._made.note)
+        self.charts.redraw()
+
+    def _say(self, words: str) -> None:
+        self.words.value = html.escape(words, quote=False)
+
+
+def _by_paper() -> dict[str, dict[str, str]]:
+    """Systems by the paper they are of, for a menu."""
+    groups: dict[str, dict[str, str]] = {}
+    for name, text in TEXTS.items():
+        groups.setdefault(text.paper.name, {})[name] = name
+    return groups

@@ -1,0 +1,167 @@
+"""Checkpoints of the run that is shown: keep one, train on from one under the settings shown, repeat the run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.cluster.replay import Repeated, fork, start_replay, tell_repeats
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import ACTIVE, Actions, NewestFirst
+from dtdg_lab.dashboard.settings import Settings, folded
+from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
+from dtdg_lab.visualization.layout import join_words
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
+
+
+TITLE = "Checkpoints, forks, replays"
+NONE = "None yet. One is made at a run's end, and with <i>Keep every</i> after so many epochs."
+_ROW = {"sizing_mode": "stretch_width", "margin": (3, 8)}
+_WORDS = {"margin": (0, 8, 4, 9), "width": 262, "styles": {"font-size": "12px", "overflow-wrap": "anywhere"}}
+
+
+class Branch:
+    """What can be made of the run that is shown, folded away under the settings.
+
+    Args:
+        settings: a fork's settings are those that these controls show.
+        session: whose engines train forks and replays.
+        actions: requests are made through it.
+        clear: takes an old message away before something new is asked for.
+    """
+
+    def __init__(self, settings: Settings, session: Session, actions: Actions, clear: Callable[[], None]) -> None:
+        self._settings, self._session, self._actions, self._clear = settings, session, actions, clear
+        self._run: Run | None = None
+        self._replayed: Run | None = None
+        self._kept: dict[str, Kept] = {}
+        self._files: tuple[Any, ...] = ()
+        self._reader: NewestFirst[Path] = NewestFirst(self._read, "dashboard-checkpoints")
+        self.keep = self._button("Keep a checkpoint", self._keep_one)
+        self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
+        self.at.param.watch(lambda event: actions.later(self._tell_changes), "value")
+        self.fork = self._button("Fork from it, with the settings above", self._fork)
+        self.replay = self._button("Replay this run", self._replay)
+        self.changes, self.found = (pn.widgets.StaticText(value="", **_WORDS) for _ in range(2))
+        self.panel = folded(TITLE, self.keep, self.at, self.changes, self.fork, self.replay, self.found)
+        settings.watch(self._tell_changes)
+        self.enable("idle", free=False)
+
+    def _button(self, words: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=words, **_ROW)
+        button.on_click(lambda event: self._actions.later(partial(self._clicked, ask)))
+        return button
+
+    def _clicked(self, ask: Callable[[Run], None]) -> None:
+        if self._run is not None:
+            self._clear()
+            ask(self._run)
+
+    # what a person does
+
+    def _keep_one(self, run: Run) -> None:
+        self._actions.do("Keep a checkpoint", run.keep)
+
+    def _fork(self, run: Run) -> None:
+        kept = self._chosen
+        if kept is not None:
+            self._actions.do("Fork", lambda: fork(run.path, kept.name, session=self._session, **self._changed(kept)))
+
+    def _replay(self, run: Run) -> None:
+        def begun(again: Run) -> None:
+            self._replayed = again
+            self.found.value = html.escape(f"{again.id} repeats {run.id}. It is compared at its end.")
+
+        self._actions.do("Replay", lambda: start_replay(run.path, session=self._session), then=begun)
+
+    @property
+    def _chosen(self) -> Kept | None:
+        return self._kept.get(self.at.value)
+
+    def _changed(self, kept: Kept) -> dict[str, Any]:
+        """What the controls say that did not hold at a checkpoint.
+
+        Raises:
+            ConfigError: the values do not go together.
+        """
+        now, before = self._settings.config().flat, kept.config.replace(**kept.waiting).flat
+        return {name: value for name, value in now.items() if before.get(name) != value}
+
+    # what is shown
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run's checkpoints."""
+        self._run, self._files = run, ()
+        self._show((), ())
+
+    def enable(self, state: str, *, free: bool) -> None:
+        """Offer what can be done now; ``free`` says that engines wait for work."""
+        active = state in ACTIVE
+        self.keep.disabled = state not in ("running", "paused")
+        self.fork.disabled = active or not free or self._chosen is None
+        self.replay.disabled = active or not free or self._run is None
+
+    def update(self) -> None:
+        """Look for new checkpoints, where they are shown, and for the end of a replay; called once a second."""
+        if self._run is not None and not self.panel.collapsed:
+            self._reader.ask(self._run.path)
+        again = self._replayed
+        if again is not None and again.status not in ACTIVE:
+            self._replayed = None
+            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._tell_found)
+
+    def _tell_found(self, found: Repeated) -> None:
+        self.found.value = html.escape(found.words[:1].upper() + found.words[1:])
+
+    def _read(self, path: Path) -> None:
+        try:
+            files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in (path / "checkpoints").glob("*.pt")))
+        except OSError:  # one was taken away just now: it is looked again in a second
+            return
+        if files != self._files:
+            kept = kept_checkpoints(path / "checkpoints")
+            self._actions.later(lambda: self._show_of(path, kept, files))
+
+    def _show_of(self, path: Path, kept: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+        if self._run is not None and self._run.path == path:
+            self._show(kept, files)
+
+    def _show(self, kept: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+        self._files, self._kept = files, {each.name: each for each in reversed(kept)}
+        options = {_label(each): name for name, each in self._kept.items()}
+        value = self.at.value if self.at.value in self._kept else next(iter(self._kept), None)
+        self.at.param.update(options=options, value=value)
+        self._tell_changes()
+
+    def _tell_changes(self) -> None:
+        kept = self._chosen
+        if kept is None:
+            self.changes.value = NONE if self._run is not None else ""
+            return
+        try:
+            self.changes.value = html.escape(self._words(kept))
+        except LabError as error:  # as the Run button would say
+            self.changes.value = html.escape(str(error))
+
+    def _words(self, kept: Kept) -> str:
+        told = join_words([f"{name}={value!r}" for name, value in self._changed(kept).items()])
+        if kept.epoch >= self._settings.config().epochs:
+            return f"All {kept.epoch} epochs were trained: a fork from here needs more of them."
+        return f"A fork differs from there on by {told}." if told else "A fork goes on as this run did."
+
+    def close(self) -> None:
+        """End the thread."""
+        self._reader.close()
+
+
+def _label(kept: Kept) -> str:
+    where = f", in epoch {kept.epoch}" if kept.iteration else f", after {kept.epoch} epochs"
+    return f"{kept.name}: step {kept.step}{where}"

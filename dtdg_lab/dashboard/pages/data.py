@@ -1,0 +1,192 @@
+"""Page Data: choose, load and describe a dynamic graph."""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import panel as pn
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import NewestFirst, describe
+from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
+from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
+from dtdg_lab.datasets.names import DatasetInfo, datasets, load_for
+from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
+from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphView, mean_of
+from dtdg_lab.visualization.layout import Figure, frame, with_note
+from dtdg_lab.visualization.svg import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
+
+# The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
+
+
+MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded only to be drawn
+MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval it lives
+KEPT = 12
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What there is to draw of a choice: statistics, or in ``why_not`` why there are none."""
+
+    config: RunConfig
+    statistics: GraphStatistics | None = None
+    why_not: str = ""
+
+
+def data_key(config: RunConfig) -> tuple[Any, ...]:
+    """Everything the graph and its split depend on: equal keys, equal pictures."""
+    options = tuple(sorted(config.options.get("datasets", {}).items()))
+    return (config.dataset, config.protocol, config.seed if is_generated(config.dataset) else 0, options)
+
+
+def why_not(config: RunConfig) -> str:
+    """Why a graph is not loaded only to be drawn; empty where it is."""
+    if is_stored(config.dataset):
+        return ""
+    if is_generated(config.dataset):
+        rows = config["generated_edges"] * config["generated_snapshots"]
+    else:
+        if not is_here(config):
+            return "not on this machine yet; the first run downloads it"
+        rows = _info(config).rows or 0
+    if rows <= MOST_ROWS and rows * config["edge_life"] <= MOST_ALIVE:
+        return ""
+    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to cut only for a picture"
+
+
+def is_here(config: RunConfig) -> bool:
+    """Whether a config's graph can be had without the web."""
+    return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
+
+
+def _info(config: RunConfig) -> DatasetInfo:
+    return next(info for info in datasets() if info.name == config.dataset)
+
+
+def describe_data(config: RunConfig) -> Described:
+    """Load the graph of a config and describe it; errors become words."""
+    try:
+        refused = why_not(config)
+        return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
+    except LabError as error:
+        return Described(config, why_not=str(error))
+
+
+class GraphLoader:
+    """Describes the graph asked for last; what was asked for before it and has not begun is passed over.
+
+    ``on_done(described)`` is called by the thread.
+    """
+
+    def __init__(self, on_done: Callable[[Described], None]) -> None:
+        self._on_done = on_done
+        self._known: dict[tuple[Any, ...], Described] = {}
+        self._worker = NewestFirst(self._work, "dashboard-graph")
+
+    def ask(self, config: RunConfig) -> None:
+        """Describe this graph next."""
+        self._worker.ask(config)
+
+    def close(self) -> None:
+        """End the thread once it has finished what it does."""
+        self._worker.close()
+
+    def _work(self, config: RunConfig) -> None:
+        key = data_key(config)
+        found = self._known.get(key) or self._described(config)
+        if found.statistics is not None:  # what cannot be drawn now may be once a run has fetched it
+            self._known[key] = found
+        while len(self._known) > KEPT:
+            self._known.pop(next(iter(self._known)))
+        self._on_done(found)
+
+    def _described(self, config: RunConfig) -> Described:
+        try:
+            return describe_data(config)
+        except Exception as error:  # there is no caller to raise to: the page says it
+            _LOG.exception("%s could not be described", config.dataset)
+            return Described(config, why_not=describe(error))
+
+
+# The chosen graph: a small picture beside the controls, and a page of charts.
+
+
+READING = "reading the graph …"
+
+
+class GraphPage:
+    """What the chosen data set looks like over time; ``defer(call)`` has a call made by the event loop.
+
+    The graph is read and described by a thread. ``follow`` is called by the loop after a setting has changed.
+    """
+
+    def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
+        self._settings = settings
+        self._key: tuple[Any, ...] | None = None
+        self._view: GraphView | None = None
+        self._note = READING
+        self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
+        self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=285)
+        self.charts = WholeCharts(
+            self.figures,
+            self.sentences,
+            defer=defer,
+            chart_height=330,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+        self.page = OpenedPage(self.charts)
+        settings.put_under("dataset", self.picture)
+        settings.watch(self.follow)
+        self.follow()
+
+    def figures(self) -> dict[str, Figure]:
+        """The charts of the page; before the graph has been described they say why."""
+        if self._view is not None:
+            return self._view.figures()
+        note = "<br>".join(textwrap.wrap(self._note, 44))
+        empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
+        return dict.fromkeys(GRAPH_CHARTS, empty)
+
+    def sentences(self) -> dict[str, str]:
+        """What to look for in the charts; nothing where there are none."""
+        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.sentences()
+
+    def follow(self) -> None:
+        """Ask for the graph of the present settings where it is another than before."""
+        try:
+            config = self._settings.config()
+        except LabError:  # settings that do not go together: the page As code says so
+            return
+        if data_key(config) != self._key:
+            self._key = data_key(config)
+            self._loader.ask(config)
+
+    def again(self) -> None:
+        """Look again at a graph that could not be drawn: a run may have brought it to this machine."""
+        if self._view is None and self._note != READING:
+            self._key = None
+            self.follow()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loader.close()
+
+    def _show(self, described: Described) -> None:
+        config, found = described.config, described.statistics
+        if data_key(config) != self._key:
+            return  # another one has been chosen since
+        if found is None:
+            self._view, self._note = None, described.why_not
+            self.picture.value = message_html(f"No picture: {described.why_not}.")
+        else:
+            self._view = GraphView(found, config.protocol)
+            words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
+            self.picture.value = thumbnail_html(thumbnail_svg(found.edges, found.kept, self._view.spans), words)
+        self.charts.redraw()

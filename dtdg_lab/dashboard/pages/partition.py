@@ -1,0 +1,468 @@
+"""Page Partition: measure and compare partitions of a graph."""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.dashboard import settings as choices
+from dtdg_lab.dashboard.actions import NewestFirst, describe
+from dtdg_lab.dashboard.live import OpenedPage, WholeCharts, labelled
+from dtdg_lab.dashboard.pages.data import is_here
+from dtdg_lab.dashboard.settings import PARTS, Settings
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.visualization.layout import Figure, share
+from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
+from dtdg_lab.visualization.style import coloured
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+
+# Partitions of the chosen graph, made and measured by a thread: the page must not wait for a partitioner.
+
+
+NOT_HERE = "The graph is not on this machine yet: a run, or lab.load_dataset({name!r}), downloads it."
+PARTITION_OPTIONS = ("dealing", "imbalance", "partition_file")
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPartition:
+    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model pulls."""
+
+    config: RunConfig
+    parts: int
+    partitioners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAnswer:
+    """What came of one partitioner: what its partition would cost, or in ``why_not`` why there is none."""
+
+    partitioner: str
+    facts: PartitionFacts | None = None
+    why_not: str = ""
+
+
+class PartitionMeasurer:
+    """Measures what was asked for last; partitioners of an earlier request that have not begun are passed over.
+
+    ``on_outcome(wanted, outcome)`` is called by the thread for each partitioner, ``on_end(wanted, why_not)`` after the
+    last; ``why_not`` says why the graph could not be read, else it is empty.
+    """
+
+    def __init__(
+        self,
+        on_outcome: Callable[[WantedPartition, PartitionAnswer], None],
+        on_end: Callable[[WantedPartition, str], None],
+    ) -> None:
+        self._on_outcome, self._on_end = on_outcome, on_end
+        self._worker = NewestFirst(self._work, "dashboard-partitions")
+
+    def ask(self, wanted: WantedPartition) -> None:
+        """Measure this next."""
+        self._worker.ask(wanted)
+
+    def close(self) -> None:
+        """End the thread once it has finished what it does."""
+        self._worker.close()
+
+    def _work(self, wanted: WantedPartition) -> None:
+        self._on_end(wanted, self._measure_all(wanted))
+
+    def _measure_all(self, wanted: WantedPartition) -> str:
+        config = wanted.config
+        try:
+            if not is_here(config):
+                return NOT_HERE.format(name=config.dataset)
+            graph = load_for(config)
+        except Exception as error:  # there is no caller to raise to: the page says it
+            return _told(error, f"{config.dataset} could not be read")
+        for name in wanted.partitioners:
+            if self._worker.overtaken:
+                break
+            self._on_outcome(wanted, _outcome(graph, name, wanted))
+        return ""
+
+
+def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> PartitionAnswer:
+    try:
+        measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
+        return PartitionAnswer(name, facts_of(measured.told()))
+    except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
+        return PartitionAnswer(name, why_not=_told(error, f"partitioner {name} failed"))
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """What partitions, and the rows that a model pulls between their parts, depend on."""
+    read = ("seed", "model", "layers", "hidden", "protocol")
+    options = {**config.options["models"], **{name: config[name] for name in PARTITION_OPTIONS}}
+    return {**{name: config[name] for name in read}, **options}
+
+
+def _told(error: Exception, what: str) -> str:
+    if not isinstance(error, LabError):
+        _LOG.exception("%s", what)
+    return describe(error)
+
+
+# Partitions beside each other as a table: one row for each partitioner, the best of every column in bold.
+
+
+_TABLE = "border-collapse:collapse;font-size:12px;line-height:1.35;color:" + coloured("text")
+_LINE = f"border-bottom:1px solid {coloured('line')}"
+_HEAD = (
+    f"text-align:right;padding:3px 5px;border-bottom:1px solid {coloured('field-line')};font-weight:600;"
+    "vertical-align:bottom"
+)
+_CELL = f"text-align:right;padding:3px 5px;{_LINE};white-space:nowrap"
+_WHY = f"text-align:left;padding:3px 5px;{_LINE};max-width:560px"
+READING = (
+    "Smaller is better everywhere; the best of a column is bold. Cut edges make halo rows, which are exchanged "
+    "(adgnn-t) or replicated (pygt-dist). Uneven is the largest part over the mean: 1 is even. Memory is the "
+    "largest part's, where rows are exchanged or replicated. Rows and edges are summed over the snapshots that are "
+    "trained on."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What a cell says, the number it is compared by, and what it says to a pointer."""
+
+    text: str
+    value: float
+    more: str = ""
+
+
+def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str], waiting: Sequence[str] = ()) -> str:
+    """The table.
+
+    Args:
+        measured: partitioner -> its partition.
+        refused: partitioner -> why there is no partition.
+        waiting: partitioners that are to come.
+    """
+    rows = {name: _cells(facts) for name, facts in measured.items()}
+    heads = ("partitioner", *_HEADS)
+    head = "".join(f'<th style="{_HEAD}{";text-align:left" if not i else ""}">{h}</th>' for i, h in enumerate(heads))
+    best = [min((cells[at].value for cells in rows.values()), default=0.0) for at in range(len(_HEADS))]
+    body = [_row(name, cells, best if len(rows) > 1 else None) for name, cells in rows.items()]
+    body += [_said(name, why) for name, why in refused.items()]
+    body += [_said(name, "measuring …", colour=coloured("soft")) for name in waiting]
+    return (
+        f'<table class="dl-partitions" style="{_TABLE}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table>"
+    )
+
+
+_HEADS = (
+    "cut<br>edges",
+    "halo rows",
+    "replicated<br>rows",
+    "uneven:<br>vertices",
+    "<br>edges",
+    "<br>load",
+    "memory:<br>exchanged",
+    "<br>replicated",
+    "made in",
+)
+
+
+def _cells(facts: PartitionFacts) -> list[_Cell]:
+    totals, shares = facts.totals, {name: share(value) for name, value in facts.shares.items()}
+    halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
+    counted = [
+        _Cell(shares["cut"], totals["cut_edges"], f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"),
+        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that parts read"),
+        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that parts hold"),
+    ]
+    ratios = [facts.imbalance[of] for of in ("vertices", "edges", "load")]
+    uneven = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
+    held = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
+    memory = [_Cell(format_bytes(count), count) for count in held]
+    return [*counted, *uneven, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
+
+
+def _row(name: str, cells: Sequence[_Cell], best: Sequence[float] | None) -> str:
+    said = [
+        f"<b>{cell.text}</b>" if best is not None and cell.value == best[at] else cell.text
+        for at, cell in enumerate(cells)
+    ]
+    columns = "".join(
+        f'<td style="{_CELL}" title="{cell.more}">{text}</td>' for cell, text in zip(cells, said, strict=True)
+    )
+    return f'<tr><td style="{_CELL};text-align:left">{html.escape(name)}</td>{columns}</tr>'
+
+
+def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
+    words = html.escape(why, quote=False)
+    return (
+        f'<tr><td style="{_CELL};text-align:left;vertical-align:top">{html.escape(name)}</td>'
+        f'<td colspan="{len(_HEADS)}" style="{_WHY};color:{colour}">{words}</td></tr>'
+    )
+
+
+# Vertex partitions: measured before a run uses them, side by side, and under the microscope as a run has them.
+
+
+AS_SET = "as set on the left"
+RUN = "this run"
+FEWEST = 2
+FIRST = "Choose partitioners and press Measure: each one's parts are made and counted before a run pays for them."
+_WORDS = {"font-size": "13px", "color": coloured("text")}
+_SMALL = {"font-size": "11.5px", "color": coloured("soft")}
+_SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
+_PROBLEM = {"font-size": "13px", "color": coloured("problem")}
+
+
+class PartitionPage:
+    """Choice of data, parts and partitioners; a table of what each would cost; the microscope of the one looked at.
+
+    A run that has a partition is one of those that can be looked at. ``defer(call)`` has a call made by the event
+    loop; partitions are made and measured by a thread.
+    """
+
+    def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
+        self._settings = settings
+        self._wanted: WantedPartition | None = None
+        self._measured: dict[str, PartitionFacts] = {}
+        self._refused: dict[str, str] = {}
+        self._panels: dict[str, list[Panel]] = {}  # of partitions measured, once they were looked at
+        self._run: Run | None = None
+        self._run_panels: list[Panel] = []
+        self._run_words = ""
+        self._version = -1
+        self._measurer = PartitionMeasurer(
+            lambda wanted, outcome: defer(lambda: self._came(wanted, outcome)),
+            lambda wanted, why_not: defer(lambda: self._ended(wanted, why_not)),
+        )
+        self._make_widgets(defer)
+        self.charts = WholeCharts(
+            self.figures,
+            self.sentences,
+            defer=defer,
+            chart_height=330,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+        self._opened = OpenedPage(self.charts)
+        self.panel = self._lay_out()
+        settings.watch(self._follow_settings)
+        self._follow_settings()
+
+    def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
+        named = [name for name in catalogue.names("partition") if name != "file"]
+        data = {"The settings": {AS_SET: ""}, **choices.dataset_choices()}
+        self.data = pn.widgets.Select(
+            label="Data",
+            groups=data,
+            value="",
+            sizing_mode="stretch_width",
+            min_width=100,
+            max_width=190,
+            margin=(3, 8),
+        )
+        offered = [parts for parts in PARTS if parts >= FEWEST]
+        self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
+        self.partitioners = pn.widgets.CheckBoxGroup(
+            options=list(catalogue.names("partition")),
+            value=named,
+            inline=True,
+            margin=(0, 8, 4, 8),
+            sizing_mode="stretch_width",
+            stylesheets=[".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")],
+        )
+        self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
+        self.button.on_click(lambda event: defer(self._measure))
+        # StaticText and not panes: see dash.app
+        self.status = pn.widgets.StaticText(value=FIRST, margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.table = pn.widgets.StaticText(
+            value="", visible=False, margin=(2, 8), styles=_SCROLLING, sizing_mode="stretch_width"
+        )
+        self.reading = pn.widgets.StaticText(
+            value=READING, visible=False, margin=(2, 10), styles=_SMALL, sizing_mode="stretch_width"
+        )
+        self.looked_at = pn.widgets.RadioButtonGroup(
+            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Partition looked at")]
+        )
+        self.looked_at.param.watch(lambda event: defer(self._draw), "value")
+        self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+
+    def _lay_out(self) -> pn.Column:
+        asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
+        return pn.Column(
+            asked,
+            self.partitioners,
+            self.status,
+            self.table,
+            self.reading,
+            self.looked_at,
+            self.words,
+            self._opened.panel,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+
+    # what a person does
+
+    def _follow_settings(self) -> None:
+        """Where a run would have several parts, stand at so many."""
+        try:
+            config = self._settings.config()
+        except LabError:  # settings that do not go together: the page As code says so
+            return
+        if config.parts in self.parts.options and self._wanted is None:
+            self.parts.value = config.parts
+
+    def _measure(self) -> None:
+        """Ask the thread; what was measured before goes."""
+        names = tuple(name for name in catalogue.names("partition") if name in self.partitioners.value)
+        try:
+            config = self._settings.config()
+            if self.data.value:
+                task = choices.dataset_tasks(self.data.value)[0]  # partitions do not depend on it
+                config = config.replace(dataset=self.data.value, task=task)
+        except LabError as error:
+            self._say(str(error), problem=True)
+            return
+        if not names:
+            self._say("No partitioner is chosen: tick at least one.", problem=True)
+            return
+        self._wanted = WantedPartition(config, self.parts.value, names)
+        self._measured, self._refused, self._panels = {}, {}, {}
+        self._say(f"{_what(self._wanted)}: measuring …")
+        self._tell()
+        self._measurer.ask(self._wanted)
+
+    # what the thread tells
+
+    def _came(self, wanted: WantedPartition, outcome: PartitionAnswer) -> None:
+        if wanted is not self._wanted:
+            return  # another measurement has been asked for since
+        if outcome.facts is None:
+            self._refused[outcome.partitioner] = outcome.why_not
+        else:
+            self._measured[outcome.partitioner] = outcome.facts
+        self._tell()
+
+    def _ended(self, wanted: WantedPartition, why_not: str) -> None:
+        if wanted is not self._wanted:
+            return
+        if why_not:
+            self._say(f"{_what(wanted)}: {why_not}", problem=True)
+            self._wanted = None
+        else:
+            self._say(f"{_what(wanted)}:")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Table and choice of the one looked at, as far as partitions have been measured."""
+        wanted = self._wanted
+        waiting = [
+            name
+            for name in (wanted.partitioners if wanted else ())
+            if name not in self._measured and name not in self._refused
+        ]
+        self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=wanted is not None)
+        self.reading.visible = wanted is not None
+        self._offer()
+
+    def _say(self, text: str, *, problem: bool = False) -> None:
+        self.status.param.update(value=html.escape(text, quote=False), styles=_PROBLEM if problem else _WORDS)
+
+    def _offer(self) -> None:
+        """What can be looked at: the run's own partition, and the measured ones."""
+        offered = [*([RUN] if self._run_panels else []), *self._measured]
+        if offered != self.looked_at.options or not self.looked_at.visible:
+            kept = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
+            self.looked_at.param.update(options=offered or [RUN], value=kept, visible=bool(offered))
+        self._draw()
+
+    # what the run tells
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        self._run, self._run_panels, self._run_words, self._version = run, [], "", -1
+        self._offer()
+
+    def open(self) -> None:
+        """Put the charts on the page; called again and again while its tab is open."""
+        self._opened.open()
+
+    def update(self) -> None:
+        """Draw the run's partition again where something changed; whole figures, so at most once a second."""
+        run = self._run
+        if run is None or run.version == self._version:
+            return
+        with run.lock:
+            self._version = run.version
+            view = run.window.partition
+            found, words = view.panels(), view.sentence()
+        is_new = bool(found) != bool(self._run_panels)
+        self._run_panels, self._run_words = found, words
+        if is_new:
+            self._offer()
+        elif self.looked_at.value == RUN:
+            self._draw()
+
+    # what is drawn
+
+    @property
+    def shown(self) -> list[Panel]:
+        """The panels of the partition looked at."""
+        name = self.looked_at.value
+        if name == RUN:
+            return self._run_panels
+        if name in self._measured and name not in self._panels:
+            self._panels[name] = panels(self._measured[name])
+        return self._panels.get(name, [])
+
+    def figures(self) -> dict[str, Figure]:
+        """The microscope's panels by their place."""
+        return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
+
+    def sentences(self) -> dict[str, str]:
+        """What to look for in each panel."""
+        return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
+
+    def _draw(self) -> None:
+        chosen = self.looked_at.value
+        facts = self._measured.get(chosen)
+        words = self._run_words if chosen == RUN else head_words(facts) if facts is not None else ""
+        self.words.value = html.escape(words, quote=False)
+        self.charts.redraw()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._measurer.close()
+
+
+def _narrow(figure: Figure) -> Figure:
+    """The figure for a card: what its title ends with, as which partition it is of, stands on a second line."""
+    layout = figure["layout"]
+    first, told, rest = layout["title"]["text"].partition(" · ")
+    if not told:
+        return figure
+    title = {**layout["title"], "text": f"{first}<br>{rest}", "y": 0.93}  # plotly.js puts the last line there
+    margin = {**layout["margin"], "t": 52}
+    return {**figure, "layout": {**layout, "title": title, "margin": margin}}
+
+
+def _what(wanted: WantedPartition) -> str:
+    """Data, parts and the model that pulls, in words."""
+    config = wanted.config
+    data = choices.dataset_label(config.dataset)
+    layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
+    return f"{data} in {wanted.parts} parts, for {config.model} with {layers}"

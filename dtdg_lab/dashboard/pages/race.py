@@ -1,0 +1,319 @@
+"""Races in the dashboard: contestants are the settings shown, added one by one; figures and table are live."""
+
+from __future__ import annotations
+
+import html
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
+from dtdg_lab.dashboard.actions import Actions, NewestFirst, describe
+from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
+from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.studies.race import prepare
+from dtdg_lab.studies.race_result import open_race
+from dtdg_lab.studies.race_rules import labels_for
+from dtdg_lab.studies.race_store import races_in
+from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.race import Panel
+from dtdg_lab.visualization.style import coloured
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+    from dtdg_lab.studies.race_result import Race
+    from dtdg_lab.studies.race_runner import RaceRunner
+
+
+MOST = 8  # contestants: as many as there are colours
+_WORDS = {"font-size": "13px", "color": coloured("text")}
+_ALERT = {
+    **_WORDS,
+    "color": coloured("alert"),
+    "background": coloured("alert-back"),
+    "padding": "8px",
+    "border": f"1px solid {coloured('alert-line')}",
+    "border-radius": "6px",
+    "overflow-wrap": "anywhere",
+}
+HERE = "the race begun here"
+_EMPTY = (
+    "Set up a run at the left and press “Add the settings shown”; change the system, or any other setting, and add "
+    "that too. All contestants get the same data, split, seeds, evaluation and stopping rule."
+)
+_LOG = logging.getLogger(__name__)
+
+
+class RacePage:
+    """The contestants, the rules, Start and Stop; below, losses against time, joules, bytes and memory, and the table.
+
+    The race is made by a thread, and drawn by another: the page itself never waits.
+
+    Args:
+        settings: of the dashboard, which contestants are taken from.
+        session: whose engines race.
+        actions: makes requests off the event loop.
+        runs_dir: folder that gets ``races/``.
+    """
+
+    def __init__(
+        self, settings: Settings, session: Session, actions: Actions, *, runs_dir: str | Path = "runs"
+    ) -> None:
+        self._settings, self._session, self._actions, self._runs_dir = settings, session, actions, Path(runs_dir)
+        self.configs: list[RunConfig] = []
+        self._runner: RaceRunner | None = None
+        self._thread: threading.Thread | None = None
+        self._to_stop = False
+        self._problem = self._shown_problem = ""
+        self._asked: Any = None
+        self._past: Race | None = None
+        self._drawn: tuple[dict[str, Panel], str] = ({}, "")
+        self._shown: tuple[dict[str, Panel], str] = ({}, "")
+        self._drawer: NewestFirst[Race] = NewestFirst(self._draw, "dashboard-race")
+        stretch = {"sizing_mode": "stretch_width", "margin": 0}
+        self.charts = WholeCharts(self.figures, self.sentences, defer=actions.later, chart_height=330, **stretch)
+        self._opened = OpenedPage(self.charts)
+        self._make_controls()
+        # StaticText and not panes: see dash.app
+        self.words = pn.widgets.StaticText(value=_EMPTY, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.alert = pn.widgets.StaticText(
+            value="", visible=False, margin=(4, 10), styles=_ALERT, sizing_mode="stretch_width"
+        )
+        wide = {**_WORDS, "overflow-x": "auto", "min-width": "0"}  # a table of many columns scrolls, not the page
+        self.table = pn.widgets.StaticText(value="", margin=(4, 10), styles=wide, sizing_mode="stretch_width")
+        self.panel = pn.Column(
+            pn.Row(self.add, self.start, self.stop, margin=0),
+            pn.Row(self.chosen, self.remove, margin=0),
+            pn.Row(self.seeds, self.epochs, self.patience, self.seconds, self.loss, margin=0),
+            pn.Row(self.name, self.at_once, self.past, margin=0),
+            self.alert,
+            self.words,
+            self.table,
+            self._opened.panel,
+            **stretch,
+        )
+        self._offer()
+
+    def _make_controls(self) -> None:
+        self.add = self._button("Add the settings shown", "primary", self._add)
+        self.start = self._button("Start the race", "success", self._start)
+        self.stop = self._button("Stop the race", "danger", self._stop)
+        self.remove = self._button("Remove the chosen", "default", self._remove)
+        self.chosen = pn.widgets.MultiSelect(label="Contestants", options={}, value=[], size=4, width=420)
+        self.seeds = pn.widgets.TextInput(label="Seeds", value="0 1 2", width=110)
+        self.epochs = pn.widgets.TextInput(label="Epochs at most", placeholder="as set", width=120)
+        self.patience = pn.widgets.TextInput(label="Evaluations without gain", placeholder="any", width=165)
+        self.seconds = pn.widgets.TextInput(label="Seconds a run", placeholder="any", width=120)
+        self.loss = pn.widgets.TextInput(label="Validation loss reached", placeholder="none", width=155)
+        self.name = pn.widgets.TextInput(label="Name, to go on with it later", placeholder="none", width=240)
+        self.at_once = pn.widgets.Checkbox(
+            label="Two at a time, on halves of the engines", value=False, margin=(28, 10)
+        )
+        self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
+        self.past.param.watch(lambda event: self._actions.later(self._choose), "value")
+
+    def _button(self, label: str, colour: str, act: Callable[[], None]) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=label, color=colour, width=190, margin=(6, 6))
+        button.on_click(lambda event: self._actions.later(act))
+        return button
+
+    @property
+    def racing(self) -> bool:
+        """Whether a race is under way, begun here."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def race(self) -> Race | None:
+        """The race that is shown: one of the past that was chosen, else the one begun here last."""
+        return self._past or (None if self._runner is None else self._runner.race)
+
+    # what a person does
+
+    def _add(self) -> None:
+        self._tell_problem("")
+        try:
+            config = self._settings.config()
+            if config.to_json() in [known.to_json() for known in self.configs]:
+                raise ConfigError("these settings are a contestant already: change one, such as the system, and add.")
+            if len(self.configs) >= MOST:
+                raise ConfigError(f"{MOST} contestants are the most that can be told apart here: remove one.")
+        except LabError as error:
+            self._tell_problem(str(error))
+            return
+        self.configs.append(config)
+        self._list()
+
+    def _remove(self) -> None:
+        gone = set(self.chosen.value)
+        self.configs = [config for place, config in enumerate(self.configs) if place not in gone]
+        self._list()
+
+    def _list(self) -> None:
+        labels = labels_for(self.configs)
+        self.chosen.param.update(options={label: place for place, label in enumerate(labels)}, value=[])
+        self._offer()
+
+    def _start(self) -> None:
+        if self.racing:
+            return
+        self._tell_problem("")
+        try:
+            asked = {
+                "seeds": _numbers(_text(self.seeds)),
+                "stop": self._rule(),
+                "at_once": bool(self.at_once.value),
+                "name": _text(self.name),
+            }
+        except LabError as error:
+            self._tell_problem(str(error))
+            return
+        self._runner, self._past, self._to_stop = None, None, False
+        self.past.value = ""
+        self._thread = threading.Thread(
+            target=self._race, args=(list(self.configs), asked), name="dashboard-race-runs", daemon=True
+        )
+        self._thread.start()
+        self._offer()
+
+    def _rule(self) -> StopRule | None:
+        fields = {"epochs": self.epochs, "patience": self.patience, "seconds": self.seconds, "loss": self.loss}
+        given: dict[str, Any] = {}
+        for name, widget in fields.items():
+            text = _text(widget)
+            if text:
+                given[name] = _number(text, widget.label, whole=name in ("epochs", "patience"))
+        return StopRule(**given) if given else None
+
+    def _race(self, configs: list[RunConfig], asked: dict[str, Any]) -> None:
+        """Run the whole race; there is no caller to raise to, so the page says what went wrong."""
+        try:
+            self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **asked)
+            if self._to_stop:  # while it was prepared
+                self._runner.stop()
+            self._runner.run()
+        except Exception as error:
+            if self._runner is not None and self._runner.stopped and isinstance(error, RunFailedError):
+                return  # as was asked for
+            if not isinstance(error, LabError):
+                _LOG.exception("the race failed")
+            self._problem = describe(error)
+
+    def _stop(self) -> None:
+        self._to_stop = True
+        if self._runner is not None and self.racing:
+            self._actions.do("Stop the race", self._runner.stop)
+
+    def _choose(self) -> None:
+        """Show a race of the past, or again the one begun here."""
+        self._tell_problem("")
+        if self.past.value:
+            self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
+        elif self._past is not None:
+            self._show_past(None)
+
+    def _show_past(self, race: Race | None) -> None:
+        self._past, self._asked = race, None
+        if self.race is None:
+            self._drawn = {}, ""
+        self.update(slow=True)
+
+    # what is shown
+
+    def open(self) -> None:
+        """Put the charts on the page; called again and again while its tab is open."""
+        self._opened.open()
+
+    def follow(self, run: object) -> None:
+        """The dashboard shows another run; the race keeps its own."""
+
+    def update(self, *, slow: bool) -> None:
+        """Show what was drawn since; once a second, where ``slow``, have it drawn again where anything has changed."""
+        if self._shown_problem != self._problem:
+            self._tell_problem(self._problem)
+        if self._drawn is not self._shown:
+            self._shown = self._drawn
+            self.table.value = self._shown[1]
+            self.charts.redraw()
+        if slow:
+            self._offer()
+            self._list_past()
+            race = self.race
+            if race is not None and (race, race.version) != self._asked:
+                self._asked = race, race.version
+                self._drawer.ask(race)
+
+    def _list_past(self) -> None:
+        options = {HERE: "", **{path.name: str(path) for path in races_in(self._runs_dir)}}
+        if options != self.past.options:
+            self.past.options = options
+
+    def _draw(self, race: Race) -> None:
+        """By the drawing thread: figures and table of the race as it is."""
+        try:
+            self._drawn = race.panels(), race.html()
+        except Exception as error:  # there is no caller to raise to: the page says it
+            if not isinstance(error, LabError):
+                _LOG.exception("the race could not be drawn")
+            self._problem = describe(error)
+
+    def _offer(self) -> None:
+        """Which buttons do something now, and what to do where there is nothing yet."""
+        racing = self.racing
+        self.start.disabled = racing or len(self.configs) < 2
+        self.stop.disabled = not racing
+        self.remove.disabled = not self.configs
+        words = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
+        if racing:
+            words = "Preparing the race: data are loaded and compared." if self._runner is None else "Racing."
+        elif self._past is not None:
+            words = f"A race of the past. lab.open_race({str(self._past.folder)!r}) reads it in a cell."
+        elif self._runner is not None:
+            end = "was stopped: with its name it goes on. It" if self._runner.stopped else "has ended. It"
+            words = f"The race {end} is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
+        self.words.value = html.escape(words, quote=False)
+
+    def _tell_problem(self, text: str) -> None:
+        self._problem = self._shown_problem = text
+        self.alert.param.update(
+            value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)
+        )
+
+    def figures(self) -> dict[str, Figure]:
+        """The panels of the race as it was drawn last."""
+        return {f"race-{name}": figure for name, (figure, _) in self._shown[0].items()}
+
+    def sentences(self) -> dict[str, str]:
+        """What to look for in each."""
+        return {f"race-{name}": words for name, (_, words) in self._shown[0].items()}
+
+    def close(self) -> None:
+        """End the drawing; a race goes on."""
+        self._drawer.close()
+
+
+def _text(widget: pn.widgets.TextInput) -> str:
+    return (widget.value or "").strip()
+
+
+def _numbers(text: str) -> list[int]:
+    """Whole numbers with blanks or commas between.
+
+    Raises:
+        ConfigError: something else stands there.
+    """
+    return [int(_number(word, "Seeds", whole=True)) for word in text.replace(",", " ").split()]
+
+
+def _number(text: str, label: str, *, whole: bool) -> float:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError as error:
+        kind = "whole numbers are" if whole else "a number is"
+        raise ConfigError(f"{label}: {text!r} cannot be read; {kind} needed.") from error

@@ -1,0 +1,358 @@
+"""Page Study: start, follow and read studies."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import panel as pn
+
+from dtdg_lab.dashboard.actions import NewestFirst, describe
+from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
+from dtdg_lab.runs.directory import ENDED
+from dtdg_lab.studies.objective import number
+from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
+from dtdg_lab.studies.trials import FILE, Trial
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.style import coloured
+
+# Studies and their runs read from the disk for a page: what it needs of them, and never an error raised.
+
+
+Panel = tuple[Figure, str]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStudy:
+    """A study, and what its map is to show; None leaves it to the study."""
+
+    path: Path
+    x: str | None = None
+    y: str | None = None
+    colour: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudySeen:
+    """What a page shows of a study.
+
+    Attributes:
+        path: its folder; None where nothing could be read.
+        words: how far it is, or why it cannot be read.
+        panels: charts by name, each with a sentence.
+        names: of the settings that are studied.
+        numbers: of runs by which cells can be coloured.
+        x: across.
+        y: up.
+        colour: number that is coloured.
+        runs: what a run is called -> key of its trial.
+    """
+
+    path: Path | None = None
+    words: str = ""
+    panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
+    names: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    x: str | None = None
+    y: str | None = None
+    colour: str | None = None
+    runs: dict[str, str] = field(default_factory=lambda: {"none": ""})
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """What a page shows of a run: words, charts with sentences, its report where it has one."""
+
+    words: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=lambda: _NOTHING)
+    sentences: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    report: str | None = None
+    report_name: str = "report.html"
+    under_way: bool = False
+
+
+def studies_in(folder: Path) -> list[str]:
+    """Names of the studies in a folder, the one that changed last first."""
+    if not folder.is_dir():
+        return []
+    found = [path.parent for path in folder.glob(f"*/{SWEEP_FILE}")]
+    return [path.name for path in sorted(found, key=lambda path: (stamp_of(path), path.name), reverse=True)]
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """Changes with every line of a study."""
+    stamps = [file.stat() for name in (FILE, SWEEP_FILE) if (file := path / name).is_file()]
+    return tuple(value for stamp in stamps for value in (stamp.st_mtime_ns, stamp.st_size))
+
+
+def look_at_study(wanted: WantedStudy) -> StudySeen:
+    """The study, its map by the axes that are wanted, and its runs; where it cannot be read, why."""
+    try:
+        return _study(open_study(wanted.path), wanted)
+    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+        return StudySeen(words=describe(error))
+
+
+def _study(study: Study, wanted: WantedStudy) -> StudySeen:
+    names = list(study.sweep.names)
+    told = (pair for trial in study.trials for pair in trial.values.items())
+    known = sorted({name for name, value in told if number(value) is not None})
+    objective = study.sweep.objective
+    numbers = [objective, *(name for name in known if name != objective)]
+    x = wanted.x if wanted.x in names else names[0]
+    y = wanted.y if wanted.y in names and wanted.y != x else next((name for name in names if name != x), None)
+    colour = wanted.colour if wanted.colour in numbers else objective
+    panels = dict(study.analysis())
+    if y is not None:
+        panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
+    return StudySeen(
+        study.path,
+        study.in_words(),
+        panels,
+        names,
+        numbers,
+        x,
+        y,
+        colour,
+        {"none": "", **{_called(study, trial): trial.key for trial in study.trials if trial.run is not None}},
+    )
+
+
+def _called(study: Study, trial: Trial) -> str:
+    told = ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in trial.settings.items()
+    )
+    value = number(trial.values.get(study.sweep.objective))
+    came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
+    return f"{trial.number}: {told}, seed {trial.seed} ({came})"
+
+
+def look_at_run(path: Path, key: str) -> RunSeen:
+    """The run of a study's trial; where it cannot be read, why."""
+    try:
+        study = open_study(path)
+        trial = study.trial(key)
+        run = study.open(trial)
+        report = run.directory.report_file
+        words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
+        return RunSeen(
+            f"{words} lab.open_run({str(run.path)!r})",
+            run.figures(),
+            run.sentences(),
+            str(report) if report.is_file() else None,
+            f"{run.id}.html",
+            run.status not in ENDED,
+        )
+    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+        return RunSeen(words=describe(error))
+
+
+# A study as it grows, or one of the past: its heat map, where a click opens a run, that run's charts and report.
+
+
+AGAIN_TICKS = 2  # seconds between two looks at the run that is shown, while it is under way
+_WORDS = {"font-size": "13px", "color": coloured("text")}
+_HOW = (
+    "No study here yet. Make one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
+    "over={'full_snapshots': (1, 2, 4), 'alpha': (0.1, 0.6)}), name='my-study')."
+)
+
+
+class StudyPage:
+    """Studies of a folder, read from the disk by a thread of its own, so that it does not matter who makes them.
+
+    Args:
+        defer: has a call made by the event loop.
+        folder: that holds studies.
+    """
+
+    def __init__(self, defer: Callable[[Callable[[], None]], None], folder: str | Path = "runs/studies") -> None:
+        self._defer = defer
+        self._seen = StudySeen()
+        self._asked: WantedStudy | None = None
+        self._stamp: Any = None
+        self._run = RunSeen()
+        self._run_key, self._ticks = "", 0
+        self._reader: NewestFirst[WantedStudy] = NewestFirst(self._read, "study-reader")
+        self._run_reader: NewestFirst[tuple[Path, str]] = NewestFirst(self._read_run, "study-run-reader")
+        self._make_widgets(folder)
+        stretch = {"sizing_mode": "stretch_width", "margin": 0}
+        self.map = WholeCharts(self.map_figures, self.map_sentences, defer=defer, chart_height=430, **stretch)
+        self.map.on_click(self._clicked)
+        self.charts = WholeCharts(self.run_figures, self.run_sentences, defer=defer, chart_height=330, **stretch)
+        self._opened = [OpenedPage(self.map), OpenedPage(self.charts)]
+        choices = pn.Row(self.study, self.across, self.up, self.colour, **stretch)
+        shown = pn.Row(self.trial, self.report, **stretch)
+        self.panel = pn.Column(
+            self.folder,
+            choices,
+            self.words,
+            self._opened[0].panel,
+            shown,
+            self.run_words,
+            self._opened[1].panel,
+            **stretch,
+        )
+
+    def _make_widgets(self, folder: str | Path) -> None:
+        wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}
+        self.folder = pn.widgets.TextInput(label="Folder of studies", value=str(folder), **wide)
+        self.study = pn.widgets.Select(label="Study", options=[], **wide)
+        self.across, self.up = (pn.widgets.Select(label=text, options=[], **wide) for text in ("Across", "Up"))
+        self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
+        self.trial = pn.widgets.Select(label="Run that is shown (or click on a cell)", options={"none": ""}, **wide)
+        self.report = pn.widgets.FileDownload(
+            label="Report of the run",
+            filename="report.html",
+            callback=lambda: b"",
+            disabled=True,
+            margin=(20, 8),
+            width=190,
+        )
+        # StaticText and not panes: see dash.app
+        self.words = pn.widgets.StaticText(value=_HOW, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.run_words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.folder.param.watch(lambda event: self._defer(self._look), "value")
+        self.study.param.watch(lambda event: self._defer(self._new_study), "value")
+        for widget in (self.across, self.up, self.colour):
+            widget.param.watch(lambda event: self._defer(self._look), "value")
+        self.trial.param.watch(lambda event: self._defer(self._new_run), "value")
+
+    # called by the dashboard
+
+    def follow(self, run: Any) -> None:
+        """A study has its runs from the disk: which one the session trains does not matter."""
+
+    def open(self) -> None:
+        """Put the charts on the page; called again and again while its tab is open."""
+        for page in self._opened:
+            page.open()
+
+    def update(self, *, slow: bool) -> None:
+        """Once a second, where ``slow``, look whether the study, or the run that is shown, has grown."""
+        if not slow:
+            return
+        self._offer_studies()
+        self._look()
+        self._ticks += 1
+        if self._run.under_way and self._ticks % AGAIN_TICKS == 0:
+            self._ask_run()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._reader.close()
+        self._run_reader.close()
+
+    # the study
+
+    def _offer_studies(self) -> None:
+        names = studies_in(Path(self.folder.value or "."))
+        if names != list(self.study.options):
+            chosen = self.study.value if self.study.value in names else (names[0] if names else None)
+            self.study.param.update(options=names, value=chosen)
+
+    def _new_study(self) -> None:
+        self._seen, self._stamp = StudySeen(), None
+        for widget in (self.across, self.up, self.colour):
+            widget.param.update(options=[], value=None)
+        self._look()
+
+    def _look(self) -> None:
+        """Read the study again where it, or what is asked of it, has changed."""
+        if not self.study.value:
+            self._say(_HOW)
+            return
+        path = Path(self.folder.value or ".") / self.study.value
+        wanted = WantedStudy(path, self.across.value, self.up.value, self.colour.value)
+        stamp = stamp_of(path)
+        if (wanted, stamp) != (self._asked, self._stamp):
+            self._asked, self._stamp = wanted, stamp
+            self._reader.ask(wanted)
+
+    def _read(self, wanted: WantedStudy) -> None:
+        """In the reader's thread."""
+        seen = look_at_study(wanted)
+        self._defer(lambda: self._took(wanted, seen))
+
+    def _took(self, wanted: WantedStudy, seen: StudySeen) -> None:
+        if wanted != self._asked:
+            return
+        self._seen = seen
+        self._say(seen.words)
+        for widget, options, value in (
+            (self.across, seen.names, seen.x),
+            (self.up, seen.names, seen.y),
+            (self.colour, seen.numbers, seen.colour),
+        ):
+            if list(widget.options) != options or widget.value != value:
+                widget.param.update(options=options, value=value, disabled=len(options) < 2)
+        self._asked = WantedStudy(wanted.path, self.across.value, self.up.value, self.colour.value)
+        if dict(self.trial.options) != seen.runs:
+            kept = self.trial.value if self.trial.value in seen.runs.values() else ""
+            self.trial.param.update(options=seen.runs, value=kept)
+        self.map.redraw()
+
+    def _say(self, words: str) -> None:
+        self.words.value = html.escape(words, quote=False)
+
+    def map_figures(self) -> dict[str, Figure]:
+        """The map, and what the study's analysis draws."""
+        return {f"study-{name}": figure for name, (figure, _) in self._seen.panels.items()}
+
+    def map_sentences(self) -> dict[str, str]:
+        """What to look for in each."""
+        return {f"study-{name}": words for name, (_, words) in self._seen.panels.items()}
+
+    # the run
+
+    def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        """A cell was clicked: its run is shown."""
+        key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
+        if key and key in self._seen.runs.values():
+            self.trial.value = key
+        elif isinstance(customdata, list):
+            self.run_words.value = "That cell has no run yet."
+
+    def _new_run(self) -> None:
+        if self.trial.value != self._run_key:
+            self._run_key = self.trial.value or ""
+            self._run = RunSeen()
+            self._show_run()
+            self._ask_run()
+
+    def _ask_run(self) -> None:
+        if self._run_key and self._seen.path is not None:
+            self._run_reader.ask((self._seen.path, self._run_key))
+
+    def _read_run(self, wanted: tuple[Path, str]) -> None:
+        """In the reader's thread."""
+        seen = look_at_run(*wanted)
+        self._defer(lambda: self._took_run(wanted[1], seen))
+
+    def _took_run(self, key: str, seen: RunSeen) -> None:
+        if key == self._run_key:
+            self._run = seen
+            self._show_run()
+
+    def _show_run(self) -> None:
+        self.run_words.value = html.escape(self._run.words, quote=False)
+        report = self._run.report
+        if report is None:
+            self.report.disabled = True
+        else:
+            self.report.param.update(callback=lambda: report, filename=self._run.report_name, disabled=False)
+        self.charts.redraw()
+
+    def run_figures(self) -> dict[str, Figure]:
+        """The charts of the run that is shown."""
+        return {f"study-run-{name}": figure for name, figure in self._run.figures.items()}
+
+    def run_sentences(self) -> dict[str, str]:
+        """What to look for in each."""
+        return {f"study-run-{name}": self._run.sentences.get(name, "") for name in self._run.figures}

@@ -1,0 +1,111 @@
+"""Gradients in one flat buffer, summed over ranks together with the few numbers every rank must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.core.errors import ControlError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
+from dtdg_lab.distributed.group import Group
+
+_CLOCK_PERIOD_NS = 64_000_000_000  # arrival times ride as float32 seconds modulo 64: 4 microseconds apart at most
+_VERSION, _CHOICE, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What all ranks know after an exchange, and how this rank's time in it divides."""
+
+    version: int
+    loss_sum: float
+    groups: int
+    wait_s: float
+    communicate_s: float
+    choice: int = 0
+
+
+class FlatGradients:
+    """A flat buffer that the parameters' gradients are views of, with slots behind them.
+
+    The slots carry, in one all-reduce with the gradients: the control version and what an adjuster chose (added by
+    rank 0 only), the sum of losses, the number of groups, and each rank's time of arrival, from which waiting is told
+    from communicating.
+
+    Args:
+        parameters: the model's parameters, on one device and of one type.
+        group: the processes.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], group: Group) -> None:
+        self._group = group
+        self._parameters = list(parameters)
+        like = self._parameters[0]
+        self._numel = sum(parameter.numel() for parameter in self._parameters)
+        self._flat = torch.zeros(self._numel + _ARRIVALS + group.size, dtype=like.dtype, device=like.device)
+        self._attach()
+
+    def _attach(self) -> None:
+        offset = 0
+        for parameter in self._parameters:
+            parameter.grad = self._flat[offset : offset + parameter.numel()].view_as(parameter)
+            offset += parameter.numel()
+
+    @property
+    def gradients(self) -> Tensor:
+        """All gradients as one vector, a view."""
+        return self._flat[: self._numel]
+
+    def zero(self) -> None:
+        """Forget the last step's gradients and slots."""
+        self._flat.zero_()
+
+    def exchange(self, *, version: int, loss_sum: float, groups: int, choice: int = 0) -> Exchanged:
+        """Sum gradients and slots over ranks and divide the gradients by the number of groups of the step.
+
+        Raises:
+            ControlError: the version no longer fits the slot.
+        """
+        if version > MAX_CONTROL_VERSION:
+            raise ControlError(
+                f"control version {version} exceeds {MAX_CONTROL_VERSION}: start a new run, or resume this one."
+            )
+        group, slots = self._group, self._flat[self._numel :]
+        arrived_ns = group.clock_ns()
+        own = torch.zeros(len(slots), dtype=torch.float64)
+        own[_VERSION], own[_CHOICE] = (version, choice) if group.rank == 0 else (0, 0)
+        own[_LOSS], own[_GROUPS] = loss_sum, groups
+        own[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9
+        slots.copy_(own)
+        group.all_reduce(self._flat)
+        agreed = slots.tolist()  # waits for the device, so that the clock below is read after the exchange
+        ended_ns = group.clock_ns()
+        total = round(agreed[_GROUPS])
+        self.divide(total)
+        wait_s = min(_last_arrival_after(agreed[_ARRIVALS:], group.rank), (ended_ns - arrived_ns) * 1e-9)
+        in_exchange_s = (ended_ns - arrived_ns) * 1e-9
+        return Exchanged(
+            round(agreed[_VERSION]), agreed[_LOSS], total, wait_s, in_exchange_s - wait_s, round(agreed[_CHOICE])
+        )
+
+    def divide(self, groups: int) -> None:
+        """Make a mean of the sum over groups."""
+        if groups > 1:
+            self.gradients.div_(groups)
+
+    def agree(self, version: int) -> int:
+        """The newest version rank 0 knows, without gradients: a control round, which a paused job keeps meeting in."""
+        word = torch.tensor([float(version if self._group.rank == 0 else 0)], dtype=torch.float64)
+        word = word.to(self._flat.device)
+        self._group.all_reduce(word)
+        return int(word.item())
+
+
+def _last_arrival_after(arrivals_s: list[float], rank: int) -> float:
+    """Seconds from this rank's arrival to the last one's, on a clock that wraps."""
+    period = _CLOCK_PERIOD_NS * 1e-9
+    later = [(other - arrivals_s[rank] + period / 2) % period - period / 2 for other in arrivals_s]
+    return max(0.0, *later)

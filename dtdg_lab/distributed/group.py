@@ -1,0 +1,504 @@
+"""The processes of one run: rank, size, collectives, and a clock they share."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
+from dtdg_lab.distributed.all_to_all import GroupMembers, NothingInFlight, PendingRows, check_counts, start_rows
+
+# An array from rank 0 to all ranks.
+
+
+_TYPES = ("uint8", "int32", "int64", "float64")
+_MOST_DIMENSIONS = 6
+_HEADER = 2 + _MOST_DIMENSIONS  # type, dimensions, lengths
+_REFUSED = -1
+
+
+def broadcast_array(
+    array: NDArray[Any] | None, *, rank: int, device: str, process_group: dist.ProcessGroup | None = None
+) -> NDArray[Any]:
+    """Rank 0's array on every rank, a writable copy; its shape and type go first.
+
+    Args:
+        array: on rank 0 what to send; what others give is not looked at.
+        rank: this process.
+        device: where the group's tensors live.
+        process_group: torch's group of the ranks; the default one where None.
+
+    Raises:
+        ConfigError: rank 0 has nothing of an allowed type to send. All ranks raise, and stay in step.
+    """
+    header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
+    if rank == 0:
+        try:
+            header = _header_of(checked(array))
+        except ConfigError as error:
+            header[0], refusal = _REFUSED, error
+    header = header.to(device)
+    source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    dist.broadcast(header, source, group=process_group)
+    code, dimensions, *lengths = header.tolist()
+    if code == _REFUSED:
+        raise refusal or ConfigError("rank 0 was given nothing that it can send to the others; see its own error.")
+    shape = tuple(lengths[:dimensions])
+    # rank 0 sends a copy: torch warns of read-only arrays
+    mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
+    if not math.prod(shape):
+        return mine
+    data = torch.from_numpy(mine.reshape(-1)).to(device)
+    dist.broadcast(data, source, group=process_group)
+    received: NDArray[Any] = data.cpu().numpy().reshape(shape)
+    return received
+
+
+def checked(array: NDArray[Any] | None) -> NDArray[Any]:
+    """The array, if it can be sent.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if isinstance(array, np.ndarray) and array.dtype in _TYPES and array.ndim <= _MOST_DIMENSIONS:
+        return array
+    given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+    raise ConfigError(
+        f"rank 0 cannot send {given} to the others: give an array of {', '.join(_TYPES)} with at most "
+        f"{_MOST_DIMENSIONS} dimensions."
+    )
+
+
+def moved_bytes(array: NDArray[Any], rank: int, size: int) -> tuple[int, int]:
+    """Bytes sent and received by this rank, as if rank 0 sent to each other one itself."""
+    total = array.nbytes + 8 * _HEADER
+    return (total * (size - 1), 0) if rank == 0 else (0, total)
+
+
+def _header_of(array: NDArray[Any]) -> torch.Tensor:
+    lengths = array.shape + (0,) * (_MOST_DIMENSIONS - array.ndim)
+    return torch.tensor([_TYPES.index(array.dtype.name), array.ndim, *lengths], dtype=torch.int64)
+
+
+# Ranks dealt to groups that hold the same snapshots, and to columns that hold the same rows.
+
+
+def rows_of(row_ranks: int, ranks: int) -> list[list[int]]:
+    """The row groups: ranks of equal r // G, G = ``row_ranks``, which divides R."""
+    return [list(range(start, start + row_ranks)) for start in range(0, ranks, row_ranks)]
+
+
+def columns_of(row_ranks: int, ranks: int) -> list[list[int]]:
+    """The columns: ranks of equal r % G."""
+    return [list(range(start, ranks, row_ranks)) for start in range(row_ranks)]
+
+
+def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
+    """Refuse what cannot be split so.
+
+    Raises:
+        PlanError: ``row_ranks`` does not divide the ranks, or they are not those of the whole run.
+    """
+    if row_ranks < 1 or ranks % row_ranks:
+        raise PlanError(
+            f"{ranks} rank(s) cannot be split into groups of row_ranks={row_ranks}: set row_ranks to a divisor of "
+            f"{ranks}."
+        )
+    if not whole:
+        raise PlanError(f"a group of {ranks} rank(s) that came of a split cannot be split again: split the whole one.")
+
+
+def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) -> tuple[list[int], dist.ProcessGroup]:
+    """Torch's groups of all parts, made by all ranks in one order; returns that of this rank and its members.
+
+    Args:
+        parts: ranks of each; every rank is in one.
+        rank: this one, in the default group.
+        timeout: of their collectives.
+    """
+    made = [dist.new_group(part, timeout=timeout) for part in parts]
+    number = next(number for number, part in enumerate(parts) if rank in part)
+    return parts[number], made[number]
+
+
+COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
+
+
+class Group(Protocol):
+    """What the loop and the layouts need of the processes."""
+
+    rank: int
+    size: int
+    store: Any
+    bytes_sent: int
+    bytes_received: int
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """Sum over ranks, in place."""
+        ...
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
+        ...
+
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """Send each rank its rows, receive those for this one, and tell how long this rank waited for the last to come.
+
+        No gradient. Every rank must call it, also without rows; counts of rows must fit between ranks.
+
+        Args:
+            rows: (s, F), those for rank 0 first.
+            send_counts: (R,) rows for each rank.
+            receive_counts: (R,) rows from each.
+            place: numbers that must be the same on all ranks, as many on each: else they are in different exchanges.
+
+        Returns:
+            The rows (r, F), those of rank 0 first; seconds from this rank's arrival to the last one's.
+
+        Raises:
+            PlanError: counts do not fit the rows or the ranks.
+            RunFailedError: a rank is at another place, or sent another number of rows than expected.
+        """
+        ...
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """Start what :meth:`exchange_rows` does and return while the rows travel.
+
+        Several may travel at once; all ranks start them in the same order, and wait for each in the end. The rows are
+        copied: they may be changed at once. Bytes are counted here.
+
+        Raises:
+            PlanError: counts do not fit the rows or the ranks. Other errors come from ``wait()``.
+        """
+        ...
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
+
+        The row group has the G = ``row_ranks`` ranks of equal r // G, this one its rank r % G; the column has the R / G
+        ranks of equal r % G, this one its rank r // G. Made once for each G and kept: the first call with a G is
+        collective, and they are left with this group. What they move is counted in this group too.
+
+        Raises:
+            PlanError: ``row_ranks`` does not divide the ranks, or this group came of a split itself.
+        """
+        ...
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """Rank 0's array (uint8, int32, int64 or float64, at most six dimensions) on every rank; others give None.
+
+        Raises:
+            ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
+        """
+        ...
+
+    def broadcast_text(self, text: str) -> str:
+        """Rank 0's text on every rank; what others give is not looked at."""
+        ...
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        ...
+
+    def clock_ns(self) -> int:
+        """Nanoseconds of a clock all ranks agree on."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group; a second call does nothing."""
+        ...
+
+
+class SoloGroup:
+    """One process by itself: every exchange is the identity and sends nothing."""
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.bytes_sent, self.bytes_received = 0, 1, 0, 0
+        self.store: Any = None
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """The sum over one rank is what it holds."""
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All rows are here."""
+        return rows
+
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """What this rank sends itself; it waits for nobody."""
+        return self.start_exchange(rows, send_counts, receive_counts, place=place).wait().rows, 0.0
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """What this rank sends itself is there at once."""
+        check_counts(rows, send_counts, receive_counts, self.rank, self.size)
+        return NothingInFlight(rows.detach())
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """It is its own row group and its own column."""
+        check_split(row_ranks, self.size)
+        return self, self
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """A copy of this rank's array."""
+        return checked(array).copy()
+
+    def broadcast_text(self, text: str) -> str:
+        """This rank's text."""
+        return text
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
+
+    def clock_ns(self) -> int:
+        """This machine's monotonic clock."""
+        return time.monotonic_ns()
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass(slots=True)
+class ProcessGroup:
+    """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere; some of them, where it came of a split.
+
+    Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
+    and receives as many; a gather of rows sends a rank's own rows to R - 1 others; an exchange of rows counts those for
+    other ranks and the few numbers in front of them; a broadcast is R - 1 times what rank 0 sends.
+    """
+
+    rank: int
+    size: int
+    store: Any
+    device: str = "cpu"
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    _offset_ns: int = 0
+    _whole: ProcessGroup | None = field(default=None, repr=False)  # what this group was split from
+    _members: GroupMembers = field(init=False, repr=False)
+    _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
+    _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._members = GroupMembers(self.rank, range(self.size), self.clock_ns)
+
+    @classmethod
+    def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
+        """Form the group through a store that all ranks reach, leaving any group formed before.
+
+        Raises:
+            ClusterError: the processes did not meet; the message says what each should check.
+        """
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        try:
+            dist.init_process_group(
+                backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ClusterError(
+                f"rank {rank} of {size} could not join the {backend} group: {error}. Check that all ranks run on "
+                "machines that reach each other, and that GLOO_SOCKET_IFNAME names an interface they share."
+            ) from error
+        group = cls(rank, size, store, device)
+        group._agree_on_clock()
+        return group
+
+    def _agree_on_clock(self) -> None:
+        # one machine: the monotonic clock is common; else clocks are set to zero where all leave a barrier together
+        # gloo has no uneven gather, so the host is sent as a fixed number
+        host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
+        hosts = [torch.zeros_like(host) for _ in range(self.size)]
+        dist.all_gather(hosts, host)
+        if any(bool(other != host) for other in hosts):
+            dist.barrier()
+            self._offset_ns = time.monotonic_ns()
+
+    def all_reduce(self, flat: Tensor) -> None:
+        """Sum over ranks, in place."""
+        dist.all_reduce(flat, group=self._members.process_group)
+        moved = 2 * flat.numel() * flat.element_size() * (self.size - 1) // self.size
+        self._count(moved, moved)
+
+    def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All ranks' rows in rank order; padded to the largest share, because gloo refuses uneven gathers."""
+        width = max(counts)
+        padded = rows.new_zeros(width, rows.shape[1])
+        padded[: len(rows)] = rows
+        shares = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(shares, padded, group=self._members.process_group)
+        moved = padded.numel() * padded.element_size() * (self.size - 1)
+        self._count(moved, moved)
+        return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
+
+    def exchange_rows(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> tuple[Tensor, float]:
+        """Rows to and from every rank in one uneven all-to-all."""
+        arrived = self.start_exchange(rows, send_counts, receive_counts, place=place).wait()
+        return arrived.rows, arrived.wait_s
+
+    def start_exchange(
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+    ) -> PendingRows:
+        """The same all-to-all, left to the network's own threads or streams."""
+        pending = start_rows(rows, send_counts, receive_counts, self._members, place=place)
+        self._count(pending.bytes_sent, pending.bytes_received)
+        return pending
+
+    def split(self, row_ranks: int) -> tuple[Group, Group]:
+        """Groups of torch's own; where one would be all ranks or this one alone, nothing is made."""
+        check_split(row_ranks, self.size, whole=self._whole is None)
+        if row_ranks not in self._splits:
+            self._splits[row_ranks] = (
+                self._part(rows_of(row_ranks, self.size)),
+                self._part(columns_of(row_ranks, self.size)),
+            )
+        return self._splits[row_ranks]
+
+    def _part(self, parts: list[list[int]]) -> Group:
+        """This rank's group of those that the ranks are dealt to."""
+        if len(parts) == 1:
+            return self
+        if len(parts) == self.size:
+            return SoloGroup()
+        numbers, process_group = make_mine(parts, self.rank, COLLECTIVE_TIMEOUT)
+        rank = numbers.index(self.rank)
+        part = ProcessGroup(rank, len(numbers), self.store, self.device, _offset_ns=self._offset_ns, _whole=self)
+        part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
+        return part
+
+    def beside(self) -> tuple[dist.ProcessGroup, Any]:
+        """A second group of torch's with the same ranks, and a second connection to the store.
+
+        For exchanges that go on at another pace than this group's and must not mix with them. Made once and kept: the
+        first call is collective, and both are left with this group. Their bytes are counted by who uses them.
+
+        Raises:
+            PlanError: this group came of a split.
+        """
+        if self._whole is not None:
+            raise PlanError(f"a group of {self.size} rank(s) that came of a split has none beside it: ask the whole.")
+        if self._beside is None:
+            # a store's connection serves one thread at a time, and a wait on it would hold up all others
+            store = reach_store(f"{self.store.host}:{self.store.port}", self.size)
+            group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
+            dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects, and waits, at first use
+            self._beside = (group, store)
+        return self._beside
+
+    def _count(self, sent: int, received: int) -> None:
+        self.bytes_sent += sent
+        self.bytes_received += received
+        if self._whole is not None:
+            self._whole._count(sent, received)
+
+    def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
+        """Rank 0's array, after its shape and type."""
+        received = broadcast_array(array, rank=self.rank, device=self.device, process_group=self._members.process_group)
+        self._count(*moved_bytes(received, self.rank, self.size))
+        return received
+
+    def broadcast_text(self, text: str) -> str:
+        """Rank 0's text, as an array of its bytes."""
+        letters = np.frombuffer(text.encode(), dtype=np.uint8) if self.rank == 0 else None
+        return self.broadcast_array(letters).tobytes().decode()
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        dist.barrier(group=self._members.process_group)
+
+    def clock_ns(self) -> int:
+        """The machine's monotonic clock; between machines, time since the group formed (skew of a barrier's exit)."""
+        return time.monotonic_ns() - self._offset_ns
+
+    def close(self) -> None:
+        """Leave the group and those split from it; one that came of a split is left with the whole."""
+        self._splits.clear()
+        self._beside = None
+        if self._whole is None and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def hash_of_host() -> int:
+    """A number that names this machine and boot."""
+    from hashlib import sha256
+
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            name = file.read()
+    except OSError:
+        name = socket.gethostname()
+    return int.from_bytes(sha256(name.encode()).digest()[:4], "little")
+
+
+def open_store(size: int, *, host: str = "127.0.0.1") -> tuple[Any, str]:
+    """Serve a key-value store on ``host`` only, at a free port; returns it and its address ``host:port``."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((host, 0))  # torch would listen on every interface: the socket is bound here and handed over
+    listener.listen(128)
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    return store, f"{host}:{port}"
+
+
+def reach_store(address: str, size: int, *, timeout_s: float = 60.0) -> Any:
+    """Connect to a store another rank serves.
+
+    Raises:
+        ClusterError: nothing answers there.
+    """
+    host, port = address.rsplit(":", 1)
+    limit = datetime.timedelta(seconds=timeout_s)
+    try:
+        return dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
+    except (RuntimeError, ValueError) as error:
+        raise ClusterError(f"no store answers at {address}: {error}. The rank that serves it may have died.") from error
+
+
+def share_cores(threads: int, local_ranks: int) -> int:
+    """Threads a rank uses: as asked, else the machine's cores shared out, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads or max(1, cores // local_ranks)
+
+
+# A short text of every rank, known to all of them.
+
+
+MOST_BYTES = 600
+
+
+def gather_texts(group: Group, text: str, *, device: str = "cpu") -> list[str]:
+    """Every rank's text in rank order; collective.
+
+    Args:
+        group: the ranks.
+        text: this one's; of more than 600 bytes the beginning is sent.
+        device: where tensors that are sent must be.
+    """
+    letters = text.encode()
+    if len(letters) > MOST_BYTES:
+        letters = letters[: MOST_BYTES - 3] + b"..."
+    row = torch.zeros(1, MOST_BYTES, dtype=torch.int64, device=device)
+    row[0, : len(letters)] = torch.tensor(list(letters), dtype=torch.int64, device=device)
+    rows = group.gather_rows(row, [1] * group.size).cpu().tolist()
+    return [bytes(byte for byte in row if byte).decode(errors="replace") for row in rows]

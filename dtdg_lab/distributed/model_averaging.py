@@ -1,0 +1,844 @@
+"""Asynchronous model averaging: rounds that never block a step, single-process averaging, and shared step budgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import torch
+import torch.distributed as dist
+
+from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.core.records import MAX_CONTROL_VERSION
+from dtdg_lab.distributed.group import Group, ProcessGroup
+from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
+
+# What the loop sees of model averaging: the word that rides in a round, a round as a rank saw it, who serves them.
+
+
+MAX_CHOICE = 2**20  # with room to spare below 2^24, up to where a float32 slot holds every integer exactly
+
+
+class Word(NamedTuple):
+    """What rank 0 wants all ranks to follow: the newest control version, and the adjuster's action."""
+
+    version: int = 0
+    choice: int = 0
+
+
+NO_WORD = Word()  # before anything was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One averaging round as this rank saw it: an event that an averager can replay.
+
+    ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
+    averagers, one after another, can be told apart. ``joined_step`` and ``applied_step`` count this rank's steps, 1
+    after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
+    since it joined the round before, and in the round that ends all its share of the trained vertices. ``version`` and
+    ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
+    """
+
+    number: int
+    joined_step: int
+    applied_step: int
+    weight: float = 1.0
+    version: int = 0
+    choice: int = 0
+    gathered: bool = False
+
+    @property
+    def staleness(self) -> int:
+        """Steps this rank took between giving its model and receiving the mean."""
+        return self.applied_step - self.joined_step
+
+    @property
+    def word(self) -> Word:
+        """What all ranks agreed on in this round."""
+        return Word(self.version, self.choice)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the round of all that ended its averager."""
+        return self.number == 0
+
+
+class Averager(Protocol):
+    """Keeps the models of ranks together while each steps at its own pace, and tells them one word.
+
+    Attributes:
+        every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
+            round after every step.
+        agreed: the word of the newest applied round. All ranks see the same words in the same order, some of them
+            later than others; a version may be several above the one before.
+        rounds: rounds applied since :meth:`taken` was last called, oldest first.
+        step: this rank's steps so far.
+        bytes_sent: bytes this rank sent for averaging.
+    """
+
+    every_s: float
+    agreed: Word
+    rounds: list[Round]
+    step: int
+    bytes_sent: int
+
+    def control(self) -> None:
+        """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        ...
+
+    def idle(self) -> None:
+        """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        ...
+
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
+
+        All ranks share the steps of an epoch; a faster rank is given more of them.
+
+        Raises:
+            OtherRankError: the store that counts them is gone.
+        """
+        ...
+
+    def taken(self) -> list[Round]:
+        """The rounds applied since this was last called, oldest first."""
+        ...
+
+    def finish(self, heard: Callable[[], None] = ...) -> None:
+        """Return when all ranks have called it, with one model and one agreed word everywhere.
+
+        Until then this rank goes on serving rounds and calls ``heard`` after each. A second call does nothing.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        ...
+
+    def close(self, reason: str = "") -> None:
+        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        ...
+
+    def __enter__(self) -> Averager: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def check_times(every_s: float, limit_s: float = 1.0) -> None:
+    """Refuse times that mean nothing.
+
+    Raises:
+        ConfigError: the period is below 0 s, or the limit is not above 0 s.
+    """
+    if not 0 <= every_s < float("inf") or not limit_s > 0:
+        raise ConfigError(
+            f"every_s={every_s:g}, limit_s={limit_s:g}: allowed are a finite every_s of at least 0 (0 is a round after "
+            "every step) and a limit_s above 0. Give seconds within these."
+        )
+
+
+def word_of(asked: Callable[[], Word]) -> Word:
+    """Rank 0's word, if it fits the slots it rides in.
+
+    Raises:
+        ControlError: a version or choice is out of bounds.
+    """
+    word = asked()
+    if not 0 <= word.version <= MAX_CONTROL_VERSION or not 0 <= word.choice <= MAX_CHOICE:
+        raise ControlError(
+            f"version {word.version}, choice {word.choice}: a round carries versions from 0 to {MAX_CONTROL_VERSION} "
+            f"and choices from 0 to {MAX_CHOICE}. Start a new run, or resume this one."
+        )
+    return word
+
+
+def does_not_fit(event: Round, step: int) -> ConfigError:
+    """The error for a replayed round that cannot be followed at a step."""
+    return ConfigError(
+        f"replay: round {event.number or 'of all'} was joined at step {event.joined_step} with weight {event.weight:g} "
+        f"and applied at step {event.applied_step}; this cannot be followed at step {step}. Replay the rounds of one "
+        "averager and one rank, with the settings, data and ranks of their run."
+    )
+
+
+# The steps of an epoch as one budget of all ranks, of which a faster rank takes more.
+
+
+LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
+
+
+class SharedSteps:
+    """Gives every step of an epoch to one rank; each rank takes some ahead, so that most steps ask no other.
+
+    A rank takes as many steps as it makes in 50 ms, at least one, and at most the 2R-th part of those that are left
+    (guided self-scheduling). So a slow rank takes them one by one, and the last steps of an epoch are shared evenly.
+    Steps that were taken stay with their rank. If it slows down among them, the others wait at the end of the run for
+    all of them, not for one: 50 ms of work at its former pace at most, however long that takes at its new one.
+
+    Every number of an epoch is given once, until a stop. A stop drops the steps that were taken and not made, and only
+    the count of the steps made is kept. So a run that is resumed makes as many steps as are missing, and by number it
+    may repeat some and leave out others.
+
+    References: Polychronopoulos and Kuck, Guided self-scheduling, IEEE Transactions on Computers, 1987.
+
+    Args:
+        add: adds a number to a counter that all ranks share, and returns its new value: atomic, 0 before its first use.
+        ranks: R.
+        first: the epoch that is under way, and how many of its steps have been taken before.
+        clock: seconds, of this rank.
+    """
+
+    def __init__(
+        self,
+        add: Callable[[str, int], int],
+        *,
+        ranks: int,
+        first: tuple[int, int] = (0, 0),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._add, self._ranks, self._first, self._clock = add, ranks, first, clock
+        self._epoch = -1
+        self._held = range(0)
+        self._left = 0  # of the epoch, when this rank last asked
+        self._made, self._wanted = 0, 1  # steps since then, and how many are made in 50 ms
+        self._asked_s = clock()
+
+    def take(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch, from 0, that is this rank's to make; None where all have been taken.
+
+        Args:
+            epoch: the same as last time, or a later one.
+            steps: of the epoch, by all ranks together.
+        """
+        if epoch != self._epoch:
+            self._epoch, self._held, self._left = epoch, range(0), steps
+        if not self._held:
+            self._ask(steps)
+        if not self._held:
+            return None
+        number, self._held = self._held[0], self._held[1:]
+        self._made += 1
+        return number
+
+    def _ask(self, steps: int) -> None:
+        now_s = self._clock()
+        if self._made:
+            spent_s = max(now_s - self._asked_s, 1e-9)
+            self._wanted = max(1, int(LEASE_S * self._made / spent_s))
+        self._made, self._asked_s = 0, now_s
+        lease = min(self._wanted, max(1, -(-self._left // (2 * self._ranks))))
+        before = self._first[1] if self._epoch == self._first[0] else 0
+        start = before + self._add(f"steps/{self._epoch}", lease) - lease
+        self._held = range(min(start, steps), min(start + lease, steps))
+        self._left = max(0, steps - start - lease)
+
+
+# Averaging with nobody else: one process that hears its own words at the times at which ranks would meet.
+
+
+class AloneAverager:
+    """What :class:`~dtdg_lab.distributed.model_averaging.ModelAverager` is for several ranks, without
+    torch.distributed.
+
+    The mean of one model is that model, so parameters are not touched and nothing is sent. A round is joined and
+    applied at the same step: every ``every_s`` seconds, and at once when the version has risen.
+
+    Args:
+        every_s: seconds between two rounds (T_mu); 0 has one after every step.
+        asked: the newest word.
+        start: the word that holds already.
+        step: steps taken before.
+        replay: the ``rounds`` of an earlier run: their words are heard at their steps, whatever the clock says.
+        place: the epoch that is under way, and how many of its steps have been made before.
+
+    Raises:
+        ConfigError: a time is out of bounds, or the replay does not fit the steps.
+
+    Attributes:
+        agreed, rounds, step, bytes_sent: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_s: float,
+        asked: Callable[[], Word],
+        start: Word = NO_WORD,
+        step: int = 0,
+        replay: Sequence[Round] | None = None,
+        place: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.every_s = every_s
+        self.agreed, self.step, self.bytes_sent = start, step, 0
+        self.rounds: list[Round] = []
+        self._asked = asked
+        self._replay = None if replay is None else list(replay)
+        self._number, self._joined_step = 0, step
+        self._counted: dict[str, int] = {}
+        self._steps = SharedSteps(self._add, ranks=1, first=place)
+        self._last_round_s = time.monotonic()
+        self._finished = False
+        if self._replay is not None:
+            self._follow(self._replay)
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two rounds, T_mu."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        """Meet this often from here on; refused below 0."""
+        check_times(seconds)
+        self._every_s = seconds
+
+    def control(self) -> None:
+        """Hear the word after a step, where a round is due."""
+        self.step += 1
+        self.idle()
+
+    def idle(self) -> None:
+        """Hear the word without a step, where a round is due."""
+        if self._replay is not None:
+            self._follow(self._replay)
+            return
+        now, word = time.monotonic(), word_of(self._asked)
+        if word.version > self.agreed.version or now >= self._last_round_s + self.every_s:
+            self._last_round_s = now
+            self._hear(word)
+
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of the next step of an epoch; None where all of them are made."""
+        return self._steps.take(epoch, steps)
+
+    def taken(self) -> list[Round]:
+        """The rounds since this was last called, oldest first."""
+        rounds, self.rounds = self.rounds, []
+        return rounds
+
+    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
+        """Hear the last word, and call ``heard``; a second call does nothing."""
+        if self._finished:
+            return
+        self._finished = True
+        if self._replay is None:
+            word = word_of(self._asked)
+        else:
+            self._follow(self._replay)
+            if self._replay and not self._replay[0].is_last:
+                raise does_not_fit(self._replay[0], self.step)
+            word = self._replay.pop(0).word if self._replay else self.agreed
+        self._hear(word, last=True)
+        heard()
+
+    def close(self, reason: str = "") -> None:
+        """Leave without finishing; there is nobody to tell."""
+        self._finished = True
+
+    def __enter__(self) -> AloneAverager:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self.close(f"{type(error).__name__}: {error}")
+
+    def _hear(self, word: Word, *, last: bool = False) -> None:
+        self._number = 0 if last else self._number + 1
+        self.agreed = word
+        weight = 1.0 if last else float(self.step - self._joined_step)
+        self._joined_step = self.step
+        self.rounds.append(Round(self._number, self.step, self.step, weight, *word, gathered=last))
+
+    def _add(self, counter: str, amount: int) -> int:
+        self._counted[counter] = self._counted.get(counter, 0) + amount
+        return self._counted[counter]
+
+    def _follow(self, replay: list[Round]) -> None:
+        """Hear the words of the recorded rounds of this step."""
+        while replay and not replay[0].is_last and replay[0].joined_step <= self.step:
+            if (replay[0].joined_step, replay[0].applied_step) != (self.step, self.step):
+                raise does_not_fit(replay[0], self.step)
+            self._hear(replay.pop(0).word)
+
+
+# Asynchronous model averaging that never blocks a step, and carries a word of rank 0's to all.
+
+
+_POLL_S = 0.002  # between two looks at a round while there is nothing else to do
+_LOOK_S = 0.05  # at most, between two looks for a new round: what a stop may have to wait for
+_SLOTS = 4  # behind the parameters in the buffer: weights; rank 0's version, choice and period
+_FAILURE = 2**40  # added to the number of the rounds called: there will be no more
+_TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
+
+
+class ModelAverager:
+    """Averages the models of all ranks every T_mu seconds while they go on training at their own pace.
+
+    Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
+    asynchronous all-reduce of the copy, and goes on stepping. When the sum has arrived, ``parameters += mean - copy``
+    keeps the steps taken meanwhile. A model counts by the steps its rank made since the round before; the weight rides
+    in the buffer. Ranks that have finished join until all have. A last round of all, where a model counts by its
+    rank's ``share`` of the trained vertices, leaves the same model everywhere. The number of ranks never shrinks: a
+    dead rank is an error on all others.
+
+    Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
+    look of the others at the store (50 ms at most) and for their steps, not for T_mu.
+
+    With ``every_s=0`` ranks average after every step and wait for each other.
+
+    Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
+    mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
+    steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run by the steps it has
+    taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps keep what a fast rank learned: with
+    equal ones its many steps would count as much as the slow rank's few. In the round of all they are by vertices, so
+    that the last steps of every part count. Before it, a part whose rank makes an n-th of the steps pulls the mean by
+    about an n-th of an n-th.
+
+    Args:
+        parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
+            ranks.
+        group: process group that only averagers use (``dist.new_group()``), so that rounds cannot mix with others.
+        store: a connection to the run's store that only averagers use (their heartbeat has a thread of its own); keys
+            start with ``name``.
+        every_s: seconds between two rounds (T_mu); 0 averages after every step.
+        limit_s: seconds of silence after which a rank is taken for dead.
+        naming_s: seconds to wait, once the network has failed, for word of the rank behind it; twice ``limit_s``
+            unless given.
+        asked: the newest word; rank 0's is called, in every step, and those of others never.
+        start: the word that all ranks hold already.
+        step: steps this rank has taken before.
+        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those weights and
+            words, whatever the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of
+            their step.
+        place: the epoch that is under way, and how many of its steps all ranks have made before.
+        share: this rank's weight in the round that ends all, above 0.
+        name: tells averagers on one store apart; needed anew for each.
+        count: told the bytes sent, and as many received, when a round is joined.
+
+    Raises:
+        ConfigError: ``parameters`` is empty or of other types, a time is out of bounds, ``name`` was used on this
+            store, or the replay does not fit the steps.
+
+    Attributes:
+        agreed, rounds, step: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
+        bytes_sent: bytes this rank sent, by the ring's formula 2 b (R - 1) / R; the last round of all included.
+    """
+
+    def __init__(
+        self,
+        parameters: torch.Tensor | Sequence[torch.Tensor],
+        *,
+        group: dist.ProcessGroup,
+        store: Any,
+        every_s: float,
+        limit_s: float,
+        asked: Callable[[], Word],
+        naming_s: float | None = None,
+        start: Word = NO_WORD,
+        step: int = 0,
+        replay: Sequence[Round] | None = None,
+        place: tuple[int, int] = (0, 0),
+        share: float = 1.0,
+        name: str = "averaging",
+        count: Callable[[int], None] = lambda moved: None,
+    ) -> None:
+        self._parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        _check(self._parameters)
+        check_times(every_s, limit_s)
+        self._every_s, self._naming_s = every_s, 2 * limit_s if naming_s is None else naming_s
+        self.agreed, self.step, self.bytes_sent = start, step, 0
+        self.rounds: list[Round] = []
+        self._group, self._store, self._name = group, store, name
+        self._asked, self._count = asked, count
+        self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
+        first = self._parameters[0]
+        size = sum(tensor.numel() for tensor in self._parameters)
+        self._copy = torch.empty(size, dtype=first.dtype, device=first.device)
+        self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
+        self._work: dist.Work | None = None
+        self._number, self._announced = 0, 0
+        self._joined_step, self._joined_weight = step, 0.0
+        self._carried = start.version
+        self._share, self._ready, self._gathering = share, False, False
+        self._steps = SharedSteps(self._add, ranks=self._ranks, first=place)
+        self._replay = None if replay is None else list(replay)
+        self._last_round_s = time.monotonic()
+        self._next_look_s = 0.0
+        self._finished = False
+        if int(store.add(f"{name}/members", 1)) > self._ranks:
+            raise ConfigError(f"name={name!r} was used on this store before. Give every averager a name of its own.")
+        self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
+        try:
+            self._follow(self._replay or [])  # rounds of a pause before the first step
+        except BaseException as error:
+            self.close(f"{type(error).__name__}: {error}")
+            raise
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two rounds, T_mu; rank 0's counts, and the others take it with the next round."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        """Meet this often from here on; refused below 0."""
+        check_times(seconds)
+        self._every_s = seconds
+
+    def control(self) -> None:
+        """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        self.step += 1
+        self.idle()
+
+    def idle(self) -> None:
+        """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
+
+        With ``every_s=0`` it waits for a round as :meth:`control` does.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        self._heartbeat.check()
+        if self._replay is not None:
+            self._follow(self._replay)
+        elif self.every_s == 0:
+            self._one_round()
+        else:
+            self._apply_if_complete()
+            self._serve()
+
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
+
+        Most calls ask no other process: see :class:`~dtdg_lab.distributed.model_averaging.SharedSteps`. The first one
+        returns
+        when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        if not self._ready:
+            self._begin()
+        return self._steps.take(epoch, steps)
+
+    def taken(self) -> list[Round]:
+        """The rounds applied since this was last called, oldest first."""
+        rounds, self.rounds = self.rounds, []
+        return rounds
+
+    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
+        """Take part until every rank has finished and all rounds are served; then end.
+
+        Rank 0 goes on calling rounds for those that still train. A second call does nothing.
+
+        Args:
+            heard: called after every round that is applied meanwhile, and after the last.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        if self._finished:
+            return
+        try:
+            self._finish(heard)
+        except BaseException as error:
+            self.close(f"{type(error).__name__}: {error}")
+            raise
+        self._finished = True
+        self._heartbeat.close()
+
+    def close(self, reason: str = "") -> None:
+        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        if self._finished:
+            return
+        self._finished = True
+        if reason:
+            self._heartbeat.fail(reason)
+            with suppress(RuntimeError):  # the store is gone: every heartbeat finds that by itself
+                self._store.add(f"{self._name}/round", _FAILURE)
+        self._heartbeat.close()
+
+    def __enter__(self) -> ModelAverager:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self.close(f"{type(error).__name__}: {error}")
+
+    def _finish(self, heard: Callable[[], None]) -> None:
+        self._gathering = True
+        if not self._ready:
+            self._ready = bool(self._add("ready", 1))
+        word, share = None, self._share
+        if self._replay is None:
+            self._serve_the_others(heard)
+        else:
+            word, share = self._follow_to_the_end(self._replay)
+        self._join(word, share)
+        self._wait(last=True)
+        heard()
+
+    def _begin(self) -> None:
+        self._ready = True
+        ready = self._add("ready", 1)
+        while ready < self._ranks:
+            self._heartbeat.check()
+            time.sleep(_POLL_S / 10)
+            ready = self._add("ready", 0)
+
+    def _serve_the_others(self, heard: Callable[[], None]) -> None:
+        """Serve rounds until rank 0, seeing that all are done, says after which round to end.
+
+        Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
+        """
+        self._add("done", 1)
+        nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
+        while True:
+            self._heartbeat.check()
+            under_way = self._work
+            self._apply_if_complete()
+            if under_way is not None and self._work is None:
+                heard()
+            if self._work is None:
+                if self._rank == 0 and self._add("done", 0) == self._ranks:
+                    self._add("end", self._number + 1)
+                    return
+                if self._rank != 0 and self._add("end", 0) == self._number + 1:
+                    return
+            self._serve()
+            time.sleep(nap_s)
+            nap_s = min(1.2 * nap_s, 2 * _POLL_S)
+
+    def _serve(self) -> None:
+        """Call a round when it is due (rank 0), and join the next one that was called."""
+        now = time.monotonic()
+        if now >= self._next_look_s:
+            self._announced = self._add("round", 0)
+            # a look costs a trip to the store: ten a period are enough, and at most one a poll
+            self._next_look_s = now + max(_POLL_S, min(self.every_s / 10, _LOOK_S))
+        if self._work is None and self._rank == 0 and self._is_due(now):
+            self._announced = self._add("round", 1)
+            self._last_round_s = now
+        if self._announced >= _FAILURE:
+            self._heartbeat.hear()
+            self._heartbeat.check()
+        elif self._work is None and self._announced > self._number:
+            self._join()
+
+    def _is_due(self, now_s: float) -> bool:
+        return now_s >= self._last_round_s + self.every_s or word_of(self._asked).version > self._carried
+
+    def _one_round(self) -> None:
+        """Average now and wait: join the next round as soon as rank 0 calls it."""
+        while self._work is None:
+            self._next_look_s = 0.0
+            self._serve()
+            self._heartbeat.check()
+            if self._work is None:
+                time.sleep(_POLL_S / 10)
+        self._wait()
+
+    def _join(self, word: Word | None = None, weight: float | None = None) -> None:
+        """Give this rank's model to the next round, and rank 0's word: that given, or the newest.
+
+        Its weight is that given, or the steps since this rank joined the round before.
+        """
+        if weight is None:
+            weight = float(self.step - self._joined_step)
+        period_s = self.every_s if self._rank == 0 else 0.0
+        if self._rank != 0:
+            word = NO_WORD
+        elif word is None:
+            word = word_of(self._asked)
+        torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
+        torch.mul(self._copy, weight, out=self._buffer[:-_SLOTS])
+        self._buffer[-_SLOTS:] = self._buffer.new_tensor([weight, *word, period_s])
+        self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
+        self._number += 1
+        self._carried = max(self._carried, word.version)
+        self._joined_step, self._joined_weight = self.step, weight
+        moved = 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
+        self.bytes_sent += moved
+        self._count(moved)
+
+    def _apply_if_complete(self, *, last: bool = False) -> None:
+        if self._work is None or not self._work.is_completed():
+            return
+        try:
+            self._work.wait()
+        except RuntimeError as error:
+            self._fail_on(error)
+        self._work = None
+        weights, version, choice, period_s = self._buffer[-_SLOTS:].tolist()
+        self.agreed = Word(round(version), round(choice))
+        if self._rank != 0:
+            self._every_s = period_s
+        mean = self._buffer[:-_SLOTS].div_(weights or 1.0)
+        if last:
+            self._change_parameters(torch.Tensor.copy_, mean)
+        elif weights > 0:
+            self._change_parameters(torch.Tensor.add_, mean.sub_(self._copy))
+        number = 0 if last else self._number
+        seen = (number, self._joined_step, self.step, self._joined_weight, *self.agreed)
+        self.rounds.append(Round(*seen, gathered=self._gathering))
+
+    @torch.no_grad()
+    def _change_parameters(self, change: Callable[..., Any], by: torch.Tensor) -> None:
+        at = 0
+        for tensor in self._parameters:
+            change(tensor, by[at : at + tensor.numel()].view_as(tensor))
+            at += tensor.numel()
+
+    def _wait(self, *, last: bool = False) -> None:
+        while self._work is not None:
+            self._heartbeat.check()
+            self._apply_if_complete(last=last)
+            if self._work is not None:
+                time.sleep(_POLL_S / 10)
+
+    def _follow(self, replay: list[Round]) -> None:
+        """Do what the rounds at hand say of this step: apply one, join the next, or both; those applied are dropped."""
+        while replay and not replay[0].is_last:
+            event = replay[0]
+            if self._work is None:
+                if event.joined_step > self.step:
+                    return
+                if event.joined_step != self.step:
+                    raise does_not_fit(event, self.step)
+                self._join(event.word, event.weight)
+            if event.applied_step > self.step or (event.gathered and not self._gathering):
+                return
+            self._wait()
+            if (self.rounds[-1].applied_step, self.agreed) != (event.applied_step, event.word):
+                raise does_not_fit(event, self.step)
+            del replay[0]
+
+    def _follow_to_the_end(self, replay: list[Round]) -> tuple[Word, float]:
+        """Follow the rounds that are left; returns word and weight of the one of all, or the newest where untold."""
+        self._follow(replay)
+        if self._work is not None or (replay and not replay[0].is_last):
+            raise does_not_fit(replay[0], self.step)
+        return (replay[0].word, replay[0].weight) if replay else (self.agreed, self._share)
+
+    def _add(self, key: str, amount: int) -> int:
+        try:
+            return int(self._store.add(f"{self._name}/{key}", amount))
+        except RuntimeError as error:
+            self._fail_on(error)
+
+    def _fail_on(self, error: RuntimeError) -> NoReturn:
+        """A collective or the store failed: the heartbeat soon knows which rank is behind it."""
+        end = time.monotonic() + self._naming_s  # it knows within the limit; a loaded machine may be late
+        while not self._heartbeat.failure and time.monotonic() < end:
+            time.sleep(_POLL_S)
+            self._heartbeat.hear()
+        known = self._heartbeat.failure or "Which rank is behind it is not known here."
+        # others may hear of this rank's end before their own heartbeat has found the rank behind it
+        self.close(f"{known} Averaging failed on rank {self._rank}: {error}")
+        raise OtherRankError(
+            f"averaging round {self._number} failed on rank {self._rank}. {known} Repair the session, resume the run. "
+            f"The network says: {str(error)[:200]}"
+        ) from error
+
+
+def _check(parameters: list[torch.Tensor]) -> None:
+    kinds = {(tensor.dtype, tensor.device) for tensor in parameters}
+    if len(kinds) != 1 or next(iter(kinds))[0] not in _TYPES:
+        told = sorted(f"{dtype} on {device}" for dtype, device in kinds)
+        raise ConfigError(f"averaging needs tensors of float32 or of float64 on one device, not {told or 'none'}.")
+
+
+# The averager that fits a group, whatever its number of ranks.
+
+
+_NAMING_S = 0.5  # a run's beacons know of a dead rank sooner than heartbeats do, and name it in the error
+
+
+def averager_for(
+    group: Group,
+    parameters: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    every_s: float,
+    asked: Callable[[], Word],
+    name: str,
+    start: Word = NO_WORD,
+    step: int = 0,
+    replay: Sequence[Round] | None = None,
+    place: tuple[int, int] = (0, 0),
+    share: float = 1.0,
+    limit_s: float = 60.0,
+) -> Averager:
+    """The averager of a group's ranks: for one rank, one that sends nothing.
+
+    All ranks call it together. The torch group and the store's connection of averagers are made once for a group and
+    used by one averager after another. Bytes are counted in the group.
+
+    Args:
+        group: the processes of the run.
+        parameters: a tensor or tensors of float32 or float64 on one device.
+        every_s: seconds between two rounds (T_mu); 0 averages after every step.
+        asked: the newest word; only rank 0's is called.
+        name: new for each averager of a run.
+        start: the word that all ranks hold already.
+        step: steps this rank has taken before.
+        replay: the rounds of an earlier run of this rank.
+        place: the epoch that is under way, and how many of its steps all ranks have made before.
+        share: of the trained vertices that this rank has, its weight in the round that ends all.
+        limit_s: seconds of silence after which a rank is taken for dead.
+
+    Raises:
+        ConfigError: as :class:`ModelAverager`.
+        PlanError: the group came of a split.
+    """
+    if group.size == 1:
+        return AloneAverager(every_s=every_s, asked=asked, start=start, step=step, replay=replay, place=place)
+    if not isinstance(group, ProcessGroup):
+        raise ConfigError(f"averaging over {group.size} ranks needs a ProcessGroup, not a {type(group).__name__}.")
+    torch_group, store = group.beside()
+
+    def count(moved: int) -> None:
+        group.bytes_sent += moved
+        group.bytes_received += moved
+
+    return ModelAverager(
+        parameters,
+        group=torch_group,
+        store=store,
+        every_s=every_s,
+        limit_s=limit_s,
+        naming_s=_NAMING_S,
+        asked=asked,
+        start=start,
+        step=step,
+        replay=replay,
+        place=place,
+        share=share,
+        name=name,
+        count=count,
+    )

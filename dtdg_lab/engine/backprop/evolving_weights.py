@@ -1,0 +1,265 @@
+"""Gradients of models whose weights evolve over time, over all snapshots or from their summaries."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.engine.backprop import time_blocks as checkpointed
+from dtdg_lab.engine.backprop.time_blocks import block_here
+from dtdg_lab.engine.graph_view import OneVertex
+from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, StackedSpace, TimeBlock, Timeline, in_order
+from dtdg_lab.models.base import Space, State, run_straight
+
+# Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
+#
+# Given the weights W_t of every snapshot, snapshots know nothing of each other. So all W_t are evolved first; each
+# snapshot then goes forward and backward by itself and leaves a gradient of its W_t, and one backward through the
+# evolution ends the run. One snapshot's activations are alive at a time, on each thread. Snapshots without a loss
+# need
+# no convolution.
+
+
+def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss.
+
+    For memories ``weights`` (``evolve`` looks at nothing but the state) and ``none``.
+
+    Args:
+        run: what is differentiated.
+        timeline: own snapshots in blocks, each here once; where None, all of those where loss is taken.
+    """
+    timeline = _WithLoss(run) if timeline is None else timeline
+    states: dict[int, State] = {}
+    pieces = _Pieces(run, Learned(run.model), states)
+    total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
+    for number in range(len(timeline)):
+        block = timeline.open(number, "forward")
+        if not states:
+            states.update(_evolved(run))
+        total += pieces.add(block)
+        del block  # before the next is brought: there may be no room for both
+    if pieces.ends:
+        torch.autograd.backward(pieces.ends, pieces.seeds)
+    return total
+
+
+class _WithLoss:
+    """The snapshots where loss is taken, as one block of time."""
+
+    def __init__(self, run: SequenceSegment) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return 1
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        return block_here(self._run, self._run.at)
+
+    def turn(self, number: int) -> None:
+        """Each snapshot is forward and backward by itself."""
+
+
+class _Pieces:
+    """Own snapshots of blocks, forward and backward, and the gradients of the states that they used."""
+
+    def __init__(self, run: SequenceSegment, learned: Learned, states: dict[int, State]) -> None:
+        self._run, self._learned, self._states = run, learned, states
+        self.ends: list[Tensor] = []
+        self.seeds: list[Tensor] = []
+
+    def add(self, block: TimeBlock) -> Tensor:
+        """Add the gradients of a block's own snapshots; returns their loss."""
+        run, states, learned = self._run, self._states, self._learned
+
+        def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
+            space = seen[0]
+            given = _leaves([states[t] for t in space.snapshots])
+            loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
+            return loss.detach(), *learned.gradients([loss], [None], _tensors(given))
+
+        total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
+        spaces = list(zip(*block.stacks, strict=True))
+        found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
+        for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
+            total += loss
+            learned.add(gradients)
+            of = [_tensors(states[t]) for t in seen[0].snapshots]
+            for place, gradient in enumerate(of_state):
+                if gradient is not None:
+                    self.ends += [tensors[place] for tensors in of]
+                    self.seeds += gradient.unbind() if len(of) > 1 else [gradient]
+        return total
+
+
+def _tensors(state: State) -> list[Tensor]:
+    return [tensor for layer in state.layers for tensor in layer]
+
+
+def _evolved(run: SequenceSegment) -> dict[int, State]:
+    """The state that each snapshot uses, with its history; such a memory looks at no space, so any stands for all."""
+    model = run.model
+    state = model.initial_state(run.own)
+    anywhere = OneVertex()
+    states = {}
+    for t in run.snapshots:
+        for layer in range(model.layers):
+            x = model.zeros(1, model.width(layer))
+            state = run_straight(model.evolve(layer, anywhere, x, state))
+        states[t] = state
+    return states
+
+
+def _leaves(states: list[State]) -> State:
+    """The states of stacked snapshots as one, each tensor (S, ...), or of one as it is, cut from their history."""
+    layers = []
+    for tensors in zip(*(state.layers for state in states), strict=True):
+        joined = [torch.stack(each) if len(states) > 1 else each[0] for each in zip(*tensors, strict=True)]
+        layers.append(tuple(tensor.detach().requires_grad_() for tensor in joined))
+    return State(tuple(layers), states[0].per_vertex)
+
+
+def _readout(run: SequenceSegment, seen: tuple[StackedSpace, ...], state: State) -> Tensor:
+    """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
+
+    Rows that the next layer does not need are left out as soon as they are known.
+    """
+    x, stacked = seen[0].inputs, len(seen[0].snapshots)
+    needed = [*(space.num_rows // stacked for space in seen[1:]), run.own]
+    for layer, (space, rows) in enumerate(zip(seen, needed, strict=True)):
+        mixed = run_straight(run.model.spatial(layer, space, x, state)).unflatten(0, (stacked, -1))
+        h, _ = run.model.temporal_sequence(layer, mixed[:, :rows], state)
+        x = h.flatten(0, 1)
+    return run.model.readout(h)
+
+
+# Summaries of a block's snapshots, gathered from the ranks that made them.
+
+
+class SnapshotSummaries:
+    """Joins own snapshots' summaries with those of the column (see
+    :class:`dtdg_lab.engine.backprop.evolving_weights.SummaryGather`).
+
+    Args:
+        plan: who has which snapshots.
+        ranks: of the column, in order: so that their snapshots follow one another.
+        exchanger: of the column.
+    """
+
+    def __init__(self, plan: SnapshotBlocks, ranks: list[int], exchanger: Exchanger) -> None:
+        self._plan, self._ranks, self._exchanger = plan, ranks, exchanger
+
+    def __call__(self, own: Tensor, block: int, layer: int, way: str) -> Tensor:
+        """All S summaries of the block in order of time, (S, numbers); gradients are summed where they were made."""
+        self._exchanger.forward_way = way
+        counts = [len(self._plan.own(block, rank)) for rank in self._ranks]
+        return self._exchanger.gather(own, counts, layer)
+
+
+# Runs whose weights evolve from summaries of the snapshots: summaries of all ranks are gathered, layer by layer.
+#
+# A rank summarises its own snapshots of a block, gathers the others' summaries, and evolves the weights of every
+# snapshot
+# of the block; neighbours are then mixed in own snapshots. All ranks evolve the same weights, each back-propagates
+# what
+# its own snapshots made of them, and gradients of summaries are summed where the summary was made.
+#
+# References: ESDG section 5.5 (weights are evolved on every rank; there for EvolveGCN-O alone, which needs no
+# summary).
+
+
+class Summarising(Protocol):
+    """A model whose weights evolve from a summary of the snapshot and the weights before."""
+
+    async def summary(self, layer: int, space: Space, x: Tensor) -> Tensor:
+        """Z_t of one snapshot, (width, H)."""
+        ...
+
+    def advance(self, layer: int, summary: Tensor, state: State) -> State:
+        """W_t from Z_t and W_{t-1}."""
+        ...
+
+
+class SummaryGather(Protocol):
+    """Joins the summaries of a block."""
+
+    def __call__(self, own: Tensor, block: int, layer: int, way: str) -> Tensor:
+        """All S snapshots' summaries, (S, numbers), from those of own snapshots; differentiable, collective."""
+        ...
+
+
+def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: SummaryGather) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return this rank's share of the loss.
+
+    Args:
+        run: of a model with ``weights_from_data``; its sequence has the own rows of the own snapshots.
+        timeline: the run in blocks.
+        gather: joins summaries.
+    """
+    return checkpointed.add_gradients_checkpointed(
+        _Weights(run, timeline, gather), run.model.initial_state(run.own), device=run.sequence.device
+    )
+
+
+class _Weights:
+    """Blocks computed layer by layer (see :class:`dtdg_lab.engine.backprop.time_blocks.Blocks`)."""
+
+    def __init__(self, run: SequenceSegment, timeline: Timeline, gather: SummaryGather) -> None:
+        self._run, self._timeline, self._gather = run, timeline, gather
+
+    def __len__(self) -> int:
+        return len(self._timeline)
+
+    def advance(self, number: int, state: State) -> State:
+        return self._through(number, state, "forward")[2]
+
+    def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
+        run, way = self._run, "forward" if number == len(self) - 1 else "rerun"
+        spaces, found, end = self._through(number, state, way)
+        # every rank must take part in backward, layer by layer, also without own snapshots
+        loss = torch.stack([weights.sum() * 0 for (weights,) in end.layers]).sum()
+        for space, h in zip(spaces, found, strict=True):
+            snapshots = space.snapshots
+            loss = loss + run.loss(run.model.readout(h).unsqueeze(0), snapshots, slice(0, run.own))
+        self._timeline.turn(number)
+        return loss, end
+
+    def _through(self, number: int, state: State, way: str) -> tuple[list[StackedSpace], list[Tensor], State]:
+        """Own spaces, what comes out of them, (n, H) each, and the state after the block."""
+        run = self._run
+        block = self._timeline.open(number, way)
+        xs = [space.inputs for space in block.stacks[0]]
+        ends = []
+        for layer, spaces in enumerate(block.stacks):
+            summaries = self._summaries(layer, list(spaces), xs)
+            states = self._evolved(layer, self._gather(summaries, number, layer, way), state)
+            ends.append(states[-1].layers[layer])
+            seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
+            xs = [
+                run_straight(run.model.spatial(layer, space, x, of))
+                for space, x, of in zip(spaces, xs, seen, strict=True)
+            ]
+        return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
+
+    def _summaries(self, layer: int, spaces: list[StackedSpace], xs: list[Tensor]) -> Tensor:
+        """Those of own snapshots, one in each row; where there are none, still with a history."""
+        model, summarising = self._run.model, cast(Summarising, self._run.model)
+        found = [
+            run_straight(summarising.summary(layer, space, x)).flatten() for space, x in zip(spaces, xs, strict=True)
+        ]
+        if found:
+            return torch.stack(found)
+        return model.zeros(0, model.width(layer) * model.hidden).requires_grad_(torch.is_grad_enabled())
+
+    def _evolved(self, layer: int, summaries: Tensor, state: State) -> list[State]:
+        """The state of a layer at every snapshot of the block."""
+        model, summarising = self._run.model, cast(Summarising, self._run.model)
+        states = []
+        for summary in summaries:
+            state = summarising.advance(layer, summary.view(model.width(layer), -1), state)
+            states.append(state)
+        return states

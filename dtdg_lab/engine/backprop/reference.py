@@ -1,0 +1,235 @@
+"""Gradients by plain automatic differentiation, and by groups of snapshots in turn or pipelined."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.engine.backprop import evolving_weights as evolved
+from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop import time_blocks as stepwise
+from dtdg_lab.engine.strategy import (
+    Computed,
+    Gradients,
+    Learned,
+    SequenceSegment,
+    SnapshotSequence,
+    StepMarks,
+    Work,
+    in_order,
+)
+from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.tasks.base import Task
+
+# How long each snapshot group took, as the rows of table ``groups``.
+
+
+Row = tuple[int, int, int, float]
+
+
+class GroupClock:
+    """Times groups; on a GPU the device is waited for around each.
+
+    Args:
+        device: where groups are computed.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device.startswith("cuda")
+        self._rows: list[Row] = []
+
+    @contextmanager
+    def of(self, groups: Sequence[int]) -> Iterator[None]:
+        """Time a block that computes some groups; where they are several at once, each is given an equal share."""
+        self._wait()
+        start_ns, cpu_s = time.time_ns(), time.process_time()
+        yield
+        self._wait()
+        end_ns, cpu_s = time.time_ns(), time.process_time() - cpu_s
+        share_ns = (end_ns - start_ns) // max(len(groups), 1)
+        for place, group in enumerate(groups):
+            begin_ns = start_ns + place * share_ns
+            self._rows.append((group, begin_ns, begin_ns + share_ns, cpu_s / len(groups)))
+
+    def _wait(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize()
+
+    def drain(self) -> list[Row]:
+        """(group, start_ns, end_ns, cpu_s) of every group since this was last asked, which it forgets."""
+        rows, self._rows = self._rows, []
+        return rows
+
+
+# A run as it is written down: snapshot after snapshot, then one backward through all of them. The reference.
+
+
+# What forward may keep for backward over a whole run. Above, snapshots are computed again instead.
+KEPT_BYTES = 2 << 30
+
+
+def plain_loss(run: SequenceSegment) -> Tensor:
+    """The loss of a run, a scalar with its history; for every model and task."""
+    loss, state = _snapshot(run, run.snapshots[0], run.initial_state())
+    return _rest(run, loss, state)
+
+
+def add_gradients_plain(run: SequenceSegment) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss.
+
+    Where the first snapshot keeps so much for backward that all would keep more than ``KEPT_BYTES``, the run is taken
+    step by step (:mod:`dtdg_lab.engine.backprop.time_blocks`).
+    """
+    loss = _loss_if_it_fits(run)
+    if loss is None:
+        return stepwise.add_gradients_stepwise(run)
+    loss.backward()
+    return loss.detach()
+
+
+def _loss_if_it_fits(run: SequenceSegment) -> Tensor | None:
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.layout is torch.strided:
+            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        first, state = _snapshot(run, run.snapshots[0], run.initial_state())
+    for known in (run.sequence.space(run.snapshots[0]).inputs, *run.model.parameters()):
+        sizes.pop(known.untyped_storage().data_ptr(), None)
+    if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES):
+        return None
+    return _rest(run, first, state)
+
+
+def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
+    """The run's loss, from the first snapshot's and the state after it."""
+    losses = [] if first is None else [first]
+    for t in run.snapshots[1:]:
+        loss, state = _snapshot(run, t, state)
+        losses += [] if loss is None else [loss]
+    return torch.stack(losses).sum()
+
+
+def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None, State]:
+    """The snapshot's share of the loss, where there is one, and the state after it."""
+    space = run.sequence.space(t)
+    h, state = run_straight(run.model.snapshot(space, space.inputs, state))
+    if t not in run.at:
+        return None, state
+    z = run.model.readout(h[: run.own]).unsqueeze(0)
+    return run.loss(z, range(t, t + 1), slice(0, run.own)), state
+
+
+# Two snapshot groups of a rank side by side: both are forward before either is backward, so both are in memory.
+
+
+def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
+    """Add the gradients of several runs' losses to the parameters', and return the sum of the losses.
+
+    Forward of all of them, on as many threads as there are, then backward of all of them. Each run is differentiated
+    as it is written down, with all its activations kept, as each of BLAD's processes does.
+
+    Args:
+        runs: of one model and sequence.
+    """
+    if not runs:
+        return torch.zeros((), dtype=torch.float64)
+    device, learned = runs[0].sequence.device, Learned(runs[0].model)
+
+    def forward(run: SequenceSegment) -> Tensor:
+        with torch.enable_grad():  # threads begin with the default of their own
+            return plain_loss(run)
+
+    def backward(loss: Tensor) -> Gradients:
+        return learned.gradients([loss], [None], [])[0]
+
+    losses = in_order(forward, runs, device=device)
+    for gradients in in_order(backward, losses, device=device):
+        learned.add(gradients)
+    return torch.stack([loss.detach() for loss in losses]).sum()
+
+
+# Loss and gradients of groups of consecutive snapshots, each from the initial state: what the group layouts share.
+
+
+# memory of a model -> how a run of it is differentiated; all give what ``plain`` gives
+HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
+    {
+        "per_vertex": blocks.add_gradients_blocks,
+        "weights": evolved.add_gradients_evolved,
+        "none": evolved.add_gradients_evolved,
+        "weights_from_data": add_gradients_plain,
+        "neighbourhood": add_gradients_plain,
+    }
+)
+
+
+def bring(run: SequenceSegment) -> None:
+    """Move what a run needs onto the device, as far as it is kept there."""
+    run.task.prepare(run.at)
+    if HOW[run.model.memory] is add_gradients_plain:
+        for t in run.snapshots:
+            run.sequence.space(t)
+        return
+    for layer in range(run.model.layers):
+        run.sequence.stacks(run.snapshots, layer)
+
+
+@dataclass(slots=True)
+class GroupRunner:
+    """Forward and backward of whole groups.
+
+    A group's loss is the mean of the task's over the snapshots where loss is taken and that have labelled items.
+
+    Attributes:
+        model: any model.
+        sequence: the graph on this rank's device, all vertices or some.
+        task: what is predicted.
+        groups: K groups of consecutive snapshots.
+        loss_at: ``last`` or ``all`` snapshots of a group.
+        pipelined: whether a step's groups are in work together (:mod:`dtdg_lab.engine.backprop.reference`), or one
+        by one.
+        clock: times the groups.
+    """
+
+    model: DynamicModel
+    sequence: SnapshotSequence
+    task: Task
+    groups: SnapshotGroups
+    loss_at: str
+    pipelined: bool = False
+    clock: GroupClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = GroupClock(self.sequence.device)
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time, or all are."""
+        runs = [self._run(group) for group in work.groups]
+        marks("batch")
+        for run in runs:
+            bring(run)
+        marks("transfer")
+        loss_sum = 0.0
+        if self.pipelined:
+            with self.clock.of(work.groups):
+                loss_sum = float(add_gradients_pipelined(runs))
+        else:
+            for group, run in zip(work.groups, runs, strict=True):
+                with self.clock.of([group]):
+                    loss_sum += float(HOW[self.model.memory](run))
+        return Computed(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
+
+    def _run(self, group: int) -> SequenceSegment:
+        snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))
+        return SequenceSegment(self.model, self.sequence, self.task, snapshots, self.loss_at)

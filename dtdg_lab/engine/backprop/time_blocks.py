@@ -1,0 +1,612 @@
+"""Gradients over blocks of time with gradient checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.engine.graph_view import SeamWidth, seam_widths
+from dtdg_lab.engine.strategy import (
+    Gradients,
+    Learned,
+    Leg,
+    SequenceSegment,
+    StackedSpace,
+    TimeBlock,
+    Timeline,
+    by_snapshot,
+    in_order,
+)
+from dtdg_lab.models.base import State, run_straight
+
+# Nothing moves: own snapshots have all vertices that this rank trains, and these have all snapshots.
+
+
+T = TypeVar("T")
+
+
+class Here:
+    """The seam (see :class:`dtdg_lab.engine.strategy.BlockSeam`) where rows are already where they are wanted.
+
+    Args:
+        spaces: the S snapshots, some stacked.
+        device: where work is done.
+        alone: whether pieces over spaces must be worked on one after another.
+    """
+
+    def __init__(self, spaces: Sequence[StackedSpace], *, device: str, alone: bool) -> None:
+        self._stacks = [len(space.snapshots) for space in spaces]
+        self._device, self._alone = device, alone
+
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+        """Views of what the work gives, by snapshot."""
+        found = in_order(work, range(len(self._stacks)), device=self._device, alone=self._alone)
+        return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
+
+    def to_snapshots(
+        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+    ) -> tuple[list[Tensor], list[T]]:
+        """Each piece's rows are written where they belong."""
+        covered = sum(rows.stop - rows.start for rows in pieces) == height
+        make = like.new_empty if covered else like.new_zeros
+        out = [make(stacked * height, leg.width) for stacked in self._stacks]
+        parts = by_snapshot(self._stacks, out)
+
+        def write(rows: slice) -> T:
+            found, rest = work(rows)
+            for part, here in zip(parts, found, strict=True):
+                part[rows] = here
+            return rest
+
+        return out, in_order(write, pieces, device=self._device)
+
+    def pieces(self, rows: int, size: int) -> list[slice]:
+        """Runs of ``size`` vertices."""
+        return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+class WholeRun:
+    """A run as one block of time, nothing of which moves (see :class:`dtdg_lab.engine.strategy.Timeline`)."""
+
+    def __init__(self, run: SequenceSegment) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return 1
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        """All of it."""
+        return block_here(self._run, self._run.snapshots)
+
+    def turn(self, number: int) -> None:
+        """Nobody asks."""
+
+
+def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
+    """Some snapshots of a run as a block of time of which nothing moves."""
+    sequence = run.sequence
+    stacks = [sequence.stacks(snapshots, layer) for layer in range(run.model.layers)]
+    seam = Here(stacks[0], device=sequence.device, alone=sequence.collective)
+    read = [spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]]
+    return TimeBlock(snapshots, stacks, [*read, run.own], seam)
+
+
+# One layer of a model over one block of time: neighbours are mixed snapshot by snapshot, then vertices run through
+# it.
+#
+# Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes vertices: a piece of
+# them runs through all snapshots while its rows are in the cache. In the last layer the piece goes on through
+# readout,
+# loss and backward at once, so that no activation of the recurrence outlives its piece; in earlier layers the piece
+# is
+# computed again when its gradient has come. What is kept for all vertices and snapshots is the spatial parts' outputs
+# and their gradients. Exact, whatever the pieces.
+
+
+# Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, many enough for
+# the calls not to matter; on a GPU a piece should fill it.
+STEP_NUMBERS = {"cpu": 65_536, "cuda": 8_388_608}
+PIECE_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bounds what a piece keeps for backward
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(slots=True)
+class Crossing:
+    """A layer's state where a block of time begins and ends, of its m vertices.
+
+    Attributes:
+        begin: before the block, without history.
+        carries: whether backward is to find the gradient of ``begin``.
+        after: the gradients of the tensors after the block; none where nothing follows, None where nothing depends.
+        end: the tensors after the block, once every vertex has been through it, where it ``keeps`` them.
+        before: the gradients of ``begin``'s tensors, once backward has been.
+    """
+
+    begin: State
+    carries: bool = False
+    after: Gradients = ()
+    end: Tensors = ()
+    before: Tensors = ()
+    keeps: bool = True
+
+    def slice(self, rows: slice) -> State:
+        """The state of a piece before the block."""
+        return self.begin.slice(rows)
+
+
+class Layer:
+    """One layer of a block of a run, its spatial part done; for ``per_vertex`` memory.
+
+    Args:
+        run: what is differentiated.
+        number: which layer.
+        block: the S snapshots.
+        inputs: for each own stack of S' snapshots the layer's input, (S' n, width).
+        crossing: the state of the m vertices that are run through time here.
+        learning: whether backward will follow.
+        seam: what the spatial part gives.
+
+    Attributes:
+        alone: whether pieces are worked on one after another, all threads on each of them.
+    """
+
+    alone: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        run: SequenceSegment,
+        number: int,
+        block: TimeBlock,
+        inputs: list[Tensor],
+        crossing: Crossing,
+        *,
+        learning: bool,
+        seam: SeamWidth,
+    ) -> None:
+        self._run, self._number, self._block, self._crossing = run, number, block, crossing
+        self._rows = block.vertices[number]
+        self._device, self._learned, self._width = run.sequence.device, Learned(run.model), seam.width
+        self._spaces, self._learns = block.stacks[number], seam.learned and learning
+        self._inputs = inputs if number == 0 else [x.detach().requires_grad_(learning) for x in inputs]
+        self._mixed = [run.model.zeros(0)] * len(self._spaces)
+        self._gradients: list[Tensor] = []
+        self._parts = self._mix(learning=learning)
+
+    def _mix(self, *, learning: bool) -> list[Tensor]:
+        """The spatial part of own snapshots, where vertices run through time."""
+        run, number = self._run, self._number
+
+        def mix(place: int) -> tuple[Tensor, None]:
+            with torch.set_grad_enabled(learning):
+                given = run.model.spatial(number, self._spaces[place], self._inputs[place], self._crossing.begin)
+                mixed = run_straight(given)
+            if self._learns:
+                self._mixed[place] = mixed
+            return mixed.detach(), None
+
+        return self._block.seam.to_vertices(mix, Leg(number, False, self._width))[0]
+
+    def hidden(self) -> list[Tensor]:
+        """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
+        end = self._room()
+
+        @torch.no_grad()
+        def through(rows: slice) -> tuple[Tensor, None]:
+            h, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
+            self._write(end, after.layers[self._number] if end else (), rows)
+            return h, None
+
+        leg = Leg(self._number, False, self._run.model.hidden)
+        found, _ = self._block.seam.to_snapshots(through, self._pieces(), leg, like=self._parts[0], height=self._rows)
+        self._crossing.end = end
+        return found
+
+    def run_through(self) -> None:
+        """The end of the crossing alone."""
+        end = self._room()
+
+        @torch.no_grad()
+        def through(rows: slice) -> None:
+            _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
+            self._write(end, after.layers[self._number], rows)
+
+        in_order(through, self._pieces(), device=self._device, alone=self.alone)
+        self._crossing.end = end
+
+    def losses(self) -> Tensor:
+        """The block's share of a loss by vertex, piece by piece, each with its backward. For the last layer."""
+        at = self._at(self._block.snapshots)
+
+        def work(rows: slice) -> tuple[Tensor | None, tuple[Tensor, Gradients]]:
+            piece = self._started(rows)
+            loss = self._loss(piece.h, at, rows) if at else piece.h.new_zeros(())
+            of_rows, gradients = self._back(piece, [loss], [None], rows)
+            return of_rows, (loss.detach(), gradients)
+
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        for loss, gradients in self._send_gradients(work):
+            total += loss
+            self._learned.add(gradients)
+        return total
+
+    def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
+        """What a piece, (S, piece, H), adds to the loss at some snapshots."""
+        return self._run.loss(self._run.model.readout(self._where(h, at)), at, rows)
+
+    def joint_loss(self) -> Tensor:
+        """The block's share of a loss of all vertices together, with its backward; pieces are computed twice."""
+        run, seam = self._run, self._block.seam
+
+        @torch.no_grad()
+        def read(rows: slice) -> tuple[Tensor, None]:
+            h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
+            return run.model.readout(h), None
+
+        like = self._parts[0]
+        found, _ = seam.to_snapshots(
+            read, self._pieces(), Leg(self._number, False, run.model.outputs), like=like, height=self._rows
+        )
+        z = [rows.requires_grad_() for rows in found]
+        loss, dz = self._joint(z)
+
+        def of_readout(place: int) -> tuple[Tensor, None]:
+            return dz[place], None
+
+        parts, _ = seam.to_vertices(of_readout, Leg(self._number, True, run.model.outputs))
+
+        def work(rows: slice) -> tuple[Tensor | None, Gradients]:
+            piece = self._started(rows)
+            return self._back(piece, [run.model.readout(piece.h)], [self._stacked(parts, rows)], rows)
+
+        for gradients in self._send_gradients(work):
+            self._learned.add(gradients)
+        return loss
+
+    def _joint(self, z: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Loss of own snapshots, from their readouts for each own stack, and the gradient of each."""
+        run = self._run
+        stacks = [space.snapshots for space in self._spaces]
+        loss = run.model.zeros(1).sum()
+        at = self._at(range(stacks[0].start, stacks[-1].stop)) if stacks else range(0)
+        if at:
+            read = [(of, rows) for of, rows in zip(stacks, z, strict=True) if of.stop > at.start and of.start < at.stop]
+            every = torch.cat([rows.unflatten(0, (len(of), -1)) for of, rows in read])
+            start = at.start - read[0][0].start
+            loss = run.loss(every[start : start + len(at)], at, slice(0, run.own))
+        if not loss.requires_grad:
+            return loss, [torch.zeros_like(rows) for rows in z]
+        found = torch.autograd.grad(loss, z, allow_unused=True)
+        return loss.detach(), [torch.zeros_like(rows) if of is None else of for rows, of in zip(z, found, strict=True)]
+
+    def pull_back(self, parts: list[Tensor]) -> None:
+        """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are computed again."""
+
+        def work(rows: slice) -> tuple[Tensor | None, Gradients]:
+            piece = self._started(rows)
+            return self._back(piece, [piece.h], [self._stacked(parts, rows)], rows)
+
+        for gradients in self._send_gradients(work):
+            self._learned.add(gradients)
+
+    def backward(self) -> list[Tensor]:
+        """Backward through the spatial parts: the gradient of the layer's input in each snapshot; none in layer 0."""
+        if not self._learns:
+            return []
+
+        def work(place: int) -> tuple[Tensor, Gradients]:
+            ends, seeds = [self._mixed[place]], [self._gradients[place]]
+            gradients, (of_input,) = self._learned.gradients(ends, seeds, [self._inputs[place]])
+            self._mixed[place] = self._gradients[place] = seeds[0].new_empty(0)  # memory is let go
+            assert of_input is not None or self._number == 0
+            return seeds[0] if of_input is None else of_input, gradients
+
+        if self._number == 0:
+            places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
+            parts: list[Tensor] = []
+            found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
+        else:
+            leg = Leg(self._number, True, self._run.model.width(self._number))
+            parts, found = self._block.seam.to_vertices(work, leg)
+        for gradients in found:
+            self._learned.add(gradients)
+        return parts
+
+    # pieces
+
+    def _started(self, rows: slice) -> _Piece:
+        """A piece run through time, with its history."""
+        x = self._piece(rows)
+        begin = self._crossing.slice(rows)
+        if self._crossing.carries:
+            leaves = tuple(tensor.detach().requires_grad_() for tensor in begin.layers[self._number])
+            begin = begin.with_layer(self._number, leaves)
+        h, end = self._through_time(x, begin, rows)
+        return _Piece(x, h, begin.layers[self._number], end.layers[self._number])
+
+    def _back(
+        self, piece: _Piece, ends: list[Tensor], seeds: list[Tensor | None], rows: slice
+    ) -> tuple[Tensor | None, Gradients]:
+        """Backward of a piece and of the state after it: the gradient of its rows, and the parameters'."""
+        crossing = self._crossing
+        for tensor, seed in zip(piece.end, crossing.after, strict=False):
+            if seed is not None:
+                ends, seeds = [*ends, tensor], [*seeds, seed[rows]]
+        inputs = [piece.x, *(piece.begin if crossing.carries else ())]
+        gradients, (of_rows, *of_state) = self._learned.gradients(ends, seeds, inputs)
+        if crossing.carries:
+            self._write(crossing.before, of_state, rows)
+        return of_rows, gradients
+
+    def _send_gradients(self, work: Callable[[slice], tuple[Tensor | None, T]]) -> list[T]:
+        """Every piece's backward; gradients of spatial outputs that are learned go where these were computed."""
+        crossing = self._crossing
+        if crossing.carries:
+            crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
+        if not self._learns:
+            return [rest for _, rest in in_order(work, self._pieces(), device=self._device, alone=self.alone)]
+
+        def of_rows(rows: slice) -> tuple[Tensor, T]:
+            gradient, rest = work(rows)
+            assert gradient is not None
+            return gradient, rest
+
+        height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
+        leg = Leg(self._number, True, self._width)
+        self._gradients, found = self._block.seam.to_snapshots(
+            of_rows, self._pieces(), leg, like=self._parts[0], height=height
+        )
+        return found
+
+    def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
+        """A piece run through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
+        return self._run.model.temporal_sequence(self._number, x, begin)
+
+    def _pieces(self) -> list[slice]:
+        return self._block.seam.pieces(self._rows, self._piece_rows())
+
+    def _piece_rows(self) -> int:
+        hidden, place = self._run.model.hidden, self._device.partition(":")[0]
+        whole = PIECE_NUMBERS[place] // (hidden * len(self._block.snapshots))
+        return max(1, min(STEP_NUMBERS[place] // hidden, whole))
+
+    def _piece(self, rows: slice) -> Tensor:
+        """The piece's rows of the spatial part, (S, piece, C)."""
+        return self._stacked(self._parts, rows).requires_grad_(self._learns)
+
+    def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
+        """A piece's rows in all snapshots, (S, piece, C)."""
+        return torch.stack([part[rows] for part in parts])
+
+    def _room(self) -> Tensors:
+        if not self._crossing.keeps:
+            return ()
+        return tuple(torch.empty_like(x) for x in self._crossing.begin.layers[self._number])
+
+    @staticmethod
+    def _write(to: Tensors, found: Sequence[Tensor | None], rows: slice) -> None:
+        for whole, part in zip(to, found, strict=True):
+            if part is not None:
+                whole[rows] = part
+
+    def _at(self, snapshots: range) -> range:
+        """Those of the snapshots where loss is taken."""
+        at = self._run.at
+        return range(max(at.start, snapshots.start), min(at.stop, snapshots.stop))
+
+    def _where(self, h: Tensor, at: range) -> Tensor:
+        """Of all snapshots of the block, (S, ...), those where loss is taken."""
+        start = len(h) - (self._block.snapshots.stop - at.start)  # a piece may have entered late
+        return h if len(at) == len(h) else h[start : start + len(at)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some vertices run through a block: what went in, (S, piece, C), what came out, and the state before and after."""
+
+    x: Tensor
+    h: Tensor
+    begin: Tensors
+    end: Tensors
+
+
+# Runs of models that remember something of each vertex: layer by layer, block of time after block of time.
+#
+# Of one block everything that backward needs is kept, of the others only the state before them: forward goes through
+# the
+# blocks and keeps these states, backward then takes the blocks from the last to the first and computes each again,
+# the
+# last one excepted. Exact, whatever the blocks.
+#
+# References: ESDG section 3.1 (gradient checkpoint).
+
+
+def add_gradients_blocks(run: SequenceSegment, timeline: Timeline | None = None) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss. For ``per_vertex`` memory.
+
+    Args:
+        run: what is differentiated.
+        timeline: the run in blocks; all of it at once where None.
+    """
+    timeline = WholeRun(run) if timeline is None else timeline
+    return _Passes(run, timeline).loss()
+
+
+class _Passes:
+    """Forward and backward of a run through its blocks."""
+
+    def __init__(self, run: SequenceSegment, timeline: Timeline) -> None:
+        self._run, self._timeline, self._seams = run, timeline, seam_widths(run.model)
+
+    def loss(self) -> Tensor:
+        begins: list[State | None] = [None]
+        for number in range(len(self._timeline) - 1):
+            begins.append(self._advance(number, begins[-1]))
+        total = torch.zeros((), dtype=torch.float64, device=self._run.sequence.device)
+        after: list[Gradients] = [()] * self._run.model.layers
+        for number in reversed(range(len(self._timeline))):
+            loss, after = self._back(number, begins.pop(), after)
+            total += loss
+        return total
+
+    def _advance(self, number: int, begin: State | None) -> State:
+        """Forward through a block, without history: the state after it."""
+        block = self._timeline.open(number, "forward")
+        crossings = self._crossings(block, begin)
+        self._layers(block, crossings, learning=False)[-1].run_through()
+        return State(tuple(crossing.end for crossing in crossings))
+
+    def _back(self, number: int, begin: State | None, after: list[Gradients]) -> tuple[Tensor, list[Gradients]]:
+        """Forward and backward of a block: its loss, and the gradient of the state before it, layer by layer."""
+        last = number == len(self._timeline) - 1
+        block = self._timeline.open(number, "forward" if last else "rerun")
+        crossings = self._crossings(block, begin)
+        for crossing, gradients in zip(crossings, after, strict=True):
+            crossing.carries, crossing.after = number > 0, gradients
+        layers = self._layers(block, crossings, learning=True)
+        self._timeline.turn(number)
+        loss = layers[-1].losses() if self._run.task.per_vertex else layers[-1].joint_loss()
+        while layers:
+            parts = layers.pop().backward()
+            if layers:
+                layers[-1].pull_back(parts)
+        return loss, [crossing.before for crossing in crossings]
+
+    def _crossings(self, block: TimeBlock, begin: State | None) -> list[Crossing]:
+        if begin is not None:
+            return [Crossing(begin) for _ in self._seams]
+        return [Crossing(self._run.model.initial_state(rows)) for rows in block.vertices]
+
+    def _layers(self, block: TimeBlock, crossings: list[Crossing], *, learning: bool) -> list[Layer]:
+        """The layers up to the spatial part of the last."""
+        layers: list[Layer] = []
+        inputs = [space.inputs for space in block.stacks[0]]
+        for number, (seam, crossing) in enumerate(zip(self._seams, crossings, strict=True)):
+            if number:
+                inputs = layers[-1].hidden()
+            layers.append(Layer(self._run, number, block, inputs, crossing, learning=learning, seam=seam))
+        return layers
+
+
+# A run in blocks of time of which one is alive: states are kept, blocks computed again on the way back.
+#
+# What a block computes is the caller's: this holds for every memory whose state is handed from block to block.
+
+
+class Blocks(Protocol):
+    """The blocks of a run, and what one of them computes."""
+
+    def __len__(self) -> int:
+        """nb, the blocks."""
+        ...
+
+    def advance(self, number: int, state: State) -> State:
+        """The state after a block; without history."""
+        ...
+
+    def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
+        """A block's share of the loss, None where it takes none, and the state after it, with their history."""
+        ...
+
+
+def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss.
+
+    Args:
+        blocks: of the run.
+        begin: the state before it, with its history where it is learned.
+        device: where the loss is summed.
+
+    References: ESDG section 3.1 (gradient checkpoint). The last block is not computed twice.
+    """
+    states = [begin.detach()]
+    with torch.no_grad():
+        for number in range(len(blocks) - 1):
+            states.append(blocks.advance(number, states[-1]))
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    gradients: list[Tensor | None] = []  # of the state after the block
+    for number in reversed(range(len(blocks))):
+        loss, gradients = _back(blocks, number, states.pop(), gradients)
+        total += 0 if loss is None else loss
+    _backward(_tensors(begin), gradients)
+    return total
+
+
+def _back(
+    blocks: Blocks, number: int, state: State, after: list[Tensor | None]
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """One block forward and backward: its loss, and the gradient of the state before it."""
+    leaves = State(tuple(tuple(x.requires_grad_() for x in layer) for layer in state.layers), state.per_vertex)
+    loss, end = blocks.compute(number, leaves)
+    ends, seeds = _tensors(end), after
+    if loss is not None:
+        ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
+    _backward(ends, seeds)
+    return None if loss is None else loss.detach(), [x.grad for x in _tensors(leaves)]
+
+
+def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
+    """Backward from those ends that have a gradient and a history."""
+    found = [(end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad]
+    if found:
+        torch.autograd.backward([end for end, _ in found], [seed for _, seed in found])
+
+
+def _tensors(state: State) -> list[Tensor]:
+    return [tensor for layer in state.layers for tensor in layer]
+
+
+# A run with few snapshots' activations alive at a time: states are kept, snapshots computed again on the way back.
+#
+# Serves every model. With a snapshot at a time it takes a third more time than
+# :mod:`dtdg_lab.engine.backprop.reference`.
+
+
+def add_gradients_stepwise(
+    run: SequenceSegment, blocks: Sequence[range] = (), turn: Callable[[int, str], None] | None = None
+) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss.
+
+    Args:
+        run: what is differentiated.
+        blocks: of its snapshots, of which one is alive at a time; each snapshot by itself where there are none.
+        turn: told when a block begins, and whether it is ``forward``, ``rerun`` or ``backward``.
+    """
+    cut = blocks or [range(t, t + 1) for t in run.snapshots]
+    return add_gradients_checkpointed(_Snapshots(run, cut, turn), run.initial_state(), device=run.sequence.device)
+
+
+class _Snapshots:
+    """Blocks computed snapshot after snapshot (see :class:`dtdg_lab.engine.backprop.time_blocks.Blocks`)."""
+
+    def __init__(self, run: SequenceSegment, blocks: Sequence[range], turn: Callable[[int, str], None] | None) -> None:
+        self._run, self._blocks = run, blocks
+        self._turn = turn or (lambda number, way: None)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def advance(self, number: int, state: State) -> State:
+        self._turn(number, "forward")
+        for t in self._blocks[number]:
+            state = self._snapshot(t, state)[1]
+        return state
+
+    def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
+        self._turn(number, "forward" if number == len(self) - 1 else "rerun")
+        run, losses = self._run, []
+        own = slice(0, run.own)
+        for t in self._blocks[number]:
+            h, state = self._snapshot(t, state)
+            if t in run.at:
+                losses.append(run.loss(run.model.readout(h[own]).unsqueeze(0), range(t, t + 1), own))
+        self._turn(number, "backward")
+        return torch.stack(losses).sum() if losses else None, state
+
+    def _snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
+        space = self._run.sequence.space(t)
+        return run_straight(self._run.model.snapshot(space, space.inputs, state))

@@ -1,0 +1,239 @@
+"""Node partitions with a halo exchange in each layer (ADGNN-T)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop import time_blocks as stepwise
+from dtdg_lab.engine.backprop.reference import HOW, bring
+from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotSpace, SpaceStore, stack_ranges
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
+from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Unmarked, Work
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import repeats
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline
+from dtdg_lab.tasks.base import Task
+
+# A rank's own vertices in every snapshot; the rows of neighbours that other ranks own are exchanged.
+
+
+class HaloSequence:
+    """Snapshots as spaces of the vertices of one rank (see ``parallel.sequence``); collective.
+
+    Args:
+        graph: T labelled snapshots of N vertices.
+        partition: of the vertices into as many parts as there are ranks.
+        exchanger: exchanges rows between the ranks.
+        group: the ranks.
+        settings: how operators are made.
+        ways: along which edges the model pulls; exchanges are computed for these.
+        reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
+        awaited: whether pulls suspend while rows are on their way; whoever uses the spaces drives the model then.
+        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+    """
+
+    collective = True
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        partition: Partition,
+        exchanger: Exchanger,
+        group: Group,
+        settings: OperatorSettings,
+        *,
+        ways: tuple[str, ...] = ("in",),
+        reuse: bool = False,
+        awaited: bool = False,
+        spaces_bytes: int = SPACES_BYTES,
+    ) -> None:
+        keep_freed_memory()
+        self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
+        self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
+        self._counts = partition.counts.tolist()
+        self._reuse, self._ways, self._awaited = reuse, ways, awaited
+        own = partition.vertices(self._rank)
+        self.own = len(own)
+        self._own_vertices = own
+        self.vertices: Tensor | None = torch.from_numpy(own).to(self.device)
+        everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
+        self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
+        self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        self._static: Tensor | None = None
+        self._halos: dict[int, int] = {}
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
+
+    def space(self, t: int) -> SnapshotSpace:
+        """Snapshot t for all layers."""
+        return self._store.get(range(t, t + 1))
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+        """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
+        rows, features = max(self._counts), self.graph.num_features
+        ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
+        return [self._store.get(some).layer(layer) for some in ranges]
+
+    def stack(self, snapshots: range) -> SnapshotSpace:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
+    def halo_rows(self, t: int) -> int:
+        """Rows that a pull of a snapshot brings here, along all ways that the model pulls."""
+        if t not in self._halos:
+            self.space(t)
+        return self._halos[t]
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        word = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(word)
+        return bool(word.item() > 0)
+
+    def join(self, z: Tensor) -> Tensor:
+        """All vertices' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        stacked, _, width = z.shape
+        rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
+        return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
+
+    def has_turn(self, t: int) -> bool:
+        """Snapshots are dealt to ranks in turn."""
+        return t % self._group.size == self._rank
+
+    def _make(self, snapshots: range) -> SnapshotSpace:
+        some = [self.graph.snapshots[t] for t in snapshots]
+
+        found = {way: part_edges(some, self._partition, self._rank, way) for way in self._ways}
+        routes = {way: Route.of(plan, self.device) for way, (_, plan) in found.items()}
+        edges = {way: of_part for way, (of_part, _) in found.items()}
+        if len(snapshots) == 1:
+            self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
+
+        def edges_of(way: str) -> PartEdges:  # what operators have taken need not be held here as well
+            return edges.pop(way) if way in edges else part_edges(some, self._partition, self._rank, way)[0]
+
+        assert self.vertices is not None
+        rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices, awaited=self._awaited)
+        operators = Operators(LocalSource(edges_of, self.settings), self.settings)
+        return SnapshotSpace(
+            operators,
+            snapshots,
+            self._features(snapshots),
+            rows,
+            num_nodes=self.graph.num_nodes,
+            pulled=self._pulled.setdefault(snapshots, {}),
+            may_keep=(lambda size: True) if self._reuse else None,
+        )
+
+    def _features(self, snapshots: range) -> Tensor:
+        """Features of the own rows, (S n, F); static ones are moved once."""
+        features = self.graph.features
+        if repeats(features) and len(snapshots) == 1:
+            if self._static is None:
+                self._static = self._moved(features[0][self._own_vertices])
+            return self._static
+        return self._moved(features[snapshots.start : snapshots.stop][:, self._own_vertices]).flatten(0, 1)
+
+    def _moved(self, features: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(features)).to(self.device).to(self.dtype)
+
+    def _estimated_bytes(self, snapshots: range) -> int:
+        """As of all vertices (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        graph, width = self.graph, torch.finfo(self.dtype).bits // 8
+        edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
+        rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
+        return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
+
+
+# Vertex parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
+
+
+class HaloVertexLayout:
+    """One step an epoch: each rank computes its own vertices in the whole training part, loss at every snapshot.
+
+    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
+    gradients are those of :class:`dtdg_lab.systems.single.SingleLayout` whatever the parts, for every memory.
+
+    Args:
+        model: any model.
+        sequence: the own vertices of this rank (``HaloSequence``), or all of them where there is one rank.
+        task: what is predicted.
+        train: the labelled snapshots of the training part.
+        exchanger: what the sequence exchanges rows by.
+        plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
+        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+
+    References: ADGNN-T as DynaHB section 7.1 describes it (vertex parts, communication, no redundant computation).
+    """
+
+    def __init__(
+        self,
+        model: DynamicModel,
+        sequence: DeviceSequence | HaloSequence,
+        task: Task,
+        train: range,
+        exchanger: Exchanger,
+        *,
+        plan: SnapshotBlocks,
+        counts_group: bool,
+    ) -> None:
+        self._run = SequenceSegment(model, sequence, task, train, "all")
+        self._marks: StepMarks = Unmarked()
+        self._plan, self._sequence = plan, sequence
+        self._exchanger, self._counts_group = exchanger, counts_group
+        self._bring()  # the indices of exchanges are part of what making the layout costs
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """The one step, the same every epoch."""
+        return (Work(0, (0,) if self._counts_group else (), 1),)
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """This rank's share of the loss and of the gradients of the whole sequence."""
+        run, self._exchanger.marks, self._marks = self._run, marks, marks
+        marks("batch")
+        self._bring()
+        marks("transfer")
+        loss = float(self._add_gradients())
+        return Computed(loss, len(work.groups), run.own * len(run.snapshots))
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Rows and bytes sent to each rank since this was last asked."""
+        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.legs.drain()]}
+
+    def _bring(self) -> None:
+        """Spaces as they will be asked for: of all snapshots, or of those of each block."""
+        run, plan = self._run, self._plan
+        if plan.blocks == 1 or run.model.memory != "per_vertex":
+            bring(run)
+            return
+        run.task.prepare(run.at)
+        for number in range(plan.blocks):
+            self._sequence.stacks(plan.block(number), 0)
+
+    def _add_gradients(self) -> Tensor:
+        run, plan = self._run, self._plan
+        if plan.blocks == 1 or run.model.memory in ("weights", "none"):  # these keep one snapshot's activations anyway
+            self._turned(0, "forward")
+            return HOW[run.model.memory](run)
+        if run.model.memory == "per_vertex":
+            timeline = BlockTimeline(plan, 0, self._sequence, run, bring=lambda own: None, moves=None, one_by_one=False)
+            timeline.marks, timeline.turned = self._marks, self._turned
+            return blocks.add_gradients_blocks(run, timeline)
+        return stepwise.add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
+
+    def _begin(self, number: int, way: str) -> None:
+        self._marks.block(number, way)
+        self._turned(number, way)
+
+    def _turned(self, number: int, way: str) -> None:
+        if way != "backward":
+            self._exchanger.forward_way = way

@@ -1,0 +1,702 @@
+"""Exchange of halo rows between partitions, and its record of bytes and times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.plans import HaloPlan, Partition
+from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.graph_view import best_filled
+from dtdg_lab.engine.strategy import StepMarks, Unmarked
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.operators import OperatorSettings, checked
+from dtdg_lab.kernels.spmm import Adjacency
+from dtdg_lab.partition.halo import distinct_rows, pulls_of
+
+# Seconds in which rows travelled, and how much of them the rank stood still for, by layer, way and leg.
+
+
+LegRow = tuple[int, str, str, int, float, float]
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Flights of one leg: when each began and ended, and the seconds that were waited for."""
+
+    flights: list[tuple[float, float]] = field(default_factory=list)
+    exposed_s: float = 0.0
+
+
+class LegTimes:
+    """What has been waited for since the last drain. Seconds in which several exchanges travel count once."""
+
+    def __init__(self) -> None:
+        self._spent: dict[tuple[int, str, str], _Spent] = {}
+
+    def add(self, layer: int, way: str, leg: str, found: Arrived) -> None:
+        """Note an exchange that has been waited for."""
+        spent = self._spent.setdefault((layer, way, leg), _Spent())
+        spent.flights.append((found.started_s, found.started_s + found.in_flight_s))
+        spent.exposed_s += found.exposed_s
+
+    def drain(self) -> list[LegRow]:
+        """(layer, way, leg, exchanges, in_flight_s, exposed_s); forgets them."""
+        spent, self._spent = self._spent, {}
+        return [(*key, len(of.flights), covered_s(of.flights), of.exposed_s) for key, of in spent.items()]
+
+
+def covered_s(flights: list[tuple[float, float]]) -> float:
+    """Seconds in which at least one of some intervals (begin, end) lies."""
+    total, until = 0.0, float("-inf")
+    for begin, end in sorted(flights):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+# Rows of one rank's vertices where another rank's vertices pull from them; gradients go back the way they came.
+
+
+_WAYS = ("forward", "backward", "rerun")
+NO_LAYER = -1  # rows of all vertices are no layer's halo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """A halo plan on a device: made once where the same rows are exchanged again and again.
+
+    Attributes:
+        send: (s,) int64 rows to be sent, those for rank 0 first.
+        send_counts: (R,) rows for each rank.
+        receive_counts: (R,) rows from each.
+        least_rows: rows that a tensor must have to be sent from.
+    """
+
+    send: Tensor
+    send_counts: tuple[int, ...]
+    receive_counts: tuple[int, ...]
+    least_rows: int
+
+    @classmethod
+    def of(cls, plan: HaloPlan, device: str | torch.device = "cpu") -> Route:
+        """The plan's rows as a tensor on ``device``."""
+        send = torch.tensor(plan.send, device=device)
+        return cls(
+            send,
+            tuple(plan.send_counts.tolist()),
+            tuple(plan.receive_counts.tolist()),
+            int(plan.send.max(initial=-1)) + 1,
+        )
+
+    def added_up(self, rows: Tensor, shape: Sequence[int]) -> Tensor:
+        """What came back of the rows sent, added up where each was sent from: (s, F) -> ``shape``."""
+        total = rows.new_zeros(shape)
+        # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
+        for index, part in zip(self.send.split(self.send_counts), rows.split(self.send_counts), strict=True):
+            total.index_add_(0, index, part)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An exchange that was started: its rows on their way, and what it is noted as."""
+
+    pending: PendingRows
+    layer: int
+    way: str
+
+
+class Exchanger:
+    """Exchanges rows with the other ranks, in forward and in backward, and takes down what went where.
+
+    Every rank must ask the same in the same order, also where it has nothing to send: backward follows the order of
+    forward in reverse, so ranks whose tensors are made by the same operations stay in step. Ranks that do not are found
+    out by what travels in front of the rows (:func:`dtdg_lab.distributed.all_to_all.start_rows`). On a GPU backward
+    runs in a
+    thread of autograd's while the one that asked for it waits: one thread at a time is here.
+
+    Args:
+        group: the processes; rank r executes part r of the plans.
+        marks: told where an exchange begins and ends; may be set anew.
+        leg: what its exchanges are called where their seconds are told.
+
+    Attributes:
+        marks: as above.
+        forward_way: what pulls are noted as: ``forward``, or ``rerun`` while a block of time is computed again.
+        links: (layer, that or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
+            Of what :meth:`gather` sends only what it is told a layer for; the rest is in the group's bytes alone.
+        legs: seconds of all of them.
+    """
+
+    def __init__(self, group: Group, marks: StepMarks | None = None, *, leg: str = "halo") -> None:
+        self.marks: StepMarks = Unmarked() if marks is None else marks
+        self.legs, self._leg = LegTimes(), leg
+        self.forward_way = "forward"
+        self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
+        self._group = group
+        self._exchanges = 0
+
+    def pull(self, x: Tensor, plan: HaloPlan | Route, layer: int) -> Tensor:
+        """Rows that this rank's vertices pull from and other ranks own, (h, F); differentiable once.
+
+        Args:
+            x: (S n, F) this rank's own rows, of S stacked snapshots; of 4 or 8 bytes a number.
+            plan: for these snapshots, and for as many parts as there are ranks.
+            layer: of the model, for the record.
+
+        Raises:
+            PlanError: the plan is not for this number of ranks or rows.
+            RunFailedError: another rank is in another exchange.
+        """
+        return self._between_ranks(x, self.checked(x, plan), layer)
+
+    def checked(self, x: Tensor, plan: HaloPlan | Route) -> Route:
+        """The route of a plan that fits the ranks and the rows.
+
+        Raises:
+            PlanError: it does not.
+        """
+        route = plan if isinstance(plan, Route) else Route.of(plan, x.device)
+        if len(route.send_counts) != self._group.size or route.least_rows > len(x):
+            raise PlanError(
+                f"a halo plan for {len(route.send_counts)} part(s) and {route.least_rows} or more own rows does not "
+                f"fit {self._group.size} rank(s) and {len(x)} own rows. Make it of a partition merged by "
+                "Partition.on_ranks, for the snapshots that are stacked."
+            )
+        return route
+
+    def gather(self, x: Tensor, counts: Sequence[int], layer: int = NO_LAYER) -> Tensor:
+        """All ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
+
+        Args:
+            x: (n, F) this rank's rows.
+            counts: (R,) rows of each rank.
+            layer: of the model, for the record; where none is given, links do not tell of it.
+
+        Raises:
+            PlanError: the counts do not fit the ranks or the rows.
+            RunFailedError: another rank is in another exchange.
+        """
+        rank, ranks = self._group.rank, self._group.size
+        if len(counts) != ranks or counts[rank] != len(x):
+            raise PlanError(
+                f"rank {rank} has {len(x)} rows, but the counts of {ranks} rank(s) are said to be {list(counts)}. "
+                "Give the rows of every rank, in rank order."
+            )
+        if ranks == 1:
+            return x
+        others = [0 if other == rank else 1 for other in range(ranks)]
+        send = torch.arange(len(x), device=x.device).repeat(ranks - 1)
+        mine, theirs = [len(x) * one for one in others], [int(n) * one for n, one in zip(counts, others, strict=True)]
+        rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), layer)
+        lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
+        return torch.cat([lower, x, higher])
+
+    def drain(self) -> list[tuple[int, str, int, int, int]]:
+        """(layer, way, to, rows, bytes) of every link that carried rows since the last call, which it forgets."""
+        links, self.links = self.links, {}
+        return [
+            (layer, way, to, int(rows), int(moved))
+            for (layer, way), sent in links.items()
+            for to, (rows, moved) in enumerate(sent.T)
+            if rows
+        ]
+
+    def _between_ranks(self, x: Tensor, route: Route, layer: int) -> Tensor:
+        if self._group.size == 1:  # nobody to exchange with
+            return x.new_zeros((0, *x.shape[1:]))
+        received: Tensor = _Rows.apply(x, self, route, layer)
+        return received
+
+    def swap(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Tensor:
+        """One exchange of rows as they are, without a gradient: what forward and backward do."""
+        return self.finish(self.start(rows, send, receive, layer, way)).rows
+
+    def start(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Started:
+        """Let rows leave; every rank must start the same exchanges in the same order, and finish each once."""
+        place = (self._exchanges, layer, _WAYS.index(way))
+        self._exchanges += 1
+        if layer != NO_LAYER:
+            link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
+            row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
+            link += np.outer([1, row_bytes], send)
+        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, way)
+
+    def finish(self, started: Started) -> Arrived:
+        """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
+        self.marks("compute")
+        found = started.pending.wait()
+        self.marks.exchange(found.wait_s)
+        self.legs.add(started.layer, started.way, self._leg, found)
+        return found
+
+
+class _Rows(torch.autograd.Function):
+    """Forward: own rows go out, others' come in. Backward: the gradient of what came in goes back and is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
+        ctx.exchanger, ctx.route, ctx.layer, ctx.shape = exchanger, route, layer, x.shape
+        rows = x.index_select(0, route.send)
+        return exchanger.swap(rows, route.send_counts, route.receive_counts, layer, exchanger.forward_way)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        refuse_second_gradients()
+        route: Route = ctx.route
+        rows = ctx.exchanger.swap(gradients[0], route.receive_counts, route.send_counts, ctx.layer, "backward")
+        return route.added_up(rows, ctx.shape), None, None, None
+
+
+def refuse_second_gradients() -> None:
+    """Called in backward of what crosses ranks.
+
+    Raises:
+        UnsupportedError: the gradient is to have a gradient.
+    """
+    if torch.is_grad_enabled():
+        raise UnsupportedError(
+            "a gradient of a gradient was asked for (create_graph=True), and rows that cross ranks have only a "
+            "first one. Leave create_graph out, or run on one rank."
+        )
+
+
+# What went between ranks in the exchanges of a step, and how much of their time the rank stood still for.
+
+
+LinkRow = tuple[int, str, int, int, int]
+
+
+class ExchangeLog:
+    """Rows and bytes by link, and seconds by leg, since the last drain.
+
+    Args:
+        ranks: by its place among the ranks that exchange, each one's number in the run.
+
+    Attributes:
+        marks: told where waiting for an exchange begins and ends; set anew for every step.
+        number: exchanges so far, which every rank counts alike.
+        legs: seconds by leg.
+    """
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.marks: StepMarks = Unmarked()
+        self.number = 0
+        self._ranks = list(ranks)
+        self._links: dict[tuple[int, str], NDArray[np.int64]] = {}
+        self.legs = LegTimes()
+
+    def start(self, layer: int, way: str, send_counts: Sequence[int], row_bytes: int, *, own: int) -> int:
+        """Note what an exchange sends to each rank; what this one sends itself moves nowhere. Returns its number."""
+        sent = np.array([0 if place == own else count for place, count in enumerate(send_counts)])
+        link = self._links.setdefault((layer, way), np.zeros((2, len(sent)), dtype=np.int64))
+        link += np.outer([1, row_bytes], sent)
+        self.number += 1
+        return self.number
+
+    def arrived(self, layer: int, way: str, leg: str, found: Arrived) -> None:
+        """Note that an exchange has been waited for, just now."""
+        self.marks.exchange(found.wait_s)
+        self.legs.add(layer, way, leg, found)
+
+    def drain(self) -> list[LinkRow]:
+        """(layer, way, to, rows, bytes) of every link that carried rows; forgets them."""
+        links, self._links = self._links, {}
+        return [
+            (layer, way, self._ranks[to], int(rows), int(moved))
+            for (layer, way), sent in links.items()
+            for to, (rows, moved) in enumerate(sent.T)
+            if rows
+        ]
+
+
+# Pulls that suspend: rows leave in one node of the graph and arrive in another, and what lies between runs meanwhile.
+#
+# Backward runs nodes in reverse order of their making. The gradient of what arrived leaves where the rows arrived and
+# is
+# waited for where they left, so that whatever was computed in between in forward is computed in between in backward.
+
+
+class Flight:
+    """One pull's exchange. A coroutine that awaits it goes on when its driver says so, and waits for the rest then.
+
+    Attributes:
+        in_flight_s: seconds that its rows took forward; None before they were waited for.
+        exposed_s: of these, what the rank stood still for.
+    """
+
+    def __init__(self, exchanger: Exchanger, route: Route, layer: int) -> None:
+        self.exchanger, self.route, self.layer = exchanger, route, layer
+        self.in_flight_s: float | None = None
+        self.exposed_s = 0.0
+        self._out: Started | None = None
+        self._back: Started | None = None
+
+    def __await__(self) -> Generator[Flight, None, None]:
+        yield self
+
+    def leave(self, rows: Tensor) -> None:
+        """Start forward."""
+        route, exchanger = self.route, self.exchanger
+        self._out = exchanger.start(rows, route.send_counts, route.receive_counts, self.layer, exchanger.forward_way)
+
+    def land(self) -> Tensor:
+        """Wait for forward."""
+        assert self._out is not None
+        found, self._out = self.exchanger.finish(self._out), None
+        self.in_flight_s, self.exposed_s = found.in_flight_s, found.exposed_s
+        return found.rows
+
+    def return_(self, gradients: Tensor) -> None:
+        """Start backward."""
+        route = self.route
+        self._back = self.exchanger.start(gradients, route.receive_counts, route.send_counts, self.layer, "backward")
+
+    def land_back(self) -> Tensor:
+        """Wait for backward."""
+        assert self._back is not None
+        found, self._back = self.exchanger.finish(self._back), None
+        return found.rows
+
+
+async def awaited_rows(x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
+    """Rows that this rank's vertices pull from and other ranks own, (h, F); suspends once, after they have left.
+
+    Args:
+        x: (n, F) own rows.
+        exchanger: starts and finishes exchanges; every rank starts the same ones in the same order.
+        route: what goes where.
+        layer: of the model, for the record.
+
+    References: FlareDTDG section 3.4 (a snapshot's forward is a coroutine that awaits its exchange).
+    """
+    flight = Flight(exchanger, exchanger.checked(x, route), layer)
+    left = _Leave.apply(x, flight)
+    await flight
+    rows: Tensor = _Land.apply(left, flight)
+    return rows
+
+
+class _Leave(torch.autograd.Function):
+    """Forward: own rows go out. Backward: the gradient of those that came in has come back, and is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, flight: Flight) -> Tensor:
+        ctx.flight, ctx.shape = flight, x.shape
+        flight.leave(x.index_select(0, flight.route.send))
+        return x.new_zeros(0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        flight: Flight = ctx.flight
+        return flight.route.added_up(flight.land_back(), ctx.shape), None
+
+
+class _Land(torch.autograd.Function):
+    """Forward: others' rows come in. Backward: their gradient goes out."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, flight: Flight) -> Tensor:
+        ctx.flight = flight
+        return flight.land()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        refuse_second_gradients()
+        flight: Flight = ctx.flight
+        flight.return_(gradients[0])
+        return gradients[0].new_zeros(0), None
+
+
+# Neighbours' rows that other ranks own, exchanged at every pull by indices computed once.
+
+
+class HaloRows:
+    """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
+
+    Args:
+        exchanger: sends and receives rows, in forward and in backward.
+        group: the ranks it does so between.
+        route: gives the exchange of these snapshots along a way, ``in`` or ``out``.
+        vertices: (n,) the own vertices' numbers in the graph, ascending.
+        number: the layer of the model that exchanges are counted for.
+        awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
+    """
+
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        group: Group,
+        route: Callable[[str], Route],
+        vertices: Tensor,
+        number: int = 0,
+        *,
+        awaited: bool = False,
+    ) -> None:
+        self._exchanger, self._group, self._route = exchanger, group, route
+        self._vertices, self._number, self._awaited = vertices, number, awaited
+
+    async def joined(self, x: Tensor, way: str) -> Tensor:
+        """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
+        if self._awaited:
+            return torch.cat([x, await awaited_rows(x, self._exchanger, self._route(way), self._number)])
+        return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best of every rank, by vertex: (R k, F) and (R k,), differentiable."""
+        best = torch.sort(scores, descending=True, stable=True).indices[:k]
+        numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
+        numbers[: len(best), 0] = self._vertices[best]
+        each = [k] * self._group.size
+        joined = self._exchanger.gather(best_filled(x, scores, k), each)
+        order = torch.argsort(self._group.gather_rows(numbers, each)[:, 0], stable=True)
+        joined = joined.index_select(0, order)
+        return joined[:, :-1], joined[:, -1]
+
+    def layer(self, number: int) -> HaloRows:
+        """The same rows, counted for another layer."""
+        return HaloRows(self._exchanger, self._group, self._route, self._vertices, number, awaited=self._awaited)
+
+
+# The edges that one part of a partition pulls along, over its own rows and those that it gets from other parts.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartEdges:
+    """n rows and the E edges that they pull along, over M columns of which the first n are the rows themselves.
+
+    Attributes:
+        indptr: (n + 1,) int64: row i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, columns, 0 to M - 1; a row's are in the order of the whole graph's row.
+        weights: (E,) float32, or None where edges carry no weight.
+        columns: M.
+        degrees: (M,) float64: weighted degree of each column along this way, in the whole graph.
+        other_degrees: (M,) float64: the same along the other way.
+
+    Raises:
+        PlanError: the arrays do not fit.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32] | None
+    columns: int
+    degrees: NDArray[np.float64]
+    other_degrees: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        edges, columns = len(self.indices), self.columns
+        found = (len(self.indptr) - 1, int(self.indptr[-1]), len(self.degrees), len(self.other_degrees))
+        if found[0] > columns or found[1] != edges or found[2] != columns or found[3] != columns:
+            raise PlanError(
+                f"{found[0]} rows of {found[1]} edges do not fit {edges} indices, {columns} columns and degrees of "
+                f"{found[2]} and {found[3]} columns: rows are the first columns, and every column has two degrees."
+            )
+        if self.weights is not None and self.weights.shape != self.indices.shape:
+            raise PlanError(f"{len(self.weights)} weights of {edges} edges: each edge needs one, or none has any.")
+        if edges and not (self.indices.min() >= 0 and self.indices.max() < columns):
+            raise PlanError(
+                f"edges come from columns {self.indices.min()} to {self.indices.max()}; there are 0 to {columns - 1}."
+            )
+
+    @property
+    def rows(self) -> int:
+        """Rows n."""
+        return len(self.indptr) - 1
+
+    def first(self, rows: int) -> PartEdges:
+        """The first rows, over the same columns."""
+        end = int(self.indptr[rows])
+        return PartEdges(
+            self.indptr[: rows + 1],
+            self.indices[:end],
+            None if self.weights is None else self.weights[:end],
+            self.columns,
+            self.degrees,
+            self.other_degrees,
+        )
+
+
+class LocalSource:
+    """Edges of one part as operators ask for them (see :class:`dtdg_lab.kernels.operators.EdgeSource`).
+
+    Row i is column i. Its degree is that of the whole graph also where some of its edges are not here: means over a
+    neighbourhood that is cut off then divide by the true degree.
+
+    Args:
+        edges: gives the edges along a way, ``in`` or ``out``; asked once for each way, when first needed, and again
+            after ``release``. The two ways may have different columns.
+        settings: backend, type and device of the products.
+    """
+
+    first = 0
+
+    def __init__(self, edges: Callable[[str], PartEdges], settings: OperatorSettings) -> None:
+        self._give, self._settings = edges, settings
+        self._edges: dict[str, PartEdges] = {}
+        self._made: dict[str, Adjacency] = {}
+
+    def adjacency(self, way: str) -> Adjacency:
+        """The edges that rows pull along, (n, M).
+
+        Raises:
+            UnsupportedError: there is no such way.
+        """
+        if way not in self._made:
+            edges, settings = self._of(way), self._settings
+            self._made[way] = Adjacency(
+                edges.indptr,
+                edges.indices,
+                edges.weights,
+                columns=edges.columns,
+                backend=settings.backend,
+                dtype=settings.dtype,
+                device=settings.device,
+            )
+        return self._made[way]
+
+    def row_degrees(self, way: str) -> Tensor:
+        """Weighted degree of each row along a way, (n,), in the whole graph."""
+        edges = self._of(way)
+        return self._moved(edges.degrees[: edges.rows])
+
+    def column_degrees(self, way: str) -> Tensor:
+        """Weighted degree along a way of each column of ``adjacency("in")``, (M,), in the whole graph."""
+        into = self._of("in")
+        return self._moved(into.degrees if checked(way) == "in" else into.other_degrees)
+
+    def release(self) -> None:
+        """Let go of everything made; what is asked for again is made again."""
+        self._edges.clear()
+        self._made.clear()
+
+    def _of(self, way: str) -> PartEdges:
+        if way not in self._edges:
+            self._edges[way] = self._give(checked(way))
+        return self._edges[way]
+
+    def _moved(self, degrees: NDArray[np.float64]) -> Tensor:
+        return torch.tensor(degrees, dtype=self._settings.dtype, device=self._settings.device)
+
+
+def part_edges(
+    snapshots: Sequence[Snapshot], partition: Partition, part: int, way: str = "in"
+) -> tuple[PartEdges, HaloPlan]:
+    """The edges along which a part pulls in S snapshots, stacked, and the exchange that brings the rows it lacks.
+
+    Vertex i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
+    After these S n columns come the rows it receives, ordered by owner, then snapshot, then vertex, as
+    :class:`dtdg_lab.core.plans.HaloPlan` has them: x of the columns is own rows, then what arrived.
+
+    Args:
+        snapshots: S of them, each of the same N vertices.
+        partition: of these vertices into P parts.
+        part: which of them.
+        way: ``in``: a vertex pulls from its in-neighbours; ``out``: from its out-neighbours.
+
+    Raises:
+        PlanError: the partition is of other vertices, there are no snapshots, or there is no such part or way.
+    """
+    if not snapshots or not 0 <= part < partition.parts:
+        raise PlanError(
+            f"edges of part {part} in {len(snapshots)} snapshots: parts are numbered 0 to {partition.parts - 1}, and "
+            "at least one snapshot is needed."
+        )
+    exchanged = [_exchanged(snapshot, partition, part, way) for snapshot in snapshots]
+    own = partition.vertices(part)
+    sent, send_order, send_counts = _by_part([send for send, _ in exchanged], partition.parts)
+    received, order, receive_counts = _by_part([receive for _, receive in exchanged], partition.parts)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
+    bounds = np.cumsum([0, *(len(receive[1]) for _, receive in exchanged)])
+
+    number = np.zeros(len(partition.owner), np.int64)  # of each vertex among its columns in the snapshot at hand
+    number[own] = np.arange(len(own))
+    stacked_own = np.repeat(np.arange(len(snapshots)) * len(own), [len(send[1]) for send, _ in exchanged])
+    plan = HaloPlan(part, (stacked_own + number[sent])[send_order], send_counts, receive_counts)
+
+    columns = len(snapshots) * len(own) + len(received)
+    degrees = np.empty((2, columns))
+    pieces = []
+    for s, snapshot in enumerate(snapshots):
+        first = s * len(own)
+        halo = received[bounds[s] : bounds[s + 1]]
+        at = len(snapshots) * len(own) + place[bounds[s] : bounds[s + 1]]
+        lengths, sources, weights = _pulls(snapshot, own, way)
+        number[own] = np.arange(first, first + len(own))
+        number[halo] = at
+        pieces.append((lengths, number[sources].astype(np.int32), weights))
+        for row, degree in zip(degrees, _degrees(snapshot, way), strict=True):
+            row[first : first + len(own)] = degree[own]
+            row[at] = degree[halo]
+    return _joined(pieces, columns, degrees), plan
+
+
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _exchanged(snapshot: Snapshot, partition: Partition, part: int, way: str) -> tuple[Ends, Ends]:
+    """What a part sends and what it receives in one snapshot: the other part and the vertex, ordered by both."""
+    to, source = pulls_of(snapshot, partition, way)
+    owners = partition.owner[source]
+    cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))
+    to_part, rows = distinct_rows(to[cut], source[cut], partition)
+    mine = to_part == part
+    return (to_part[~mine], rows[~mine]), (partition.owner[rows[mine]].astype(np.int64), rows[mine])
+
+
+def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Vertices of all snapshots one after another, the order that puts them by part, and how many each part has."""
+    others = np.concatenate([other for other, _ in ends])
+    vertices = np.concatenate([vertex for _, vertex in ends])
+    return vertices, np.argsort(others, kind="stable"), np.bincount(others, minlength=parts)
+
+
+def _pulls(snapshot: Snapshot, own: NDArray[np.int64], way: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+    """How many edges each vertex pulls along, (n,), the vertices it pulls from, ascending, (E,), and weights."""
+    indptr, vertices = snapshot.indptr, snapshot.num_nodes
+    if way == "in":
+        lengths = np.diff(indptr)[own]
+        starts = np.cumsum(lengths) - lengths
+        edges = np.repeat(indptr[own] - starts, lengths) + np.arange(lengths.sum())
+        return lengths, snapshot.indices[edges], None if snapshot.weights is None else snapshot.weights[edges]
+    is_own = np.zeros(vertices, bool)
+    is_own[own] = True
+    edges = np.flatnonzero(is_own[snapshot.indices])
+    pulling = snapshot.indices[edges]
+    keys = pulling * np.int64(vertices) + snapshot.rows()[edges]
+    lengths = np.bincount(pulling, minlength=vertices)[own]
+    if snapshot.weights is None:
+        keys.sort()  # sorting is several times faster than finding the order
+        return lengths, keys % vertices, None
+    order = np.argsort(keys)
+    return lengths, keys[order] % vertices, snapshot.weights[edges[order]]
+
+
+def _degrees(snapshot: Snapshot, way: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted degrees of all vertices along the way and along the other one, (N,) each."""
+    into, out = snapshot.in_degrees(), snapshot.out_degrees()
+    return (into, out) if way == "in" else (out, into)
+
+
+def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
+    """Snapshots' rows one below the other."""
+    indptr = np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)]))
+    weights = [part for _, _, part in pieces if part is not None]
+    arrays = indptr, np.concatenate([indices for _, indices, _ in pieces]), *degrees
+    for array in arrays:
+        array.setflags(write=False)
+    joined = np.concatenate(weights) if weights else None
+    if joined is not None:
+        joined.setflags(write=False)
+    return PartEdges(arrays[0], arrays[1], joined, columns, arrays[2], arrays[3])

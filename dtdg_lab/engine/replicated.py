@@ -1,0 +1,281 @@
+"""Replicated partitions without exchange in the forward pass (PyGT-Dist)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.engine.backprop.reference import HOW, bring
+from dtdg_lab.engine.graph_view import (
+    PULLS_BYTES,
+    SPACES_BYTES,
+    AllHere,
+    Apart,
+    SnapshotSpace,
+    SpaceStore,
+    stack_ranges,
+)
+from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
+from dtdg_lab.engine.replicated_part import CachedPart, cache_size, cached_part, reach_of
+from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.tasks.base import Task
+
+# A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its vertices.
+
+
+class OwnBest(AllHere):
+    """All rows that a pull needs are here; the best vertices are looked for among the own ones.
+
+    Args:
+        own: n, the first rows.
+
+    Differs from the papers: they take the best of all vertices; SYSTEMS.md's table names this approximation.
+    """
+
+    def __init__(self, own: int) -> None:
+        self._own = own
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The own ones, by vertex."""
+        return x[: self._own], scores[: self._own]
+
+
+class CachedSequence(Apart):
+    """Snapshots of a cached part as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+
+    Layer l of L, of h hops each, sees the vertices within (L - l) h hops, which are the first rows of its input, and
+    pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as
+    :class:`dtdg_lab.engine.graph_view.DeviceSequence` keeps them.
+
+    Args:
+        part: what the part holds.
+        layer_hops: h, of each layer.
+        settings: of its operators; they say where tensors live, and their type.
+        pulls_bytes: most bytes of first-layer pulls kept.
+        spaces_bytes: most bytes of spaces kept.
+
+    Raises:
+        PlanError: the part does not hold whole layers.
+    """
+
+    where = "layout cached_vertex, where each part computes its own rows"
+    instead = "system='adgnn-t' (halo_vertex)"
+
+    def __init__(
+        self,
+        part: CachedPart,
+        layer_hops: int,
+        settings: OperatorSettings,
+        *,
+        pulls_bytes: int = PULLS_BYTES,
+        spaces_bytes: int = SPACES_BYTES,
+    ) -> None:
+        if layer_hops < 1 or part.reach.hops % layer_hops:
+            raise PlanError(
+                f"a cache of {part.reach.hops} hops for layers of {layer_hops}: it must hold a whole number of layers."
+            )
+        keep_freed_memory()
+        self.part, self.settings, self.own = part, settings, part.own
+        self.device, self.dtype = settings.device, settings.dtype
+        own = part.vertices(part.reach.snapshots[0])[: part.own]
+        self.vertices: Tensor | None = torch.tensor(own, device=self.device).long()
+        self._layers = part.reach.hops // layer_hops
+        self._stores = [
+            SpaceStore(
+                partial(self._make, hops=hops),
+                partial(self._estimated_bytes, hops=hops),
+                spaces_bytes=spaces_bytes // self._layers,
+                pulls_bytes=pulls_bytes,
+            )
+            for hops in range(part.reach.hops, 0, -layer_hops)
+        ]
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
+        self._features_once: Tensor | None = None
+
+    def space(self, t: int) -> SnapshotSpace:
+        """Snapshot t with all vertices held."""
+        return self._stores[0].get(range(t, t + 1))
+
+    def stacks(self, snapshots: range, layer: int) -> list[SnapshotSpace]:
+        """Consecutive snapshots for one layer, several as one space where the part's vertices stay the same.
+
+        Raises:
+            PlanError: the part holds no such layer.
+        """
+        if not 0 <= layer < self._layers:
+            raise PlanError(f"layer {layer} of a cache for {self._layers} layers.")
+        ranges = [range(t, t + 1) for t in snapshots]
+        if self.part.reach.static and ranges:
+            rows = self.part.prefix(snapshots[0], self.part.reach.hops)
+            ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
+        return [self._stores[layer].get(some) for some in ranges]
+
+    def _make(self, snapshots: range, hops: int) -> SnapshotSpace:
+        source = LocalSource(lambda way: stacked_edges(self.part, snapshots, hops, way), self.settings)
+        operators, neighbours = Operators(source, self.settings), OwnBest(self.own)
+        if hops == self.part.reach.hops:
+            return SnapshotSpace(
+                operators,
+                snapshots,
+                self._features(snapshots),
+                neighbours,
+                num_nodes=self.own,
+                pulled=self._pulled.setdefault(snapshots, {}),
+                may_keep=self._stores[0].take_pull,
+            )
+        rows = sum(self.part.prefix(t, hops) for t in snapshots)
+        unfed = torch.empty(rows, 0, dtype=self.dtype, device=self.device)  # only the first layer is fed features
+        return SnapshotSpace(operators, snapshots, unfed, neighbours, num_nodes=self.own)
+
+    def _features(self, snapshots: range) -> Tensor:
+        """Features of all vertices held, (M, F), or (S M, F); those that never change are moved once."""
+        if not self.part.same_features or len(snapshots) > 1:
+            features = np.concatenate([self.part.features(t) for t in snapshots])
+            return torch.tensor(features, device=self.device).to(self.dtype)
+        if self._features_once is None:
+            self._features_once = torch.tensor(self.part.features(snapshots[0]), device=self.device).to(self.dtype)
+        return self._features_once
+
+    def _estimated_bytes(self, snapshots: range, hops: int) -> int:
+        """Features, and one operator with its transpose: an index and a weight for each edge, either way."""
+        part, width = self.part, torch.finfo(self.dtype).bits // 8
+        rows = sum(part.prefix(t, hops) for t in snapshots)
+        edges = sum(part.num_edges(t, hops) for t in snapshots) + rows
+        fed = part.num_features if hops == part.reach.hops else 0
+        return edges * 2 * (4 + width) + rows * fed * width
+
+
+def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> PartEdges:
+    """The edges along which the vertices within some hops pull, in S snapshots stacked block-diagonally.
+
+    Rows whose neighbours may be farther away than that are empty.
+
+    Args:
+        part: what a part holds.
+        snapshots: S consecutive ones.
+        hops: 1 to D.
+        way: ``in`` or ``out``.
+
+    Raises:
+        PlanError: a snapshot is not cached, or the way is not.
+    """
+    indptr, indices, weights, degrees = [np.zeros(1, np.int64)], [], [], []
+    begin = end = 0
+    for t in snapshots:
+        rows, kept = part.prefix(t, hops), part.edges(t, way).first(part.edge_rows(t, hops))
+        indptr += [kept.indptr[1:].astype(np.int64) + end]
+        end += len(kept.indices)
+        indptr += [np.full(rows + 1 - len(kept.indptr), end)]
+        indices += [kept.indices + np.int32(begin) if begin else kept.indices]
+        weights += [] if kept.weights is None else [kept.weights]
+        degrees += [[part.degrees(t, other)[:rows] for other in (way, "out" if way == "in" else "in")]]
+        begin += rows
+    here, other = (np.concatenate(of).astype(np.float64) for of in zip(*degrees, strict=True))
+    return PartEdges(
+        np.concatenate(indptr), _joined(indices), _joined(weights) if weights else None, begin, here, other
+    )
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    """One array after another; a single one as it is, so that mapped pages stay shared."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+# Vertex parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
+
+
+class CachedVertexLayout:
+    """One step an epoch: each part goes through the whole training part of the sequence with its own vertices' loss.
+
+    The shares of all parts add up to what :class:`dtdg_lab.systems.single.SingleLayout` computes: exactly for memories
+    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best vertices are each part's own
+    (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
+
+    Args:
+        model: any model.
+        sequences: of the parts that this rank executes.
+        task: what is predicted.
+        train: the labelled snapshots of the training part.
+        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+
+    Raises:
+        UnsupportedError: the task needs all vertices at once.
+
+    References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 7.1, baseline PyGT-Dist.
+    """
+
+    def __init__(
+        self, model: DynamicModel, sequences: Sequence[CachedSequence], task: Task, train: range, *, counts_group: bool
+    ) -> None:
+        if not task.per_vertex:
+            raise UnsupportedError(
+                f"task={task.name!r} on layout cached_vertex: its loss needs all vertices at once, and each part "
+                "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
+            )
+        self._model, self._counts_group = model, counts_group
+        self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """The one step, the same every epoch."""
+        return (Work(0, (0,) if self._counts_group else (), 1),)
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """Gradients of this rank's parts, one part after another."""
+        marks("batch")
+        for run in self._runs:
+            bring(run)
+        marks("transfer")
+        loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
+        return Computed(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """None: gradients alone are exchanged."""
+        return {}
+
+
+def cached_sequences(
+    graph: DynamicGraph,
+    partition: Partition,
+    parts: Iterable[int],
+    model: DynamicModel,
+    train: range,
+    *,
+    cache_gib: float,
+    settings: OperatorSettings,
+    ways: Iterable[str] = ("in",),
+) -> list[CachedSequence]:
+    """What a rank's parts train on; their caches are made where no process has made them yet.
+
+    Every rank comes to the same decision on the size, since it is that of all parts together.
+
+    Args:
+        graph: N vertices.
+        partition: of these vertices into P parts.
+        parts: those of this rank.
+        model: whose layers they serve.
+        train: the snapshots that are trained.
+        cache_gib: most that all P parts may take together, in GiB.
+        settings: of the operators, the same for all parts.
+        ways: along which edges the model pulls.
+
+    Raises:
+        UnsupportedError: the parts would take more; nothing has been written then.
+        DataError: a cache cannot be written.
+    """
+    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, ways=ways)
+    cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
+    chosen = tuple(parts)
+    share = max(1, len(chosen))
+    room = {"pulls_bytes": PULLS_BYTES // share, "spaces_bytes": SPACES_BYTES // share}
+    held = [cached_part(graph, partition.vertices(part), reach) for part in chosen]
+    return [CachedSequence(part, model.hops_per_layer, settings, **room) for part in held]

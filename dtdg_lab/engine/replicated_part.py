@@ -1,0 +1,556 @@
+"""One replicated partition: its L-hop closure, its size, and its cache on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.units import format_bytes
+from dtdg_lab.datasets.download import one_at_a_time
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
+from dtdg_lab.partition.halo import WAYS, hop_distance, transposed, union_of
+
+# One part's vertices with the neighbours that its layers reach: what it trains on without asking anybody.
+
+
+STATIC_MEMORIES = ("per_vertex", "neighbourhood")  # state that runs through time carries every snapshot's pulls
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a part reaches for neighbours.
+
+    Attributes:
+        snapshots: those that are trained.
+        hops: D, the layers times the hops of each.
+        ways: along which edges vertices pull: ``in``, ``out`` or both.
+        static: whether the same vertices are held in all snapshots: those within D hops by edges of any of them. Else
+            each snapshot has its own.
+        truncated: whether the vertices at D hops keep those of their edges that stay inside, for state that comes from
+            beyond D hops in the course of time and is cut off there. Else they need none, since nothing that they pull
+            reaches an own vertex. Only with ``static``.
+
+    Raises:
+        PlanError: no snapshot, no hop, other ways, or truncated and not static.
+    """
+
+    snapshots: range
+    hops: int
+    ways: tuple[str, ...] = ("in",)
+    static: bool = True
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.snapshots or self.hops < 1:
+            raise PlanError(
+                f"a cache of {len(self.snapshots)} snapshots and {self.hops} hops: both must be at least 1."
+            )
+        if not self.ways or not {*self.ways} <= {*WAYS}:
+            raise PlanError(f"ways={self.ways}: a vertex pulls along its edges 'in', 'out' or both ways.")
+        if self.truncated and not self.static:
+            raise PlanError("a truncated cache holds the same vertices in all snapshots: set static=True.")
+
+
+def reach_of(memory: str, hops: int, snapshots: range, *, ways: Iterable[str] = ("in",)) -> Reach:
+    """What a model needs held.
+
+    Args:
+        memory: the model's.
+        hops: D, the layers times the hops of each.
+        snapshots: those that are trained.
+        ways: along which edges the model pulls.
+
+    Raises:
+        PlanError: see :class:`Reach`.
+    """
+    return Reach(snapshots, hops, tuple(sorted(set(ways))), memory in STATIC_MEMORIES, memory == "neighbourhood")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEdges:
+    """Rows of edges between a part's vertices, numbered as the part orders them.
+
+    Attributes:
+        indptr: (k + 1,) offsets of the first k vertices' rows.
+        indices: (E,) int32, places of the vertices they pull from.
+        weights: (E,) float32, or None.
+    """
+
+    indptr: NDArray[Any]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32] | None
+
+    def first(self, rows: int) -> LocalEdges:
+        """The first rows, as views."""
+        end = int(self.indptr[rows])
+        return LocalEdges(
+            self.indptr[: rows + 1], self.indices[:end], None if self.weights is None else self.weights[:end]
+        )
+
+
+class CachedPart:
+    """A part's vertices, nearest first, with features, edges and degrees, in arrays that are only read.
+
+    Vertices are ordered by how many pulls away they are: the n own ones, ascending, then those at distance 1, 2 .. D,
+    each ascending. So what a layer needs is a beginning of every array.
+
+    Args:
+        arrays: as :func:`pieces` makes them, joined.
+        reach: what they hold.
+
+    Raises:
+        DataError: arrays are missing or do not fit together.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], reach: Reach) -> None:
+        self.reach, self._arrays = reach, arrays
+        self._constant = "constant_features" in arrays
+        wanted = {"vertices", "bounds", "constant_features" if self._constant else "features"}
+        wanted |= {f"{name}_{way}" for way in reach.ways for name in ("indptr", "indices", "edges")}
+        wanted |= {f"degrees_{way}" for way in WAYS}
+        wanted |= {"known"} if self._constant and not reach.static else set()
+        missing = sorted(wanted - set(arrays))
+        if missing:
+            raise DataError(f"a cached part lacks {', '.join(missing)}. Delete its folder; it is made again.")
+        bounds = arrays["bounds"]
+        self._at = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # where each snapshot's vertices begin
+        held = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
+        rows = _edge_rows(held, reach)
+        self._rows_at = np.concatenate([[0], np.cumsum(rows + 1)])
+        self._degrees_at = np.concatenate([[0], np.cumsum(held[:, -1])])
+        self._edges_at = {way: np.concatenate([[0], np.cumsum(arrays[f"edges_{way}"])]) for way in reach.ways}
+        self._check()
+
+    def _check(self) -> None:
+        """Compare the lengths of all arrays with what the counts say."""
+        reach, arrays = self.reach, self._arrays
+        times = 1 if reach.static else len(reach.snapshots)
+        lengths = {"bounds": times, "vertices": self._at[-1]}
+        for way in reach.ways:
+            lengths |= {f"edges_{way}": len(reach.snapshots), f"indptr_{way}": self._rows_at[-1]}
+            lengths |= {f"{name}_{way}": self._edges_at[way][-1] for name in ("indices", "weights")}
+        lengths |= {f"degrees_{way}": self._degrees_at[-1] for way in WAYS}
+        lengths["features"] = self._degrees_at[-1]
+        if self._constant:
+            lengths["constant_features"] = self._at[-1] if reach.static else len(arrays["known"])
+        for name, length in lengths.items():
+            if name in arrays and len(arrays[name]) != length:
+                raise DataError(
+                    f"a cached part has {len(arrays[name])} entries of {name} where {length} are due. "
+                    "Delete its folder; it is made again."
+                )
+
+    @property
+    def own(self) -> int:
+        """n, the part's own vertices."""
+        return int(self._arrays["bounds"][0, 0])
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges carry weights."""
+        return f"weights_{self.reach.ways[0]}" in self._arrays
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return int(self._arrays["constant_features" if self._constant else "features"].shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def prefix(self, t: int, hops: int) -> int:
+        """How many vertices are within some hops in snapshot t, 0 to D; they come first."""
+        return int(self._arrays["bounds"][0 if self.reach.static else self._place(t), hops])
+
+    def edge_rows(self, t: int, hops: int) -> int:
+        """How many of the vertices within some hops (1 to D) need their edges."""
+        whole = self.reach.truncated and hops == self.reach.hops
+        return self.prefix(t, hops if whole else hops - 1)
+
+    def vertices(self, t: int) -> NDArray[np.int32]:
+        """The numbers in the graph of the M vertices held in snapshot t, (M,)."""
+        place = 0 if self.reach.static else self._place(t)
+        held: NDArray[np.int32] = self._arrays["vertices"][self._at[place] : self._at[place + 1]]
+        return held
+
+    def edges(self, t: int, way: str) -> LocalEdges:
+        """The rows of edges held of snapshot t: those of all but the farthest vertices, or of all where truncated.
+
+        Raises:
+            PlanError: no edges are held along this way.
+        """
+        if way not in self.reach.ways:
+            raise PlanError(f"edges along {way!r} of a cache that holds those along {', '.join(self.reach.ways)}.")
+        place, arrays = self._place(t), self._arrays
+        start, stop = self._edges_at[way][place : place + 2]
+        weights = arrays.get(f"weights_{way}")
+        return LocalEdges(
+            arrays[f"indptr_{way}"][self._rows_at[place] : self._rows_at[place + 1]],
+            arrays[f"indices_{way}"][start:stop],
+            None if weights is None else weights[start:stop],
+        )
+
+    def num_edges(self, t: int, hops: int) -> int:
+        """How many edges the vertices within some hops (1 to D) need, all ways together."""
+        rows = self.edge_rows(t, hops)
+        return sum(int(self.edges(t, way).indptr[rows]) for way in self.reach.ways)
+
+    def degrees(self, t: int, way: str) -> NDArray[Any]:
+        """Sums of the weights of each vertex's edges in the whole snapshot, or their number without weights, (M,)."""
+        place = self._place(t)
+        held: NDArray[Any] = self._arrays[f"degrees_{way}"][self._degrees_at[place] : self._degrees_at[place + 1]]
+        return held
+
+    def features(self, t: int) -> NDArray[np.float32]:
+        """Features of the vertices held in snapshot t, (M, F)."""
+        if self._constant:
+            once: NDArray[np.float32] = self._arrays["constant_features"]
+            return once if self.reach.static else once[np.searchsorted(self._arrays["known"], self.vertices(t))]
+        place = self._place(t)
+        features: NDArray[np.float32] = self._arrays["features"]
+        return features[self._degrees_at[place] : self._degrees_at[place + 1]]
+
+    @property
+    def same_features(self) -> bool:
+        """Whether every snapshot has the same vertices with the same features."""
+        return self._constant and self.reach.static
+
+    def joined(self, name: str, snapshots: range) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """One of the arrays of all cached snapshots, as it lies, and where the entries of some of them begin.
+
+        Args:
+            name: ``vertices``, ``features``, or of a way ``indptr_in``, ``indices_in``, ``weights_in``, ``degrees_in``.
+            snapshots: S consecutive ones.
+
+        Returns:
+            the array, whose entries may be those of all snapshots alike, and (S,) where each begins. Offsets begin anew
+            in every snapshot.
+
+        Raises:
+            PlanError: a snapshot is not cached, or there is no such array.
+        """
+        if name not in self._arrays:
+            raise PlanError(f"{name} of a cached part that holds {', '.join(sorted(self._arrays))}.")
+        first = self._place(snapshots[0])
+        self._place(snapshots[-1])
+        kind, _, way = name.partition("_")
+        starts = {"vertices": self._at, "indptr": self._rows_at}.get(kind, self._degrees_at)
+        if kind in ("indices", "weights"):
+            starts = self._edges_at[way]
+        if kind == "vertices" and self.reach.static:
+            return self._arrays[name], np.zeros(len(snapshots), np.int64)
+        return self._arrays[name], starts[first : first + len(snapshots)]
+
+    @property
+    def constant_features(self) -> tuple[NDArray[np.float32], NDArray[np.int32]] | None:
+        """Features that never change, (K, F), and the K vertices that have them, where there are such."""
+        if not self._constant:
+            return None
+        known = self._arrays["vertices" if self.reach.static else "known"]
+        return self._arrays["constant_features"], known
+
+    def _place(self, t: int) -> int:
+        if t not in self.reach.snapshots:
+            raise PlanError(f"snapshot {t} is not among the cached ones, {self.reach.snapshots}.")
+        return self.reach.snapshots.index(t)
+
+
+def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The arrays of a :class:`CachedPart`, piece by piece: pieces of one name are to be joined in order.
+
+    Args:
+        graph: N vertices.
+        own: (n,) the part's vertices, ascending.
+        reach: what is to be held.
+    """
+    snapshots = [graph.snapshots[t] for t in reach.snapshots]
+    distance = hop_distance([union_of(snapshots)], own, reach.hops, reach.ways) if reach.static else None
+    place = np.full(graph.num_nodes, -1, np.int32)
+    met = np.zeros(graph.num_nodes, bool)
+    vertices, bounds = np.empty(0, np.int32), np.empty(0, np.int64)
+    for number, (t, snapshot) in enumerate(zip(reach.snapshots, snapshots, strict=True)):
+        if distance is None or number == 0:
+            near = hop_distance([snapshot], own, reach.hops, reach.ways) if distance is None else distance
+            place[vertices] = -1
+            vertices, bounds = ordered(near, reach.hops)
+            place[vertices] = np.arange(len(vertices), dtype=np.int32)
+            yield "vertices", vertices
+            yield "bounds", bounds[np.newaxis]
+        rows = vertices[: _edge_rows(bounds, reach)]
+        for way in reach.ways:
+            found = local_edges(snapshot if way == "in" else transposed(snapshot), rows, place)
+            yield f"indptr_{way}", found.indptr.astype(offset_type(snapshots))
+            yield f"indices_{way}", found.indices
+            yield f"edges_{way}", np.array([len(found.indices)], np.int64)
+            if found.weights is not None:
+                yield f"weights_{way}", found.weights
+        for way in WAYS:
+            degrees = snapshot.in_degrees() if way == "in" else snapshot.out_degrees()
+            yield f"degrees_{way}", degrees[vertices].astype(degree_type(graph))
+        met[vertices] = True
+        if not graph.static_features:
+            yield "features", graph.features[t][vertices]
+    if graph.static_features:
+        known = vertices if reach.static else np.flatnonzero(met).astype(np.int32)
+        yield "constant_features", graph.features[0][known]
+        if not reach.static:
+            yield "known", known
+
+
+def offset_type(snapshots: Sequence[Snapshot]) -> np.dtype[Any]:
+    """The type of row starts: the smallest that counts every snapshot's edges."""
+    return np.dtype(np.int32 if max(snapshot.num_edges for snapshot in snapshots) < 2**31 else np.int64)
+
+
+def degree_type(graph: DynamicGraph) -> np.dtype[Any]:
+    """The type of degrees, which are exact in it where edges carry no weight."""
+    return np.dtype(np.float64 if graph.weighted else np.int32)
+
+
+def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Vertices within some hops, nearest first, and how many there are within 0, 1 .. hops: (M,) and (hops + 1,)."""
+    held = np.flatnonzero(distance <= hops)
+    near = distance[held]
+    vertices = held[np.argsort(near, kind="stable")].astype(np.int32)
+    return vertices, np.cumsum(np.bincount(near, minlength=hops + 1), dtype=np.int64)
+
+
+def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], place: NDArray[np.int32]) -> LocalEdges:
+    """Some vertices' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
+
+    Args:
+        snapshot: N vertices.
+        rows: (k,) the vertices.
+        place: (N,) the place of each vertex, -1 where it has none.
+    """
+    start = snapshot.indptr[rows]
+    length = snapshot.indptr[rows.astype(np.int64) + 1] - start
+    ends = np.cumsum(length)
+    taken = np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + length, length)
+    indices = place[snapshot.indices[taken]]
+    inside = indices >= 0
+    if not inside.all():
+        length = np.bincount(np.repeat(np.arange(len(rows)), length)[inside], minlength=len(rows))
+        indices, taken = indices[inside], taken[inside]
+    weights = None if snapshot.weights is None else snapshot.weights[taken]
+    return LocalEdges(np.concatenate([[0], np.cumsum(length)]), indices, weights)
+
+
+def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
+    """How many vertices' edges are held, from (.., D + 1) counts by distance."""
+    return bounds[..., -1 if reach.truncated else -2]
+
+
+# Cached parts on disk: written once, whole or not at all, then mapped by all processes of the machine.
+#
+# Mapped pages are the machine's, not a process's: whoever maps the same part shares its memory. The folders are
+# written
+# and read as those of graphs are.
+
+
+PARTS_VERSION = 1  # of what the files hold: a change makes all parts anew
+KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest unused first, after an hour
+
+
+def cached_part(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
+    """The cached part of some vertices, mapped from disk; made there by the first process that asks.
+
+    Two partitions that give a part the same vertices share it. A damaged one is made anew.
+
+    Args:
+        graph: N vertices.
+        own: (n,) the part's vertices, ascending.
+        reach: what is to be held.
+
+    Raises:
+        DataError: the cache cannot be written.
+        PlanError: the snapshots or hops are none.
+    """
+    folder = part_folder(graph, own, reach)
+    if holds_graph(folder):
+        with contextlib.suppress(DataError):  # cut short, or just replaced by another process: looked at again alone
+            return _opened(folder, reach)
+    with one_at_a_time(folder):
+        return _made(folder, graph, own, reach)
+
+
+def part_folder(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Path:
+    """Where the part's files are, or will be."""
+    text = json.dumps(_meta(graph, own, reach), sort_keys=True)
+    return cache_folder() / "parts" / hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
+    """The part in the folder, written there unless a sound one has come meanwhile."""
+    if holds_graph(folder):
+        try:
+            return _opened(folder, reach)
+        except DataError:
+            shutil.rmtree(folder, ignore_errors=True)  # who has mapped it keeps it
+    with Draft(folder) as draft:
+        for name, piece in pieces(graph, own, reach):
+            draft.file(name, piece.dtype, piece.shape[1:]).extend(piece)
+        draft.close_files()
+        draft.finish(_meta(graph, own, reach))
+    forget_unused(folder.parent)
+    return _opened(folder, reach)
+
+
+def _opened(folder: Path, reach: Reach) -> CachedPart:
+    """The part in a folder, which counts as used now."""
+    part = CachedPart(read(folder, mmap=True)[0], reach)
+    with contextlib.suppress(OSError):  # somebody else's cache may be read and not touched
+        os.utime(folder / META)
+    return part
+
+
+def forget_unused(folder: Path, *, kept_bytes: int = KEPT_BYTES, unused_s: float = UNUSED_S) -> None:
+    """Remove parts until the rest takes no more than is kept, the longest unused first.
+
+    Every new partition leaves parts behind. What a process has mapped stays its own until it ends.
+
+    Args:
+        folder: where the parts are.
+        kept_bytes: what all may take.
+        unused_s: seconds for which a part is kept whatever it takes.
+    """
+    parts = []
+    for meta in folder.glob(f"*/{META}"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else removes it
+            size = sum(file.stat().st_size for file in meta.parent.iterdir())
+            parts.append((meta.stat().st_mtime, size, meta.parent))
+    taken = sum(size for _, size, _ in parts)
+    for used, size, path in sorted(parts):
+        if taken <= kept_bytes or time.time() - used < unused_s:
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        taken -= size
+
+
+def _meta(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> dict[str, Any]:
+    """Everything that the files depend on."""
+    given = dataclasses.asdict(reach) | {"snapshots": [reach.snapshots.start, reach.snapshots.stop]}
+    vertices = hashlib.sha256(np.ascontiguousarray(own, np.int64).tobytes()).hexdigest()
+    return {"holds": "cached part", "version": PARTS_VERSION, "data_hash": graph.data_hash, "own": vertices, **given}
+
+
+# What the cached parts of a partition would take, counted before anything is written.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheSize:
+    """What each of P parts holds; (P,) each.
+
+    Attributes:
+        rows: vertices held, own and replicated, summed over snapshots.
+        edges: edges held, summed over snapshots and ways.
+        bytes: of all arrays, as :attr:`dtdg_lab.engine.replicated_part.CachedPart.nbytes` finds them.
+    """
+
+    rows: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+    def refuse_above(self, cache_gib: float, owned: int) -> None:
+        """Refuse parts that take more together than is allowed.
+
+        Args:
+            cache_gib: most that they may take, in GiB.
+            owned: rows that are not copies: vertices times snapshots.
+
+        Raises:
+            UnsupportedError: they take more; with the numbers.
+        """
+        total, allowed = int(self.bytes.sum()), cache_gib * 2**30
+        if total > allowed:
+            rows = int(self.rows.sum())
+            raise UnsupportedError(
+                f"cached_vertex would hold {rows:,} rows, {rows / owned:.1f} for each of the {owned:,} trained, and "
+                f"{int(self.edges.sum()):,} edges: {format_bytes(total)} in {len(self.bytes)} parts, where "
+                f"cache_gib={cache_gib:g} allows {format_bytes(allowed)}. Set cache_gib higher, fewer layers, fewer "
+                "parts or another partitioner; or choose system='adgnn-t' (halo_vertex), which holds no copies."
+            )
+
+
+def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> CacheSize:
+    """Rows, edges and bytes that the parts of a partition hold; exact.
+
+    Args:
+        graph: N vertices.
+        partition: of these vertices into P parts.
+        reach: what is held.
+    """
+    snapshots = [graph.snapshots[t] for t in reach.snapshots]
+    count = _static if reach.static else _by_snapshot
+    found = count(snapshots, [partition.vertices(part) for part in range(partition.parts)], reach)
+    rows, starts, edges, known = np.array(found, np.int64).T
+    feature_rows = known if graph.static_features else rows
+    total = 8 * (reach.hops + 1) * (1 if reach.static else len(snapshots))  # bounds
+    total += 4 * (rows // len(snapshots) if reach.static else rows)  # vertices
+    total += len(reach.ways) * (starts * offset_type(snapshots).itemsize + 8 * len(snapshots))
+    total += edges * (8 if graph.weighted else 4)
+    total += len(WAYS) * rows * degree_type(graph).itemsize
+    total += feature_rows * 4 * graph.num_features
+    if graph.static_features and not reach.static:
+        total += known * 4
+    return CacheSize(rows, edges, total)
+
+
+Counts = tuple[int, int, int, int]  # rows, row starts along one way, edges, distinct vertices
+
+
+def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
+    """Counts of each part that holds the same vertices in all snapshots."""
+    union, none = union_of(snapshots), np.zeros(snapshots[0].num_nodes, np.int64)
+    pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
+    found = []
+    for own in parts:
+        distance = hop_distance([union], own, reach.hops, reach.ways)
+        held = distance <= reach.hops
+        inner = held if reach.truncated else distance < reach.hops
+        if reach.truncated:
+            edges = len(reach.ways) * sum(int((held[of.rows()] & held[of.indices]).sum()) for of in snapshots)
+        else:
+            edges = int(pulls[inner].sum())
+        found.append(
+            (int(held.sum()) * len(snapshots), (int(inner.sum()) + 1) * len(snapshots), edges, int(held.sum()))
+        )
+    return found
+
+
+def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
+    """Counts of each part that holds in every snapshot what it needs there."""
+    counts = np.zeros((len(parts), 3), np.int64)
+    met = np.zeros((len(parts), snapshots[0].num_nodes), bool)
+    for snapshot in snapshots:
+        pulls = _pulls(snapshot, reach)
+        for part, own in enumerate(parts):
+            distance = hop_distance([snapshot], own, reach.hops, reach.ways)
+            held, inner = distance <= reach.hops, distance < reach.hops
+            counts[part] += held.sum(), inner.sum() + 1, pulls[inner].sum()
+            met[part] |= held
+    return [(*of.tolist(), int(known.sum())) for of, known in zip(counts, met, strict=True)]
+
+
+def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
+    """How many edges each vertex pulls along, all ways together, (N,)."""
+    each = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
+    return sum((each[way] for way in reach.ways), np.zeros(snapshot.num_nodes, np.int64))

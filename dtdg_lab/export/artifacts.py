@@ -1,0 +1,479 @@
+"""Files of an exported run: page, tables, script and notebook."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.core.units import as_path, format_bytes
+from dtdg_lab.runs import html as page
+from dtdg_lab.runs.directory import discard, dumps, store_error
+from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
+from dtdg_lab.runs.report import report_page
+from dtdg_lab.runs.report_parts import changed_settings, event_rows
+from dtdg_lab.runs.run import StoredRun
+
+# How a run is done again: trained anew where its settings say everything, replayed where clocks or people decided.
+
+
+_DECIDED = ("knob", "asked", "paused", "resumed")  # kinds of events that settings do not foretell
+_DECIDING = ("rounds", "decisions")  # tables of the same
+_BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
+_SCORES = ("train_loss", "validation_loss", "test_loss")
+_FORKED = "forked"  # entry of the environment of such a run
+_GRAPH = "graph:"  # how the names of graphs of one's own begin
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a script or notebook that repeats a run is made of.
+
+    Attributes:
+        run: its name.
+        config: the settings it was started with.
+        packed: its records as base64, for ``lab.replay``; empty where the settings say everything, and of a fork.
+        forked: whether it began from a checkpoint of another run, which its folder has.
+        changes: what was changed while it trained, a line each.
+        scores: the losses it came to, by name.
+    """
+
+    run: str
+    config: RunConfig
+    packed: str
+    forked: bool
+    changes: tuple[str, ...]
+    scores: dict[str, float]
+
+    @property
+    def title(self) -> str:
+        """What is repeated, in words."""
+        of, ranks = self.config, self.config.ranks
+        return f"{of.system}, {of.model} on {of.dataset}, {ranks} rank{'s' if ranks > 1 else ''}, seed {of.seed}"
+
+    @property
+    def why(self) -> str:
+        """Whether it is trained or replayed, and why."""
+        if self.forked:
+            return (
+                "That run began from another run's checkpoint, which is too large to ride along: lab.replay repeats it "
+                "from its folder, which must be in the folder of runs."
+            )
+        if self.packed:
+            return (
+                "Clocks or people decided in that run (changes of knobs, measured schedules, adjusters, rounds of "
+                "averaging): what was recorded of it rides along, and lab.replay repeats it from that."
+            )
+        return "Its settings say everything, so the same data, versions and processor give the same losses."
+
+    @property
+    def note(self) -> str:
+        """What has to be there first; empty where nothing has."""
+        own = self.config.dataset.startswith(_GRAPH)
+        return "The data set is a graph of one's own: store it on this machine first with graph.store()." if own else ""
+
+
+def again(run: StoredRun) -> Again:
+    """What repeats a run.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    events = run.events
+    decided = any(_is_decided(event) for event in events)
+    decided = decided or any(len(run.table(name, all_attempts=True)) for name in _DECIDING)
+    forked = _FORKED in run.environment
+    packed = base64.b64encode(pack(run, without=_BULKY).zipped()).decode() if decided and not forked else ""
+    steered = [event for event in events if event["kind"] in ("knob", "paused", "resumed", "congestion")]
+    changes = tuple(
+        f"step {step or 'unknown'}: {kind}: {' '.join(what.split())}" for _, step, _, kind, what in event_rows(steered)
+    )
+    scores = {name: run.summary[name] for name in _SCORES if run.summary.get(name) is not None}
+    return Again(run.id, run.config, packed, forked, changes, scores)
+
+
+def _is_decided(event: Mapping[str, Any]) -> bool:
+    """Whether settings do not foretell it; a schedule is made from sizes, or from times that were measured."""
+    if event["kind"] == "schedule":
+        return (event["data"] or {}).get("source", "size") != "size"
+    return event["kind"] in _DECIDED
+
+
+def settings_code(config: RunConfig) -> str:
+    """Arguments of RunConfig as code, a line each: what was chosen first, then all defaults as they were."""
+    chosen = changed_settings(config)
+    usual = {name: value for name, value in config.flat.items() if name not in chosen}
+    lines = [f"    {name}={value!r},\n" for name, value in chosen.items()]
+    lines += ["    # the defaults of the version that made the run\n"] if usual else []
+    return "".join([*lines, *(f"    {name}={value!r},\n" for name, value in usual.items())])
+
+
+# A run as a notebook that repeats it.
+
+
+_COMPARE = """import pandas as pd
+
+recorded = {recorded!r}
+now = {{name: run.summary[name] for name in recorded}}
+pd.DataFrame({{"recorded": recorded, "now": now}})"""
+
+
+def notebook(run: StoredRun, name: str) -> bytes:
+    """The notebook as JSON (nbformat 4.5), without outputs.
+
+    Args:
+        run: read from its folder.
+        name: what the file is called: a replay reads what was recorded out of it.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    of = again(run)
+    return notebook_of(_cells(of, name), {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
+
+
+def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
+    """A notebook of (kind, source) cells; what is noted for this program is in its metadata."""
+    made = [_cell(number, kind, source) for number, (kind, source) in enumerate(cells)]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "dtdg_lab": noted}
+    return (dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
+
+
+def _cells(of: Again, name: str) -> list[tuple[str, str]]:
+    note = f"\n\n{of.note}" if of.note else ""
+    changes = "".join(f"\n- {change}" for change in of.changes)
+    told = f"\n\nWhile it trained:\n{changes}" if changes else ""
+    return [
+        ("markdown", f"# Again: {of.title}\n\nMade of run `{of.run}`. {of.why}{note}{told}"),
+        ("code", f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings_code(of.config)})"),
+        ("code", _training(of, name)),
+        ("markdown", "What happened, as in the run's report."),
+        ("code", "lab.plot(run)"),
+        ("markdown", "The losses that the run came to, and those of this one."),
+        ("code", _COMPARE.format(recorded=of.scores)),
+    ]
+
+
+def _training(of: Again, name: str) -> str:
+    several = of.config.ranks > 1
+    if of.packed or of.forked:
+        read = f"recorded_run = lab.open_run({name!r})  # this notebook: what was recorded rides along in it\n"
+        if of.forked:
+            read = f"recorded_run = lab.open_run({f'runs/{of.run}'!r})\n"
+        if several:
+            engines = "with lab.Session(ranks=config.ranks) as session:\n"
+            return f"{read}{engines}    run = lab.replay(recorded_run, session=session)"
+        return f'{read}run = lab.replay(recorded_run, runs_dir="runs")'
+    if several:
+        return (
+            "with lab.Session(ranks=config.ranks) as session:\n    handle = session.train(config)\n"
+            "    lab.progress(handle)\n    handle.wait()\nrun = lab.open_run(handle.path)"
+        )
+    return "run = lab.train(config)"
+
+
+def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
+    name = hashlib.sha256(f"{number}:{source}".encode()).hexdigest()[:12]
+    cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": source}
+    return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
+
+
+# Where an exported file goes: whole or not at all, and never over something else.
+
+
+MARK = "export.json"  # in a folder or zip that was exported: only such a one is ever replaced
+# one of these is in every other file that is written here: pages, settings of scripts, notebooks, timelines, and how
+# scripts begin
+_MARKS = tuple(
+    text.encode() for text in (f"id='{PACKED}'", CONFIG_MARK, f'"{MADE_BY}": {{', '"""Repeats a race of DTDG Lab')
+)
+_HEAD = 2**20  # bytes of a compressed file that are looked through
+
+
+def target(path: str | Path | None, name: str, *, again: bool) -> Path:
+    """The file or folder to write: the one given, or ``name`` in the folder given or in the present one.
+
+    Args:
+        path: a file to be written, a folder that is there (and was not exported itself), or None.
+        name: what it is called where no name is given.
+        again: whether something exported before may be replaced.
+
+    Raises:
+        DataError: it is no path.
+        RunStoreError: something is there, or the folder it shall be in is not.
+    """
+    where = Path(name) if path is None else as_path(path, "path")
+    if where.is_dir() and not (where / MARK).is_file():
+        where = where / name
+    if not where.parent.is_dir():
+        raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Make it first.")
+    if where.exists() or where.is_symlink():
+        if not again:
+            raise _taken(where)
+        if not _was_exported(where):
+            raise RunStoreError(
+                f"cannot export to {where}: what is there was not exported, so again=True does not replace it. "
+                "Give another path=."
+            )
+    return where
+
+
+def _was_exported(where: Path) -> bool:
+    if where.is_dir():
+        return (where / MARK).is_file()
+    try:
+        if zipfile.is_zipfile(where):
+            with zipfile.ZipFile(where) as archive:
+                return MARK in archive.namelist()
+        content = where.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            with gzip.open(where) as file:
+                content = file.read(_HEAD)
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
+        return False  # whatever it is, it was not made here
+    return any(mark in content for mark in _MARKS)
+
+
+def place_file(where: Path, content: bytes, *, again: bool) -> Path:
+    """Write a file: others see all of it or none.
+
+    Raises:
+        RunStoreError: something is there and may not be replaced, or the file cannot be written; nothing is left.
+    """
+    temporary = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not again and where.exists():
+            raise _taken(where)
+        temporary.replace(where)
+    except OSError as error:
+        discard(temporary)
+        if isinstance(error, RunStoreError):
+            raise
+        raise store_error("write", where, error) from error
+    return where
+
+
+def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> Path:
+    """Make a folder that ``fill`` fills: others see all of it or none; one exported before goes only then.
+
+    Raises:
+        RunStoreError: something is there and may not be replaced, or it cannot be written; nothing is left.
+    """
+    if where.is_file():
+        raise RunStoreError(
+            f"cannot export to {where}: it is not a folder, and this kind makes one. Give another path=."
+        )
+    hidden = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
+    old = hidden.with_suffix(".old")
+    try:
+        hidden.mkdir()
+        fill(hidden)
+        if where.exists():
+            if not again:
+                raise _taken(where)
+            where.rename(old)
+        hidden.rename(where)
+    except OSError as error:
+        if old.is_dir() and not where.exists():
+            old.rename(where)
+        if isinstance(error, RunStoreError):
+            raise
+        raise store_error("write", where, error) from error
+    finally:
+        for left in (hidden, old):
+            if left.is_dir():
+                shutil.rmtree(left)
+    return where
+
+
+def _taken(where: Path) -> RunStoreError:
+    return RunStoreError(f"cannot export to {where}: it is there already. Give another path=, or again=True.")
+
+
+# A run as one page: its report, and its tables packed into it, to be opened offline and read back.
+
+
+MOST_BYTES = 10_000_000  # of a page
+POINTS = (1500, 300)  # of a series drawn; fewer where the page would grow too large otherwise
+_SPARE = 8_000  # for words beside the tables
+_PLACE = "<!-- tables -->"
+_SAVE = """
+document.getElementById('save-tables').addEventListener('click', () => {
+  const packed = atob(document.getElementById('PACKED').textContent.trim());
+  const bytes = Uint8Array.from(packed, letter => letter.charCodeAt(0));
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([bytes], {type: 'application/zip'}));
+  link.download = document.getElementById('save-tables').dataset.name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+});
+""".replace("PACKED", PACKED)
+
+
+def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """The page of a run: everything its report has, and its tables within the limit.
+
+    Args:
+        run: read from its folder.
+        most_bytes: what the page may take at most; above it tables are thinned, which the page then says.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
+    """
+    for points in POINTS:
+        shown = StoredRun(run.directory, points=points)
+        made = report_page(shown, more=_PLACE)
+        bare = len(made.encode())
+        room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+        if room > 0:
+            break
+    else:
+        raise RunStoreError(
+            f"the page of run {run.id} takes {format_bytes(bare)} without its tables, and {format_bytes(most_bytes)} "
+            "are allowed. Export kind='parquet', which has no limit."
+        )
+    packed = pack(run, most_bytes=room)
+    return made.replace(_PLACE, tables_section(packed, run.id)).encode()
+
+
+def tables_section(packed: PackedRun, name: str) -> str:
+    """The section of the tables that ride along, with a button that saves them."""
+    thinned = f"Not all fitted into this page: {packed.thinned}." if packed.thinned else "They are whole."
+    words = (
+        f"The run's record tables ride along in this page, packed to {format_bytes(packed.size)}. {thinned} "
+        "dtdg_lab.open_run(page) reads the run back from this file."
+    )
+    return page.section("Tables in this page", saved(words, packed.zipped(), name))
+
+
+def saved(words: str, content: bytes, name: str) -> str:
+    """A sentence, a button that saves a zip, and the zip."""
+    held = base64.b64encode(content).decode()
+    return (
+        f"<p>{page.text(words)}</p><p><button type='button' id='save-tables' data-name='{page.text(name)}.zip'>"
+        f"Save the tables (zip of Parquet)</button></p>"
+        f"<script type='application/octet-stream' id='{PACKED}'>{held}</script><script>{_SAVE}</script>"
+    )
+
+
+# A run as a Python script that repeats it.
+
+
+_HERE = """    return lab.train(CONFIG, runs_dir=runs_dir)
+"""
+_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
+        run = session.train(CONFIG)
+        lab.progress(run)
+        run.wait()
+    return lab.open_run(run.path)
+"""
+_REPLAYED_HERE = """    return lab.replay({recorded}, runs_dir=runs_dir)
+"""
+_REPLAYED_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
+        return lab.replay({recorded}, session=session)
+"""
+_END = """
+if __name__ == "__main__":
+    run = repeat(*sys.argv[1:2])
+    print(f"{run.path}: {run.status}")
+    for name, recorded in RECORDED.items():
+        print(f"{name}: {run.summary[name]!r}, recorded {recorded!r}")
+    if "repeats" in run.environment:
+        print(run.environment["repeats"]["words"])
+"""
+
+
+def script(run: StoredRun) -> bytes:
+    """The text of a script: settings, how to train or replay, and the losses that the run came to.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    of = again(run)
+    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
+    path = "from pathlib import Path\n" if of.forked else ""
+    packed = f"{PACKED_MARK}{of.packed}\n" if of.packed else ""
+    return (
+        f"{_head(of)}\nimport sys\n{path}\nimport dtdg_lab as lab\n\nCONFIG = lab.RunConfig(\n"
+        f"{settings_code(of.config)})\n"
+        f"{_changes(of)}RECORDED = {of.scores!r}\n\n\n"
+        f'def repeat(runs_dir="runs"):\n    """Do the run again in a folder of runs."""\n{_body(of)}'
+        f"\n{_END}\n\n{CONFIG_MARK}{held}\n{packed}"
+    ).encode()
+
+
+def _head(of: Again) -> str:
+    note = f"\n{of.note}" if of.note else ""
+    return docstring(
+        f"Repeats a run of DTDG Lab: {of.title}.\n\nMade of run {of.run}. Start it with: python FILE [FOLDER FOR "
+        f"RUNS]\n{of.why}{note}\n"
+    )
+
+
+def docstring(text: str) -> str:
+    """A text as a docstring, in three quotes, whatever signs are in it."""
+    safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'"""{safe}"""\n'
+
+
+def _changes(of: Again) -> str:
+    lines = "".join(f"#   {change}\n" for change in of.changes)
+    return f"# while it trained:\n{lines}" if lines else ""
+
+
+def _body(of: Again) -> str:
+    if of.packed or of.forked:
+        recorded = "lab.open_run(__file__)" if of.packed else f"Path(runs_dir) / {of.run!r}"
+        return (_REPLAYED_ON_ENGINES if of.config.ranks > 1 else _REPLAYED_HERE).format(recorded=recorded)
+    return _ON_ENGINES if of.config.ranks > 1 else _HERE
+
+
+# A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
+
+
+def write_tables(files: dict[str, bytes], where: Path, *, again: bool) -> Path:
+    """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
+
+    Raises:
+        RunStoreError: they cannot be written.
+    """
+    if where.suffix == ".zip":
+        return place_file(where, zip_of(files), again=again)
+
+    def fill(folder: Path) -> None:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    return place_folder(where, fill, again=again)
+
+
+def run_tables(run: StoredRun) -> dict[str, bytes]:
+    """All tables of a run, all attempts, each with config, environment and summary as metadata.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read.
+    """
+    return dict(pack(run, telling=True).files)

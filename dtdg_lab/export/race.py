@@ -1,0 +1,366 @@
+"""Races as files: packed, and opened again."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError
+from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
+from dtdg_lab.core.units import as_path, format_bytes
+from dtdg_lab.export.artifacts import MOST_BYTES, docstring, notebook_of, saved, settings_code
+from dtdg_lab.export.chrome_trace import chrome_trace, written
+from dtdg_lab.export.tensorboard import write_events
+from dtdg_lab.runs import html as page
+from dtdg_lab.runs.directory import RunDirectory, dumps, read_json, reading, store_error, write_json
+from dtdg_lab.runs.exports import (
+    ABOUT,
+    EXPORT_AGAIN,
+    SCHEMA,
+    PackedRun,
+    pack,
+    pieces,
+    read_about,
+    temporary_folder,
+    unpack,
+)
+from dtdg_lab.runs.report import DRAW, plotly_js
+from dtdg_lab.runs.report_parts import changed_settings
+from dtdg_lab.runs.run import provenance
+from dtdg_lab.studies import race_result
+from dtdg_lab.studies.race_result import Race, RaceRun
+from dtdg_lab.studies.race_store import FILE, FINISHED, FOLDER, RaceStore
+
+# A race in few bytes, and read back: its ``race.json`` and its runs, packed.
+
+
+RUNS = "runs/"  # of the pieces, those of the runs
+TABLE = "table.parquet"  # the race's own table
+SPARE = 65_536  # of a limit, for what is not the runs' tables
+
+
+class ExportedRace(Race):
+    """A race read back from an exported file, with all that a race read from its folder has.
+
+    It is unpacked to a temporary folder, which goes when the object goes.
+
+    Attributes:
+        source: the file it was read from.
+        thinned: what the file left out of the runs' tables, in words; empty where they are whole.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
+        about = read_about(files, "race")
+        super().__init__(RaceStore.open(_unpack(files, temporary_folder(self))))
+        self.source = source
+        self.thinned: str = about.get("thinned") or ""
+
+    @property
+    def runs(self) -> tuple[RaceRun, ...]:
+        """The runs; each keeps the temporary folder."""
+        return tuple(replace(run, keeper=self) for run in super().runs)
+
+
+def open_race(path: str | Path) -> Race:
+    """A race of the past or under way from its folder, or from a page or tables that it was exported to.
+
+    Args:
+        path: its folder, such as ``runs/races/20260131-psg-blad``, the ``race.json`` in it, or what ``lab.export``
+            made of it: html or parquet.
+
+    Raises:
+        RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
+    """
+    where = as_path(path, "path")
+    if where.name == FILE or not where.exists() or (where.is_dir() and not (where / ABOUT).is_file()):
+        return race_result.open_race(where)
+    try:
+        with reading(where, EXPORT_AGAIN):
+            found = pieces(where)
+            if found is None:
+                raise RunStoreError("this is not a race. Give its folder, or an HTML or Parquet export of it.")
+            return ExportedRace(found, where)
+    except (ConfigError, DataError) as error:
+        raise RunStoreError(f"{where} cannot be read: {error}") from error
+    except RunStoreError as error:
+        raise RunStoreError(f"{where}: {error}") from error
+
+
+def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> PackedRun:
+    """Pack a race with the newest run of every contestant and seed.
+
+    Args:
+        race: to be packed, as far as it has come.
+        most_bytes: above it the runs' tables are thinned; no limit when not given.
+        telling: give each table config, environment and summary as its metadata.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: a file cannot be read, or not even the thinned tables fit.
+    """
+    whole = {run.path.name: (run, pack(run.open(), telling=telling)) for run in present(race) if run.path is not None}
+    parts = {name: packed for name, (_, packed) in whole.items()}
+    for name, limit in _limits({name: packed.size for name, packed in parts.items()}, most_bytes).items():
+        parts[name] = pack(whole[name][0].open(), most_bytes=limit)
+    thinned = "; ".join(f"run {name}: {packed.thinned}" for name, packed in parts.items() if packed.thinned)
+    about = {
+        "schema": SCHEMA,
+        "records": RECORDS_SCHEMA,
+        "kind": "race",
+        "race": race.name,
+        "folder": race.folder.name,
+        "thinned": thinned,
+    }
+    files = {ABOUT: dumps(about, indent=2).encode(), FILE: dumps(_told(race), indent=2).encode(), TABLE: _table(race)}
+    for name, packed in parts.items():
+        files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
+    return PackedRun(files, thinned)
+
+
+def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
+    """What the runs may take that take more than their share; the small ones leave room to them."""
+    if most_bytes is None:
+        return {}
+    room, limits = most_bytes - SPARE, {}
+    for place, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        share = max(0, room) // (len(sizes) - place)
+        if sizes[name] > share:
+            limits[name] = share
+        room -= min(sizes[name], share)
+    return limits
+
+
+def present(race: Race) -> list[RaceRun]:
+    """The runs of a race whose folders are there."""
+    return [run for run in race.runs if run.path is not None and RunDirectory(run.path).config_file.is_file()]
+
+
+def _told(race: Race) -> dict[str, Any]:
+    """What race.json says of the newest runs; those that ride along are named by their folders only."""
+    told: dict[str, Any] = read_json(race.folder / FILE)
+    here = {(run.label, run.seed): run.path.name for run in present(race) if run.path is not None}
+    newest = {(row["label"], row["seed"]): row for row in told["runs"]}
+    rows = [
+        row | {"path": here.get(place)} for place, row in newest.items() if place in here or row["state"] != FINISHED
+    ]
+    return told | {"runs": rows}
+
+
+def _table(race: Race) -> bytes:
+    made = io.BytesIO()
+    table = race.table.reset_index()
+    for name in table.columns[table.dtypes.map(str) == "object"]:  # mixed kinds, which Parquet has not
+        table[name] = [None if value is None else str(value) for value in table[name]]
+    table.to_parquet(made, index=False)
+    return made.getvalue()
+
+
+def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
+    """Lay a packed race out as folders of its runs and one of its own, which is returned."""
+    by_run: dict[str, dict[str, bytes]] = {}
+    for piece, content in files.items():
+        if piece.startswith(RUNS):
+            name, _, rest = piece.removeprefix(RUNS).partition("/")
+            by_run.setdefault(name, {})[rest] = content
+    for of_run in by_run.values():
+        unpack(of_run, folder)
+    try:
+        told = json.loads(files[FILE])
+        rows = [
+            row | {"path": None if row["path"] is None else f"../../{row['path']}"}
+            for row in told["runs"]
+            if row["path"] is None or row["path"] in by_run
+        ]
+        where = folder / FOLDER / "exported"
+        where.mkdir(parents=True)
+        write_json(where / FILE, told | {"runs": rows})
+    except OSError as error:
+        if isinstance(error, RunStoreError):
+            raise
+        raise store_error("unpack to", folder, error) from error
+    except (KeyError, ValueError, TypeError) as error:
+        raise RunStoreError(f"its {FILE} is damaged ({error!r}). Export the race again.") from error
+    return where
+
+
+# A race as a page, tables, events, a timeline, a script or a notebook.
+
+
+_PLACE = "<!-- tables -->"
+# the table of a race has many columns
+_STYLE = """<style>body { max-width: 1500px; } table.dtdg-race { width: auto; font-size: 11.5px !important; }
+table.dtdg-race td, table.dtdg-race th { overflow-wrap: normal; padding-right: 8px; }</style>"""
+_RUNS = ("contestant", "seed", "state", "run", "protocol", "purge", "data", "why")
+_SPARE = 8_000  # for words beside the tables
+_LONGEST = 60  # letters of a label in a file's name, at four bytes each
+
+
+def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """A race as one page: its table, words, checks and figures, and its runs packed into it.
+
+    Args:
+        race: as far as it has come.
+        most_bytes: what the page may take at most; above it the runs' tables are thinned, which the page then says.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: a run cannot be read, or the page cannot be made small enough.
+    """
+    library = plotly_js()
+    body = "".join(
+        (
+            f"<h1>Race {page.text(race.name)}</h1><p class='soft'>{page.text(', '.join(race.configs))} · seeds "
+            f"{page.text(', '.join(map(str, race.seeds)))}</p>",
+            page.section("Result", _STYLE + race.html()),
+            page.section("What happened", _charts(race, drawn=library is not None)),
+            page.section("Runs", page.table(_RUNS, _runs(race))),
+            page.section("Settings", "".join(_settings(label, config) for label, config in race.configs.items())),
+            _PLACE,
+        )
+    )
+    made = page.document(f"Race {race.name}", body, scripts=() if library is None else (library, DRAW))
+    room = (most_bytes - len(made.encode()) - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+    if room <= 0:
+        raise RunStoreError(
+            f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export kind='parquet'."
+        )
+    packed = pack_race(race, most_bytes=room)
+    thinned = f"Not all fitted into this page: {packed.thinned}." if packed.thinned else "They are whole."
+    words = (
+        f"The record tables of {len(present(race))} runs ride along in this page, packed to "
+        f"{format_bytes(packed.size)}. {thinned} dtdg_lab.open_race(page) reads the race back from this file."
+    )
+    tables = page.section("Tables in this page", saved(words, packed.zipped(), f"race-{race.name}"))
+    return made.replace(_PLACE, tables).encode()
+
+
+def _charts(race: Race, *, drawn: bool) -> str:
+    panels = race.panels()
+    boxes = "".join(
+        f"<div class='chart'><div class='plot' id='plot-{page.text(name)}'></div><p>{page.text(words)}</p></div>"
+        for name, (_, words) in panels.items()
+    )
+    data = dumps({name: figure for name, (figure, _) in panels.items()}).replace("<", "\\u003c")
+    note = "" if drawn else "<p>Charts need plotly: pip install 'dtdg-lab[lab]'.</p>"
+    return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
+
+
+def _runs(race: Race) -> list[tuple[Any, ...]]:
+    """Rows of the runs, with what their numbers were measured on."""
+    here, rows = present(race), []
+    for run in race.runs:
+        ground = provenance(run.open()) if run in here else {}
+        name = "none" if run.path is None else run.path.name
+        told = (ground.get(each, "") for each in ("protocol", "purge", "data"))
+        rows.append((run.label, run.seed, run.state, name, *told, run.why))
+    return rows
+
+
+def _settings(label: str, config: RunConfig) -> str:
+    chosen = "".join(f"    {name}={value!r},\n" for name, value in changed_settings(config).items())
+    return f"<p><b>{page.text(label)}</b></p><pre>{page.text(f'lab.RunConfig({chr(10)}{chosen})')}</pre>"
+
+
+def race_tables(race: Race) -> dict[str, bytes]:
+    """The race's table and ``race.json``, and all tables of its runs.
+
+    Raises:
+        DataError: a record line is damaged.
+        RunStoreError: a run cannot be read.
+    """
+    return dict(pack_race(race, telling=True).files)
+
+
+def race_events(race: Race, folder: Path) -> None:
+    """Fill a folder with events of the runs, a folder each, so that TensorBoard lays them over each other."""
+    for run in present(race):
+        where = _new_folder(folder, f"{_file_name(run.label)}-seed{run.seed}")
+        write_events(run.open(), where)
+    about = {"schema": SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
+    (folder / ABOUT).write_text(dumps(about), encoding="utf-8")
+
+
+def _file_name(label: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._-+" else "_" for letter in label)[:_LONGEST]
+
+
+def _new_folder(folder: Path, name: str) -> Path:
+    """One of that name; with ``-2``, ``-3`` where another label gave the same."""
+    where, number = folder / name, 1
+    while where.exists():
+        number += 1
+        where = folder / f"{name}-{number}"
+    where.mkdir()
+    return where
+
+
+def race_trace(race: Race) -> bytes:
+    """The timelines of the runs below each other, each from its own beginning."""
+    events, process = [], 1
+    for run in present(race):
+        stored = run.open()
+        own = chrome_trace(stored, first_process=process, named=f"{run.label} · seed {run.seed}")
+        process = max(event["pid"] for event in own) + 1
+        events += own
+    named = [event for event in events if event["ph"] == "M"]
+    timed = sorted((event for event in events if event["ph"] != "M"), key=lambda of: (of["ts"], -of.get("dur", 0.0)))
+    return written([*named, *timed], {"race": race.name})
+
+
+def _code(race: Race) -> str:
+    told = read_json(race.folder / FILE)
+    stop, at_once = told["stop"], bool(told["at_once"])
+    most = max(config.ranks for config in race.configs.values()) * (1 + at_once)
+    configs = "".join(
+        f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"
+        for label, config in race.configs.items()
+    )
+    rule = ""
+    if stop is not None:
+        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in stop.items())})"
+    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, at_once={at_once}{rule}"
+    if most > 1:
+        run = f"    with lab.Session(ranks={most}, runs_dir=runs_dir) as session:\n"
+        run += f"        return {call}, session=session)"
+    else:
+        run = f"    return {call}, runs_dir=runs_dir)"
+    return (
+        f'CONFIGS = {{\n{configs}}}\n\n\ndef repeat(runs_dir="runs"):\n    """Race again in a folder of runs; a race '
+        f'that was broken off goes on."""\n{run}\n'
+    )
+
+
+def _indented(code: str) -> str:
+    return "".join(f"    {line}" for line in code.splitlines(keepends=True))
+
+
+def race_script(race: Race) -> bytes:
+    """A script that races again.
+
+    Raises:
+        RunStoreError: race.json cannot be read.
+    """
+    head = docstring(f"Repeats a race of DTDG Lab: {race.name}.\n\nStart it with: python FILE [FOLDER FOR RUNS]\n")
+    end = 'if __name__ == "__main__":\n    race = repeat(*sys.argv[1:2])\n'
+    end += "    print(race.in_words())\n    print(race.table)\n"
+    return f"{head}\nimport sys\n\nimport dtdg_lab as lab\n\n{_code(race)}\n\n{end}".encode()
+
+
+def race_notebook(race: Race) -> bytes:
+    """A notebook that races again, without outputs.
+
+    Raises:
+        RunStoreError: race.json cannot be read.
+    """
+    cells = [
+        ("markdown", f"# Again: race {race.name}\n\nThe same contestants, seeds and rules."),
+        ("code", f"import dtdg_lab as lab\n\n{_code(race).rstrip()}"),
+        ("code", "race = repeat()\nrace"),
+        ("code", "lab.plot(race.figure)"),
+    ]
+    return notebook_of(cells, {"race": race.name})

@@ -1,0 +1,184 @@
+"""A run as TensorBoard events: losses, phases, balance, bytes, joules and memory over steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.core.records import PHASES
+from dtdg_lab.runs.directory import dumps
+from dtdg_lab.runs.exports import ABOUT, ABOUT_TAG, CONFIG_TAG, SCHEMA, TRAIN_STEP
+from dtdg_lab.runs.report_parts import changed_settings
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.visualization.phases import OWN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Point = tuple[int, float, str, float]  # step, seconds since 1970, tag, value
+ALL_RANKS = "all"
+
+
+def write_events(run: StoredRun, folder: Path) -> None:
+    """Fill a folder with a run's events: ``all`` has what is of all ranks, ``rank0``, ``rank1`` ... what is of one.
+
+    Rows that a resumed run replaced are left out. Values are of 32 bits, as TensorBoard keeps them.
+
+    Raises:
+        DataError: a record line is damaged.
+        NotAvailableError: tensorboard is not installed.
+        RunStoreError: the run's files cannot be read.
+    """
+    steps, evaluations = run.table("steps"), run.table("evaluations")
+    start_s = float(steps["time_ns"].min()) / 1e9 if len(steps) else 0.0
+    texts = {CONFIG_TAG: run.config.to_json(), ABOUT_TAG: dumps({"schema": SCHEMA, "run": run.id})}
+    _write(folder / ALL_RANKS, _of_all(run, steps, evaluations), start_s, texts=texts, run=run)
+    for rank, rows in steps.groupby("rank"):
+        _write(folder / f"rank{rank}", _of_rank(run, int(rank), rows), start_s)
+    (folder / ABOUT).write_text(dumps({"schema": SCHEMA, "kind": "tensorboard", "run": run.id}), encoding="utf-8")
+
+
+def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> list[Point]:
+    points: list[Point] = []
+    if len(steps):
+        first = steps.sort_values("time_ns", kind="stable").drop_duplicates("step", keep="last")
+        points += _points(first, f"loss/{TRAIN_STEP}", "global_loss")
+        points += _balance(steps)
+        points += _joules(run, steps)
+        sent = steps.groupby("step").agg(time_ns=("time_ns", "max"), bytes_sent=("bytes_sent", "sum"))
+        points += _points(sent.reset_index(), "bytes/sent by all ranks", "bytes_sent")
+    for split, rows in evaluations.groupby("split"):
+        points += _points(rows, f"loss/{split}", "loss")
+        points += _points(rows, f"baseline/{split} persistence", "persistence_loss")
+        points += _points(rows, f"baseline/{split} mean", "mean_loss")
+        points += _metrics(str(split), rows)
+    return points
+
+
+def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
+    """Joules of all nodes and devices, each once, by the end of every step."""
+    ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
+    so_far = run.window.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
+    return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
+
+
+def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
+    told = zip(rows["step"], rows["time_ns"], rows["metrics"], strict=True) if "metrics" in rows else ()
+    return [
+        (int(step), time_ns / 1e9, f"metric/{split} {name}", float(value))
+        for step, time_ns, metrics in told
+        if isinstance(metrics, dict)
+        for name, value in metrics.items()
+        if _known(value)
+    ]
+
+
+def _balance(steps: pd.DataFrame) -> list[Point]:
+    """Most over mean of the ranks' own time, step by step, where several ranks recorded it."""
+    own = steps.assign(own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1))
+    by_step = own.groupby("step").agg(
+        time_ns=("time_ns", "max"), most=("own", "max"), mean=("own", "mean"), ranks=("rank", "nunique")
+    )
+    several = by_step[(by_step["ranks"] > 1) & (by_step["mean"] > 0)]
+    return _points(several.assign(ratio=several["most"] / several["mean"]).reset_index(), "balance/imbalance", "ratio")
+
+
+def _of_rank(run: StoredRun, rank: int, steps: pd.DataFrame) -> list[Point]:
+    points = _points(steps, "time/step (s)", "time_s")
+    for phase in PHASES:
+        points += _points(steps, f"time/{phase} (s)", f"{phase}_s")
+    for column in ("bytes_sent", "bytes_received"):
+        points += _points(steps, f"bytes/{column.removeprefix('bytes_')}", column)
+    points += _points(steps, "energy/joules of the step", "energy_j")
+    memory = run.table("memory")
+    own = memory[memory["rank"] == rank]
+    for column in ("rss_bytes", "peak_rss_bytes", "peak_bytes"):
+        points += _points(own, f"memory/{column}", column)
+    return points
+
+
+def _points(rows: pd.DataFrame, tag: str, column: str) -> list[Point]:
+    return [
+        (int(step), time_ns / 1e9, tag, float(value))
+        for step, time_ns, value in zip(rows["step"], rows["time_ns"], rows[column], strict=True)
+        if _known(value) and _known(step)
+    ]
+
+
+def _known(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _write(
+    folder: Path,
+    points: Sequence[Point],
+    start_s: float,
+    *,
+    texts: Mapping[str, str] | None = None,
+    run: StoredRun | None = None,
+) -> None:
+    """One file of events, in order of time, under a name that tells nothing of the machine."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError as error:
+        raise NotAvailableError("TensorBoard events need tensorboard: pip install 'dtdg-lab[lab]'.") from error
+    writer = EventFileWriter(str(folder))
+    for tag, text in (texts or {}).items():
+        writer.add_event(Event(wall_time=start_s, step=0, summary=Summary(value=[_text(tag, text)])))
+    if run is not None:
+        for summary in _settings(run, start_s):
+            writer.add_event(Event(wall_time=start_s, step=0, summary=summary))
+    for step, seconds, tag, value in sorted(points, key=lambda point: (point[1], point[0], point[2])):
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(Event(wall_time=seconds, step=step, summary=summary))
+    writer.close()
+    for file in folder.iterdir():
+        file.rename(folder / f"events.out.tfevents.{int(start_s)}.dtdg_lab")
+
+
+def _text(tag: str, text: str) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+    return Summary.Value(tag=tag, tensor=make_tensor_proto([text.encode()]), metadata=metadata)
+
+
+def _settings(run: StoredRun, start_s: float) -> list[Any]:
+    """The settings and the scores they came to, for TensorBoard's page of hyperparameters."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import api_pb2, summary_v2
+
+    settings = {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in changed_settings(run.config).items()
+    }
+    ended = {"finished": api_pb2.STATUS_SUCCESS, "failed": api_pb2.STATUS_FAILURE}.get(run.status)
+    begun = summary_v2.hparams_pb(settings, trial_id=run.id, start_time_secs=start_s)
+    scores = Summary(
+        value=[
+            Summary.Value(tag=f"score/{name}", simple_value=float(run.summary[name]))
+            for name in ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j")
+            if _known(run.summary.get(name))
+        ]
+    )
+    return [begun, scores, *([] if ended is None else [_end(ended)])]
+
+
+def _end(status: int) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    told = plugin_data_pb2.HParamsPluginData(
+        version=0, session_end_info=plugin_data_pb2.SessionEndInfo(status=status)
+    ).SerializeToString()
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=told)
+    return Summary(
+        value=[Summary.Value(tag="_hparams_/session_end_info", metadata=SummaryMetadata(plugin_data=plugin))]
+    )

@@ -1,0 +1,1 @@
+"""Checks, grading and widgets of the lessons."""

@@ -1,0 +1,582 @@
+"""Widgets of the lessons: choose batch sizes, cache windows and schedules by hand."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.core.units import format_joules, format_seconds
+from dtdg_lab.rl.dqn import checked_action
+from dtdg_lab.systems.feature_cache.policies.base import Rule
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
+from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode, CacheSimulator
+from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
+from dtdg_lab.systems.feature_cache.policy_charts import BEST, BY_HAND, CLAIRVOYANT, FIXED, Move, windows_by_hand_figure
+from dtdg_lab.systems.hybrid_batches.facts import given_words
+from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_adjuster, planned_s
+from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
+from dtdg_lab.systems.snapshot_groups.charts import format_share, planned_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
+from dtdg_lab.visualization.layout import join_words, share
+
+# A bench for lessons: a size of batches for every stage of a simulated training, against adjusters.
+
+
+MOST_STAGES = 8  # menus that fit beside each other
+_POLICIES = ("dqn", "bandit", "random")
+_PICTURE = "application/vnd.plotly.v1+json"
+
+
+class BatchBench:
+    """Menus for the size of batches in each stage of a simulated training, and the seconds that all of them take.
+
+    Every choice simulates anew and redraws; ``set`` does what a choice does. The plan has the middle size throughout at
+    first. Adjusters begin with it too, and are simulated once for each seed; the median of their seconds counts.
+
+    Args:
+        simulator: of the training.
+        target: the loss to be reached.
+        stages: of the plan, 1 to 8, of equal length on the way to the target.
+        policies: adjusters of the catalogue.
+        seeds: of adjusters and of what they hear.
+        decide_every: steps between two decisions of an adjuster.
+
+    Raises:
+        ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
+        UnknownNameError: there is no such adjuster.
+    """
+
+    def __init__(
+        self,
+        simulator: BatchSimulator,
+        target: float,
+        *,
+        stages: int = 4,
+        policies: Sequence[str] = _POLICIES,
+        seeds: Sequence[int] = (0, 1, 2),
+        decide_every: int = 5,
+    ) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        if not 1 <= stages <= MOST_STAGES or not seeds:
+            raise ConfigError(
+                f"{stages} stages, {len(seeds)} seeds: a bench has 1 to {MOST_STAGES} stages and at least one seed."
+            )
+        self.simulator, self.target = simulator, target
+        self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
+        self.labels = [" x ".join(given_words(share) for share in size) for size in simulator.sizes]
+        self._middle = len(self.labels) // 2
+        self._menus = [
+            ipywidgets.Dropdown(
+                options=list(zip(self.labels, range(len(self.labels)), strict=True)),
+                value=self._middle,
+                description=f"{stage * 100 // stages} % on" if stage else "at first",
+                layout={"width": "210px"},
+            )
+            for stage in range(stages)
+        ]
+        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        head = ipywidgets.HTML("<b>Snapshots x vertices of a batch</b>, from each stage of the way to the target on")
+        menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
+        self._box = ipywidgets.VBox([head, menus, self._told, self._picture])
+        self._held = False
+        for menu in self._menus:
+            menu.observe(lambda _: self._draw(), names="value")
+        self._draw()
+
+    def __repr__(self) -> str:
+        return f"<BatchBench of {len(self._menus)} stages: {self.words}>"
+
+    @property
+    def plan(self) -> list[int]:
+        """Action of each stage, as the menus stand."""
+        return [int(menu.value) for menu in self._menus]
+
+    def set(self, plan: Sequence[int]) -> None:
+        """Choose the action of every stage without a pointer, as in tests.
+
+        Raises:
+            ConfigError: there are more or fewer actions than stages.
+            PlanError: there is no such action.
+        """
+        if len(plan) != len(self._menus):
+            raise ConfigError(f"{len(plan)} sizes for {len(self._menus)} stages: give one for each.")
+        for action in plan:
+            checked_action(action, len(self.labels))
+        self._held = True
+        for menu, action in zip(self._menus, plan, strict=True):
+            menu.value = int(action)
+        self._held = False
+        self._draw()
+
+    @property
+    def seconds(self) -> float:
+        """To the target, by the plan."""
+        return planned_s(self.simulator, self.plan, self.target)
+
+    @cached_property
+    def fixed_s(self) -> list[float]:
+        """To the target, of each size alone."""
+        return [self.simulator.fixed_s_to(action, self.target) for action in range(len(self.labels))]
+
+    @cached_property
+    def by_seed_s(self) -> Mapping[str, list[float]]:
+        """To the target, of each adjuster, by seed; infinite where it never arrives."""
+        return {policy: [self._adjusted_s(policy, seed) for seed in self._seeds] for policy in self._policies}
+
+    @property
+    def adjuster_s(self) -> dict[str, float]:
+        """To the target, of each adjuster: the median over seeds."""
+        return {policy: median(seconds) for policy, seconds in self.by_seed_s.items()}
+
+    @property
+    def words(self) -> str:
+        """How the plan stands against adjusters and the best and the worst fixed size."""
+        best = self.fixed_s.index(min(self.fixed_s))
+        others = [f"{policy} {_told(seconds)}" for policy, seconds in self.adjuster_s.items()]
+        return (
+            f"By hand {format_seconds(self.seconds)}. Adjusters: {join_words(others) or 'none'}. Fixed sizes: "
+            f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]}, which only hindsight knows; "
+            f"{format_seconds(max(self.fixed_s))} with the worst."
+        )
+
+    def _adjusted_s(self, policy: str, seed: int) -> float:
+        adjuster = make_adjuster(policy, choices=len(self.labels), initial=self._middle, seed=seed)
+        run = replace(self.simulator, seed=seed).run(adjuster, target=self.target, decide_every=self._decide_every)
+        return math.inf if run.seconds is None else run.seconds
+
+    def _draw(self) -> None:
+        if self._held:
+            return
+        fixed = dict(zip(self.labels, self.fixed_s, strict=True))
+        figure = sizes_by_hand_figure(self.seconds, self.by_seed_s, fixed)
+        words = self.words
+        self._told.value = html.escape(words)
+        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
+        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+def _told(seconds: float) -> str:
+    return format_seconds(seconds) if math.isfinite(seconds) else "never arrives"
+
+
+# A bench for lessons: the window and the preferred owner of every rebuild of a simulated run, against policies.
+
+
+_RIVALS = ("threshold", "epoch_hot")
+_EVEN = "nobody"
+_LATE_MS = 1.0  # from which a reply is told to be late
+
+
+class CacheBench:
+    """Buttons for the window and the preferred owner of each rebuild of one simulated run, and what they cost.
+
+    Whoever plays decides where policies do, and sees what they see: how late each owner's replies are thought to be,
+    how much was hit, how slow steps were; beside it, what was done to the links up to then. A choice holds from the
+    next boundary on, for W steps. At the end joules are compared. ``choose`` does what a click on *Rebuild* does.
+
+    Args:
+        episode: what the run meets.
+        policies: rivals by name, beside the threshold rule and one cache for each epoch, and those that know what is
+            to come: the clairvoyant, and the best fixed window.
+
+    Attributes:
+        episode: what the run meets.
+        windows: (first step, choice) of every window so far, the first one too.
+
+    References: GreenDyGNN section IV-B: the decision at a rebuild boundary.
+    """
+
+    def __init__(self, episode: CacheEpisode, policies: Mapping[str, ManyPolicy] | None = None) -> None:
+        import ipywidgets
+
+        self.episode, self._actions = episode, CacheActions(episode.trace.parts)
+        self._always = always_compared(episode.trace.parts)
+        self._policies = {**{name: self._always[name] for name in _RIVALS}, **(policies or {})}
+        self._simulator = self._simulated()
+        self.windows: list[tuple[int, int]] = []
+        self._moves: list[Move] = []
+        others = [(f"part {part}", part) for part in range(1, episode.trace.parts)]
+        self._window = ipywidgets.ToggleButtons(options=[*map(str, WINDOWS)], value="16", description="W")
+        self._preferred = ipywidgets.ToggleButtons(options=[(_EVEN, 0), *others], value=0, description="prefer")
+        for choice in (self._window, self._preferred):
+            choice.style.button_width = "auto"
+        self._buttons = [
+            self._button("Rebuild", self._rebuild),
+            self._button("Keep it to the end", lambda: self._rebuild(True)),
+            self._button("One back", self.back),
+            self._button("Begin again", self.restart),
+        ]
+        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        head = ipywidgets.HTML("<b>The next cache</b>: how many steps it serves, and whose rows get most of it")
+        acts = ipywidgets.HBox(self._buttons)
+        self._box = ipywidgets.VBox([head, self._window, self._preferred, acts, self._told, self._picture])
+        self._draw()
+
+    def __repr__(self) -> str:
+        return f"<CacheBench of {self.episode.steps} steps: {self.words}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return bool(self.windows) and bool(self._simulator.done[0])
+
+    @property
+    def late_ms(self) -> dict[int, float]:
+        """Milliseconds that each other part's replies are thought to be late, now; nothing is heard at the start."""
+        late = self._simulator.views().delays_s[0] if self.windows else np.zeros(self._actions.parts - 1)
+        return {part: 1e3 * float(each) for part, each in enumerate(late, start=1)}
+
+    def choose(self, window: int, preferred: int | None = None) -> None:
+        """Choose the next cache.
+
+        Args:
+            window: W, one of the eight of an action.
+            preferred: part that gets 60 % of it; None for equal shares.
+
+        Raises:
+            PlanError: the run has ended, or there is no such window or part.
+        """
+        self._choose(window, preferred)
+        self._draw()
+
+    def keep(self, window: int, preferred: int | None = None) -> None:
+        """Choose the same at every boundary that is left.
+
+        Raises:
+            PlanError: there is no such window or part.
+        """
+        self.follow(lambda late_ms: (window, preferred))
+
+    def follow(self, rule: Rule) -> None:
+        """Let a function decide at every boundary that is left: see ``RuleWindows``.
+
+        Raises:
+            PlanError: it gives no window and part that can be chosen.
+        """
+        while not self.done:
+            self._choose(*rule(self.late_ms))
+        self._draw()
+
+    def back(self) -> None:
+        """Take the last choice back; where there is none, nothing happens."""
+        kept = self.windows[:-1]
+        self.windows, self._moves = [], []
+        for _, action in kept:
+            self._play(action)
+        self._draw()
+
+    def restart(self) -> None:
+        """Begin the same run again."""
+        self.windows, self._moves = [], []
+        self._draw()
+
+    @property
+    def joules(self) -> float:
+        """Of the whole run, of one part.
+
+        Raises:
+            PlanError: it has not ended.
+        """
+        if not self.done:
+            raise PlanError("a run that goes on has no sum yet: choose until it ends, or keep a choice to the end.")
+        return cost_of(self.episode, self.windows)
+
+    @cached_property
+    def played(self) -> Mapping[str, list[tuple[int, int]]]:
+        """Windows of every rival on the same run, by name: (first step, choice) of each."""
+        clairvoyant = Clairvoyant(best_plan([self.episode]), [self.episode.number])
+        fixed = {name: policy for name, policy in self._always.items() if name.startswith(FIXED)}
+        found = {
+            name: list(run_policy(self._simulated(), policy, number=0).windows[0])
+            for name, policy in {**self._policies, **fixed, CLAIRVOYANT: clairvoyant}.items()
+        }
+        best = min(fixed, key=lambda name: cost_of(self.episode, found[name]))
+        return {
+            **{name: each for name, each in found.items() if name not in fixed or name in self._policies},
+            BEST: found[best],
+        }
+
+    @cached_property
+    def rivals_j(self) -> Mapping[str, float]:
+        """Joules of every rival on the same run, by name."""
+        return {name: cost_of(self.episode, windows) for name, windows in self.played.items()}
+
+    @property
+    def over_clairvoyant(self) -> float:
+        """Joules over those of the best plan, less 1; never below 0.
+
+        Raises:
+            PlanError: the run has not ended.
+        """
+        return self.joules / self.rivals_j[CLAIRVOYANT] - 1
+
+    @property
+    def words(self) -> str:
+        """How it stands: what is seen at this boundary, or at the end, who spent how much."""
+        if self.done:
+            return self._score()
+        if not self.windows:
+            return f"Step 0 of {self.episode.steps}. Choose the first cache; nothing is heard of the links yet."
+        views, state = self._simulator.views(), self._simulator.views().states[0]
+        at, others = self.windows[-1][0], self._actions.parts - 1
+        window, preferred = self._meant(self.windows[-1][1])
+        late = [f"part {part} {ms:.0f} ms" for part, ms in self.late_ms.items() if ms >= _LATE_MS]
+        liked = "for all alike" if preferred is None else f"most of it for part {preferred}"
+        text = (
+            f"Step {at} of {self.episode.steps}. Up to step {int(views.steps[0]) - 1} a cache of W = {window} serves, "
+            f"{liked}; choose the one after it. Thought to be late: {join_words(late) or 'nobody'}."
+        )
+        if not at:
+            return text
+        return (
+            f"{text} In the last window {share(float(state[2 * others]))} were hit, and a step took "
+            f"{np.exp(state[2 * others + 1]):.2f} times as long as on clean links."
+        )
+
+    def _score(self) -> str:
+        best = self.rivals_j[CLAIRVOYANT]
+        ranked = sorted((joules, name) for name, joules in self.rivals_j.items() if name != CLAIRVOYANT)
+        told = [f"{name} {share(joules / best - 1)}" for joules, name in ranked]
+        window, _ = self._meant(self.played[BEST][0][1])
+        return (
+            f"By hand {format_joules(self.joules)}, {share(self.over_clairvoyant)} more than the clairvoyant. Others: "
+            f"{join_words(told)}. The best fixed window, W = {window}, only hindsight knows."
+        )
+
+    def _simulated(self) -> CacheSimulator:
+        return CacheSimulator([self.episode.costs], epoch_steps=self.episode.epoch_steps, draw=lambda _: self.episode)
+
+    def _meant(self, choice: int) -> tuple[int, int | None]:
+        """Window and preferred part of a choice; that of an epoch is no action."""
+        if choice >= len(self._actions):
+            return self.episode.epoch_steps, None
+        place = self._actions.biased(choice)
+        return self._actions.window(choice), None if place is None else place + 1
+
+    def _choose(self, window: int, preferred: int | None) -> None:
+        if self.done:
+            raise PlanError("the run has ended: take choices back, or begin again.")
+        if preferred is not None and not 1 <= preferred < self._actions.parts:
+            raise PlanError(f"part {preferred} is not asked: prefer one from 1 to {self._actions.parts - 1}, or None.")
+        self._play(self._actions.action(window, None if preferred is None else preferred - 1))
+
+    def _play(self, action: int) -> None:
+        """Go on by one decision; the first of all says what a run begins with."""
+        late = tuple(self.late_ms.values())
+        heard_at = self.windows[-1][0] if self.windows else 0
+        first = int(self._simulator.views().steps[0]) if self.windows else 0
+        if self.windows:
+            self._simulator.step([action])
+        else:
+            self._simulator.reset(action, number=0)
+        self.windows.append((first, action))
+        window, preferred = self._meant(action)
+        self._moves.append(Move(first, window, preferred, heard_at, late))
+
+    def _button(self, words: str, act: Any) -> Any:
+        import ipywidgets
+
+        button = ipywidgets.Button(description=words, layout={"width": "auto"})
+        button.on_click(lambda _: act())
+        return button
+
+    def _rebuild(self, to_the_end: bool = False) -> None:
+        """What the buttons do; at the end they do nothing."""
+        if self.done:
+            return
+        act = self.keep if to_the_end else self.choose
+        act(int(self._window.value), int(self._preferred.value) or None)
+
+    def _draw(self) -> None:
+        now = self.episode.steps if self.done else (self.windows[-1][0] if self.windows else 0)
+        played = {BY_HAND: self.windows, **self.played} if self.windows else {}
+        figure = windows_by_hand_figure(
+            self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), now=now
+        )
+        words = self.words
+        self._told.value = html.escape(words)
+        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
+        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        for button in self._buttons[:2]:
+            button.disabled = self.done
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+# Group times to be dragged in a lesson, and the schedule that each scheduler makes of them.
+
+
+MOST_GROUPS = 16  # sliders that fit beside each other
+_SCHEDULERS = (PSG, "consecutive", "longest_first", "fold", "dygnex_greedy", "best_of")
+_LIMIT_S = 0.2  # for those that search: a drag must be answered at once
+
+
+class ScheduleBench:
+    """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of what is made of them.
+
+    Every move of a slider schedules anew and redraws; ``set`` does what a drag does. Times are rounded to the sliders'
+    step, about a hundredth of their range.
+
+    Args:
+        times_s: (K,) seconds of each group at first, above 0; at most 16 groups.
+        ranks: R.
+        schedulers: ``psg``, or names of the catalogue's room ``scheduling``.
+        chosen: the one shown at first; the first of ``schedulers`` where not given.
+        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+
+    Raises:
+        ConfigError: there are too many groups, a time is 0, or no scheduler is given.
+        PlanError: times are negative or not finite, or there is none.
+        UnknownNameError: there is no such scheduler.
+    """
+
+    def __init__(
+        self,
+        times_s: Sequence[float],
+        ranks: int,
+        *,
+        schedulers: Sequence[str] = _SCHEDULERS,
+        chosen: str = "",
+        per_rank: int = 2,
+    ) -> None:
+        import ipywidgets
+
+        first = checked_times(times_s)
+        if len(first) > MOST_GROUPS or not first.all() or not schedulers:
+            raise ConfigError(
+                f"{len(first)} groups from {first.min():g} s on, schedulers {list(schedulers)}: a bench has 1 to "
+                f"{MOST_GROUPS} groups that take time, and at least one scheduler."
+            )
+        self.ranks, self.per_rank, self.schedulers = ranks, per_rank, tuple(schedulers)
+        if chosen and chosen not in schedulers:
+            raise UnknownNameError("scheduler", chosen, schedulers)
+        self._step_s = _round_step(float(first.max()) / 50)
+        self._longest_s = self._on_step(2 * float(first.max()))
+        self._sliders = [
+            ipywidgets.FloatSlider(
+                value=self._on_step(float(time)),
+                min=self._step_s,
+                max=self._longest_s,
+                step=self._step_s,
+                description=str(group),
+                orientation="vertical",
+                readout_format=".3g",
+                layout={"width": "60px", "height": "170px"},
+            )
+            for group, time in enumerate(first)
+        ]
+        self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])
+        self._choice.style.button_width = "auto"
+        self._choice.layout.margin = "10px 2px 4px"
+        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        head = ipywidgets.HTML("<b>Seconds of each group</b>: drag or type, and choose who schedules")
+        self._box = ipywidgets.VBox([head, ipywidgets.HBox(self._sliders), self._choice, self._told, self._picture])
+        self._held = False
+        for widget in (*self._sliders, self._choice):
+            widget.observe(lambda _: self._draw(), names="value")
+        self._draw()
+
+    def __repr__(self) -> str:
+        return f"<ScheduleBench of {len(self._sliders)} groups on {self.ranks} ranks: {self.words}>"
+
+    @property
+    def times_s(self) -> list[float]:
+        """Seconds of each group, as the sliders stand."""
+        return [float(slider.value) for slider in self._sliders]
+
+    @property
+    def scheduler(self) -> str:
+        """The one whose schedule is shown."""
+        return str(self._choice.value)
+
+    def set(self, times_s: Sequence[float] | None = None, *, scheduler: str | None = None) -> None:
+        """Move all sliders or choose a scheduler without a pointer, as in tests.
+
+        Raises:
+            ConfigError: there are more or fewer times than sliders, or one is beyond its slider.
+            UnknownNameError: that scheduler is not offered.
+        """
+        if scheduler is not None and scheduler not in self.schedulers:
+            raise UnknownNameError("scheduler", scheduler, self.schedulers)
+        times = self.times_s if times_s is None else [float(time) for time in times_s]
+        if len(times) != len(self._sliders) or not all(0 < time <= self._longest_s for time in times):
+            raise ConfigError(
+                f"times {times} for {len(self._sliders)} sliders: give each one a time above 0 and up to "
+                f"{self._longest_s:g} s."
+            )
+        self._held = True
+        for slider, time in zip(self._sliders, times, strict=True):
+            slider.value = self._on_step(time)
+        self._choice.value = scheduler or self.scheduler
+        self._held = False
+        self._draw()
+
+    def schedule(self, scheduler: str = "") -> Schedule:
+        """What a scheduler makes of the times; the chosen one where none is named."""
+        name = scheduler or self.scheduler
+        return solve(name, checked_times(self.times_s), self.ranks, per_rank=self.per_rank, time_limit_s=_LIMIT_S)
+
+    def makespan_s(self, scheduler: str = "") -> float:
+        """Seconds of an epoch by that schedule."""
+        return self.schedule(scheduler).makespan_s(checked_times(self.times_s))
+
+    @property
+    def bound_s(self) -> float:
+        """Seconds that no schedule of these times can beat."""
+        return lower_bound_s(self.times_s, self.ranks, per_rank=self.per_rank)
+
+    @property
+    def words(self) -> str:
+        """The epoch of the chosen schedule, the bound, and the others."""
+        ends = {name: self.makespan_s(name) for name in self.schedulers}
+        mine, bound = ends[self.scheduler], self.bound_s
+        others = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
+        above = f"{format_share(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
+        return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
+
+    def _draw(self) -> None:
+        if self._held:
+            return
+        figure = planned_figure(
+            self.schedule(), self.times_s, per_rank=self.per_rank, label=self.scheduler, until_s=self._until_s
+        )
+        figure["layout"] |= {"height": 110 + 60 * self.ranks}
+        words = self.words
+        self._told.value = html.escape(words)
+        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
+        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+    def _on_step(self, time_s: float) -> float:
+        """A time where a slider can stand: a page would move it there, and the kernel would not know why."""
+        return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
+
+    @property
+    def _until_s(self) -> float:
+        """The longest epoch of those offered, so that their charts can be compared."""
+        return max(self.makespan_s(name) for name in self.schedulers)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+def _round_step(most: float) -> float:
+    """1, 2 or 5 times a power of ten, at most ``most``."""
+    power = 10.0 ** math.floor(math.log10(most))
+    return max(step * power for step in (1, 2, 5) if step * power <= most * (1 + 1e-9))

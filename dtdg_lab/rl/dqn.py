@@ -1,0 +1,825 @@
+"""A deep Q-network over a few actions, whose state is a single number."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core import rng as streams
+from dtdg_lab.core.errors import ConfigError, PlanError
+
+# Adam on a few small arrays.
+
+
+MEAN, SQUARE, LEAST = 0.9, 0.999, 1e-8  # decay of the means of gradients and of their squares; added to the root
+
+
+class Adam:
+    """Steps that change arrays in place.
+
+    Args:
+        parameters: the arrays.
+        rate: learning rate.
+
+    References: Kingma, Ba 2015, algorithm 1.
+    """
+
+    def __init__(self, parameters: Sequence[NDArray[np.float64]], rate: float) -> None:
+        self._parameters, self._rate = list(parameters), rate
+        self._clear()
+
+    def _clear(self) -> None:
+        self._step = 0
+        self._means = [np.zeros_like(parameter) for parameter in self._parameters]
+        self._squares = [np.zeros_like(parameter) for parameter in self._parameters]
+        self._work = [np.empty_like(parameter) for parameter in self._parameters]
+
+    def step(self, gradients: Sequence[NDArray[np.float64]], rate: float | None = None) -> None:
+        """Go one step against gradients, one of each array, at another rate than the usual one where it is given."""
+        self._step += 1
+        rate, scale = (self._rate if rate is None else rate) / (1 - MEAN**self._step), np.sqrt(1 - SQUARE**self._step)
+        for parameter, mean, square, work, gradient in zip(
+            self._parameters, self._means, self._squares, self._work, gradients, strict=True
+        ):
+            np.subtract(gradient, mean, out=work)
+            mean[...] += np.multiply(work, 1 - MEAN, out=work)
+            np.subtract(np.multiply(gradient, gradient, out=work), square, out=work)
+            square[...] += np.multiply(work, 1 - SQUARE, out=work)
+            np.divide(np.sqrt(square, out=work), scale, out=work)
+            np.add(work, LEAST, out=work)
+            parameter[...] -= np.divide(rate * mean, work, out=work)
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Of each array its means and the steps made, as plain lists and numbers; nothing before the first step."""
+        if not self._step:
+            return []
+        return [
+            {"step": self._step, "exp_avg": mean.tolist(), "exp_avg_sq": square.tolist()}
+            for mean, square in zip(self._means, self._squares, strict=True)
+        ]
+
+    def load_state_dict(self, data: Sequence[Mapping[str, Any]]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._clear()
+        for mean, square, held in zip(self._means, self._squares, data, strict=False):  # none before the first step
+            self._step = int(held["step"])
+            mean[...], square[...] = held["exp_avg"], held["exp_avg_sq"]
+
+
+# What an agent is: it is told a number, chooses an action, and is told later what that was worth.
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An agent's choice and what it knew when it chose.
+
+    Attributes:
+        action: number of the action, from 0.
+        values: what each action was thought to be worth, None where the agent has no opinion.
+        epsilon: probability with which it would choose at random.
+        greedy: whether the action is the one thought best; False where chance or curiosity chose.
+    """
+
+    action: int
+    values: tuple[float | None, ...]
+    epsilon: float
+    greedy: bool
+
+
+class Agent(Protocol):
+    """Chooses one of a few actions by a single number, the state.
+
+    What it draws is a pure function of its seed and of how often it has chosen and learned, and ``state_dict`` is made
+    of plain lists and numbers, so that an agent that is stored and loaded goes on as if it had never stopped.
+    """
+
+    choices: int
+
+    def choose(self, state: float) -> Choice:
+        """The action to take in ``state``; counts as a decision."""
+        ...
+
+    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next choice depends on."""
+        ...
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        ...
+
+
+def checked_choices(choices: int, *, least: int = 2) -> int:
+    """The number of actions, if there is something to choose from.
+
+    Raises:
+        ConfigError: there are fewer than ``least``.
+    """
+    if choices < least:
+        raise ConfigError(
+            f"an adjuster with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: at least "
+            f"{least} are needed. Give more sizes in snapshot_sizes or vertex_sizes, or set adjuster to none."
+        )
+    return choices
+
+
+def checked_action(action: int, choices: int) -> int:
+    """The action, if there is one of that number.
+
+    Raises:
+        PlanError: it is not within 0 .. choices - 1.
+    """
+    if not 0 <= action < choices:
+        raise PlanError(f"action {action}: there are {choices}, numbered from 0 to {choices - 1}.")
+    return action
+
+
+# Discounted UCB: the action whose recent rewards were best, or might be for all one knows.
+
+
+FORGET = 0.99  # a reward counts half after 69 decisions
+WIDTH = 0.5
+
+
+class Bandit:
+    """Chooses the action of the highest upper confidence bound, where old rewards fade; blind to the state.
+
+    With N(a) = sum over the times a was taken of forget^age, and m(a) the mean of its rewards so weighted, the bound is
+    m(a) + width sqrt(ln(sum of N) / N(a)). Actions that were never tried come first, the lower number before.
+    It draws nothing: the same rewards, the same choices.
+
+    Args:
+        choices: A, number of actions, 2 or more.
+        forget: weight that a reward keeps from one decision to the next, in (0, 1].
+        width: of the confidence bound, in units of the reward.
+
+    Raises:
+        ConfigError: there is nothing to choose from.
+
+    References: Garivier, Moulines 2011 (discounted UCB), section 2.1; Kocsis, Szepesvári 2006.
+    Differs from the paper: its width, 2 B sqrt(xi) with B the rewards' range, is one for the worst case (6 for rewards
+    within [-2, 2]) and would try bad actions most of the time over the few hundred decisions of a run; ours is 0.5.
+    """
+
+    def __init__(self, choices: int, *, forget: float = FORGET, width: float = WIDTH) -> None:
+        self.choices = checked_choices(choices)
+        self._forget, self._width = forget, width
+        self._counts = [0.0] * choices
+        self._sums = [0.0] * choices
+
+    def choose(self, state: float) -> Choice:
+        """The action of the highest bound, whatever the state; ties go to the lower one."""
+        total = math.log(max(sum(self._counts), 1.0))
+        means = tuple(reward / count if count else None for reward, count in zip(self._sums, self._counts, strict=True))
+        bounds = [
+            math.inf if mean is None else mean + self._width * math.sqrt(total / count)
+            for mean, count in zip(means, self._counts, strict=True)
+        ]
+        action = bounds.index(max(bounds))
+        best = max((mean for mean in means if mean is not None), default=None)
+        return Choice(action, means, 0.0, means[action] is not None and means[action] == best)
+
+    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Let all that was fade by one decision, and add the reward to its action."""
+        checked_action(action, self.choices)
+        self._counts = [self._forget * count for count in self._counts]
+        self._sums = [self._forget * total for total in self._sums]
+        self._counts[action] += 1.0
+        self._sums[action] += float(reward)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Faded ``counts`` and ``sums`` of rewards, one of each per action."""
+        return {"counts": list(self._counts), "sums": list(self._sums)}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._counts = [float(count) for count in data["counts"]]
+        self._sums = [float(total) for total in data["sums"]]
+
+
+# Products of matrices whose bits are the same on every machine.
+
+
+BITS = 21  # two factors of 21 bits, summed over up to 2**10 terms, stay below the 2**53 that float64 counts exactly
+TERMS = 1 << 10
+EXACT_PRODUCT_LEAST = -900  # exponents below are taken for this one: powers of two beyond would not be finite
+
+Array = NDArray[np.float64]
+
+
+class FixedPoint:
+    """A matrix rounded to multiples of one power of two, 21 bits below its largest entry.
+
+    Products of two such matrices are exact in float64, and so the same in whatever order a BLAS adds. That is what lets
+    a policy be learned again from its seed, with the same bits, on another processor.
+
+    Args:
+        values: (m, n), any real numbers.
+
+    Attributes:
+        whole: (m, n) whole numbers, ``values`` over the unit.
+        unit: exponent of the power of two.
+    """
+
+    __slots__ = ("unit", "whole")
+
+    def __init__(self, values: Array) -> None:
+        largest = float(np.abs(values).max(initial=0.0))
+        self.unit = max(math.frexp(largest)[1], EXACT_PRODUCT_LEAST) - BITS
+        self.whole = np.rint(values * 2.0**-self.unit)
+
+    def __matmul__(self, other: FixedPoint) -> Array:
+        """(m, n) by (n, k) -> (m, k), exact; n is 1,024 at most."""
+        assert self.whole.shape[1] <= TERMS
+        product: Array = self.whole @ other.whole
+        return product * 2.0 ** (self.unit + other.unit)
+
+    @property
+    def turned(self) -> FixedPoint:
+        """Rows as columns."""
+        found = object.__new__(FixedPoint)
+        found.unit, found.whole = self.unit, self.whole.T
+        return found
+
+
+# A small network that tells what each action is worth in a state.
+
+
+class QNetwork:
+    """Layers of ReLU between a state and the values of all actions; the last layer has none.
+
+    Args:
+        sizes: widths (S, H, .., A): numbers of a state, hidden units, actions.
+        parameters: all weights in one line, as :attr:`parameters`; zeros where None.
+
+    Attributes:
+        sizes: the widths.
+        parameters: (n,) float64: of each layer a matrix (inputs + 1, outputs) whose last row is the bias.
+
+    Raises:
+        PlanError: parameters of another length than the widths need.
+    """
+
+    def __init__(self, sizes: Sequence[int], parameters: NDArray[np.floating] | None = None) -> None:
+        self.sizes = tuple(sizes)
+        needed = sum((into + 1) * out for into, out in zip(self.sizes, self.sizes[1:], strict=False))
+        if parameters is not None and parameters.shape != (needed,):
+            raise PlanError(
+                f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({needed},) "
+                "are needed."
+            )
+        self.parameters = np.zeros(needed) if parameters is None else parameters.astype(np.float64)
+        self._layers = self.layers_of(self.parameters)
+        self._rounded: list[FixedPoint] | None = None
+
+    @staticmethod
+    def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
+        """One with weights and biases uniform within one over the root of a layer's inputs."""
+        network = QNetwork(sizes)
+        draw = streams.generator(seed, "control/q_network")
+        for layer in network._layers:
+            layer[...] = draw.uniform(-1, 1, layer.shape) / np.sqrt(len(layer) - 1)
+        return network
+
+    def layers_of(self, line: Array) -> list[Array]:
+        """(n,) -> views of each layer's matrix in it."""
+        found, start = [], 0
+        for into, out in zip(self.sizes, self.sizes[1:], strict=False):
+            found.append(line[start : start + (into + 1) * out].reshape(into + 1, out))
+            start += (into + 1) * out
+        return found
+
+    def changed(self) -> None:
+        """To be called after :attr:`parameters` were written to."""
+        self._rounded = None
+
+    def copy_of(self, other: QNetwork) -> None:
+        """Take over another's parameters."""
+        self.parameters[...] = other.parameters
+        self.changed()
+
+    def values(self, states: NDArray[np.floating]) -> Array:
+        """States (B, S) -> values (B, A)."""
+        return self.traced(states)[0]
+
+    def gradient(self, inputs: Sequence[FixedPoint], of_values: Array) -> Array:
+        """Gradient (n,) by the parameters, given that by values (B, A) and the inputs of :meth:`traced` with them."""
+        line = np.empty_like(self.parameters)
+        later = of_values
+        for layer, given, weights in zip(
+            reversed(self.layers_of(line)), reversed(inputs), reversed(self._rounded or []), strict=True
+        ):
+            rounded = FixedPoint(later)
+            layer[...] = given.turned @ rounded
+            if given is not inputs[0]:
+                later = (rounded @ weights.turned)[:, :-1] * (given.whole[:, :-1] > 0)
+        return line
+
+    def traced(self, states: NDArray[np.floating]) -> tuple[Array, list[FixedPoint]]:
+        """States (B, S) -> values (B, A), and what each layer was given, (B, inputs + 1) with ones for the bias."""
+        if self._rounded is None:
+            self._rounded = [FixedPoint(layer) for layer in self._layers]
+        found, inputs = np.asarray(states, dtype=np.float64), []
+        for place, weights in enumerate(self._rounded):
+            given = np.ones((len(found), found.shape[1] + 1))
+            given[:, :-1] = np.maximum(found, 0.0) if place else found
+            inputs.append(FixedPoint(given))
+            found = inputs[-1] @ weights
+        return found, inputs
+
+
+# What a learner has lived through, as arrays: the last transitions, to learn from more than once.
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """B transitions.
+
+    Attributes:
+        states: (B, S) float32 in which was decided.
+        actions: (B,) int64 taken.
+        rewards: (B,) float32 earned.
+        after: (B, S) float32 that followed.
+        follows: (B,) float32 by which the value of what follows counts: the discount, and 0 where nothing follows.
+    """
+
+    states: NDArray[np.float32]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    after: NDArray[np.float32]
+    follows: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Each field by its name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def taken(self, places: NDArray[Any]) -> Transitions:
+        """Some of them."""
+        return Transitions(**{name: given[places] for name, given in self.arrays().items()})
+
+
+class TransitionRing:
+    """The newest transitions; the oldest make room.
+
+    Args:
+        capacity: most transitions kept.
+        inputs: S, numbers of a state.
+
+    Raises:
+        ConfigError: nothing could be kept.
+
+    References: Lin 1992, Mnih et al. 2015 (experience replay).
+    """
+
+    def __init__(self, capacity: int, inputs: int) -> None:
+        if capacity < 1:
+            raise ConfigError(f"a replay memory of {capacity} transitions: at least 1 is needed.")
+        self._held = Transitions(
+            states=np.zeros((capacity, inputs), np.float32),
+            actions=np.zeros(capacity, np.int64),
+            rewards=np.zeros(capacity, np.float32),
+            after=np.zeros((capacity, inputs), np.float32),
+            follows=np.zeros(capacity, np.float32),
+        )
+        self._capacity, self._added = capacity, 0
+
+    def __len__(self) -> int:
+        return min(self._added, self._capacity)
+
+    def add(self, new: Transitions) -> None:
+        """Keep some, in their order."""
+        places = (self._added + np.arange(len(new))) % self._capacity
+        for name, held in self._held.arrays().items():
+            held[places[-self._capacity :]] = getattr(new, name)[-self._capacity :]
+        self._added += len(new)
+
+    def sample(self, count: int, draw: np.random.Generator) -> Transitions:
+        """``count`` of those held, each drawn for itself."""
+        return self._held.taken(draw.integers(len(self), size=count))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is held, and how many were ever added."""
+        return {"added": self._added, **{name: held.copy() for name, held in self._held.arrays().items()}}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._added = int(data["added"])
+        for name, held in self._held.arrays().items():
+            held[...] = data[name]
+
+
+# Double deep Q-learning over states of many numbers, for many episodes at once.
+
+
+HIDDEN, MEMORY, BATCH, TARGET_EVERY, CLIP, DISCOUNT = (256, 256), 50_000, 64, 100, 10.0, 0.99
+RATE = 5e-4
+
+
+def double_target(rewards: Array, follows: Array, online: Array, target: Array, *, double: bool = True) -> Array:
+    """What Q(s, a) should have been, (B,).
+
+    Args:
+        rewards: (B,) earned by the action.
+        follows: (B,) by which the value of the next state counts.
+        online: (B, A) values of the next state by the network that learns.
+        target: (B, A) the same by the target network.
+        double: whether the learning network names the best next action (Double DQN) or the target network does (DQN).
+            The target network says in both cases what that action is worth.
+
+    References: van Hasselt, Guez, Silver 2016; GreenDyGNN section IV-C2, Eq. 6.
+    """
+    best = np.argmax(online if double else target, axis=1)
+    return rewards + follows * target[np.arange(len(target)), best]
+
+
+class DoubleDQN:
+    """A Q-network with ReLU layers, learned from replayed transitions with Adam on the Huber loss.
+
+    Every draw is a pure function of the seed and of how often was chosen and learned before, and all products of
+    matrices are exact (:mod:`dtdg_lab.rl.dqn`): the same seed and transitions give the same bits.
+
+    Args:
+        inputs: S, numbers of a state.
+        choices: A, number of actions, 2 or more.
+        seed: of the weights and of all draws.
+        double: Double DQN; False for DQN.
+        hidden: widths of the hidden layers.
+        memory: transitions remembered.
+        batch: transitions of an update.
+        target_every: updates between two copies to the target network.
+        clip: longest gradient; longer ones are shortened to it.
+
+    Raises:
+        ConfigError: there is nothing to choose from, or a number that must be above 0 is not.
+
+    References: GreenDyGNN section IV-C2 (network, memory, batch, target, clip).
+    Differs from the paper: written out in numpy; on two layers of 256 that takes about what a framework takes, and
+    keeps this room free of it. Adam's rate is not given there.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        choices: int,
+        *,
+        seed: int = 0,
+        double: bool = True,
+        hidden: tuple[int, ...] = HIDDEN,
+        memory: int = MEMORY,
+        batch: int = BATCH,
+        target_every: int = TARGET_EVERY,
+        clip: float = CLIP,
+    ) -> None:
+        for name, given in {"inputs": inputs, "batch": batch, "target_every": target_every, "clip": clip}.items():
+            if not given > 0:
+                raise ConfigError(f"{name}={given}: a learner needs a number above 0.")
+        if choices < 2:
+            raise ConfigError(f"choices={choices}: a learner with nothing to choose from; give it at least 2 actions.")
+        sizes = (inputs, *hidden, choices)
+        self.choices, self.double = choices, double
+        self.online = QNetwork.drawn(sizes, seed)
+        self._target = QNetwork(sizes, self.online.parameters)
+        self._ring = TransitionRing(memory, inputs)
+        self._adam = Adam([self.online.parameters], RATE)
+        self._seed, self._batch, self._target_every, self._clip = seed, batch, target_every, clip
+        self._chosen = self.updates = 0
+
+    def choose(self, states: NDArray[np.float32], epsilon: float = 0.0) -> NDArray[np.int64]:
+        """States (B, S) -> actions (B,): the best ones, ties to the lower, or with probability epsilon any."""
+        best: NDArray[np.int64] = self.online.values(states).argmax(axis=1)
+        draw = streams.generator(self._seed, "control/double_dqn/choice", self._chosen)
+        self._chosen += 1
+        explores = draw.random(len(best)) < epsilon
+        return np.where(explores, draw.integers(self.choices, size=len(best)), best)
+
+    def remember(self, new: Transitions) -> None:
+        """Take in what followed some actions."""
+        self._ring.add(new)
+
+    def learn(self, rate: float = RATE) -> float | None:
+        """One update; the mean Huber loss, None while too few transitions are remembered.
+
+        Args:
+            rate: Adam's learning rate.
+        """
+        if len(self._ring) < self._batch:
+            return None
+        draw = streams.generator(self._seed, "control/double_dqn/replay", self.updates)
+        rows = self._ring.sample(self._batch, draw)
+        goal = double_target(
+            rows.rewards.astype(np.float64),
+            rows.follows.astype(np.float64),
+            self.online.values(rows.after) if self.double else np.empty(0),
+            self._target.values(rows.after),
+            double=self.double,
+        )
+        loss, gradient = self._loss(rows, goal)
+        length = float(np.sqrt(np.square(gradient).sum()))
+        if length > self._clip:
+            gradient *= np.float32(self._clip / length)
+        self._adam.step([gradient], rate)
+        self.online.changed()
+        self.updates += 1
+        if self.updates % self._target_every == 0:
+            self._target.copy_of(self.online)
+        return loss
+
+    def _loss(self, rows: Transitions, goal: Array) -> tuple[float, Array]:
+        """Mean Huber loss, width 1, of Q(s, a) against a goal (B,), and its gradient (n,)."""
+        (values, inputs), places = self.online.traced(rows.states), np.arange(len(rows))
+        beside = values[places, rows.actions] - goal
+        of_values = np.zeros_like(values)
+        of_values[places, rows.actions] = np.clip(beside, -1, 1) / len(rows)
+        far = np.abs(beside)
+        loss = np.where(far <= 1, beside**2 / 2, far - 0.5).mean()
+        return float(loss), self.online.gradient(inputs, of_values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both networks, Adam's means, the memory and the counters."""
+        return {
+            "chosen": self._chosen,
+            "updates": self.updates,
+            "online": self.online.parameters.copy(),
+            "target": self._target.parameters.copy(),
+            "adam": self._adam.state_dict(),
+            "ring": self._ring.state_dict(),
+        }
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._chosen, self.updates = int(data["chosen"]), int(data["updates"])
+        for network, name in ((self.online, "online"), (self._target, "target")):
+            network.parameters[...] = data[name]
+            network.changed()
+        self._adam.load_state_dict(data["adam"])
+        self._ring.load_state_dict(data["ring"])
+
+
+# What an agent has lived through: the last transitions, to learn from more than once.
+
+
+class ReplayMemory:
+    """The newest transitions (state, action, reward, next state); the oldest makes room.
+
+    Args:
+        capacity: most transitions kept.
+
+    Raises:
+        ConfigError: nothing could be kept.
+
+    References: Lin 1992, Mnih et al. 2015 (experience replay).
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ConfigError(f"a replay memory of {capacity} transitions: at least 1 is needed.")
+        self._rows: deque[tuple[float, int, float, float]] = deque(maxlen=capacity)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Keep a transition, instead of the oldest where there is no room."""
+        self._rows.append((float(state), int(action), float(reward), float(next_state)))
+
+    def sample(self, count: int, draw: np.random.Generator) -> NDArray[np.float64]:
+        """``count`` distinct transitions, each as likely as another, as rows (count, 4)."""
+        places = draw.choice(len(self._rows), size=count, replace=False)
+        return np.array([self._rows[place] for place in places], dtype=np.float64)
+
+    def rows(self) -> list[list[float]]:
+        """All transitions, the oldest first."""
+        return [list(row) for row in self._rows]
+
+    def load(self, rows: Iterable[Sequence[float]]) -> None:
+        """Keep these transitions and no others, the oldest first."""
+        self._rows.clear()
+        for state, action, reward, next_state in rows:
+            self.add(state, int(action), reward, next_state)
+
+
+DQN_HIDDEN, DQN_MEMORY, DQN_BATCH, SOFT = 16, 1000, 5, 0.01
+
+
+class DQN:
+    """Epsilon-greedy on a network Q(state, action) with one hidden layer, learned from replayed transitions.
+
+    Every transition is followed by one step of Adam on the squared error of Q(s, a) against
+    r + gamma max_a' Q'(s', a') over a few transitions drawn from the memory, as soon as it holds so many; then the
+    target network Q' moves by ``soft`` of the way to Q. Epsilon is 1 at the first decision and falls by a factor with
+    every decision.
+
+    Args:
+        choices: A, number of actions, 2 or more.
+        seed: of the weights and of all draws.
+        discount: gamma.
+        epsilon_decay: factor by which epsilon falls.
+        epsilon_min: where it stays.
+        rate: Adam's learning rate.
+        hidden: width of the hidden layer.
+        memory: transitions remembered.
+        batch: transitions of a step.
+        soft: share of the way that the target network goes.
+
+    Raises:
+        ConfigError: there is nothing to choose from.
+
+    References: DynaHB section 5.1 (state, gamma, epsilon, rate) and its released code (network, memory, batch, soft
+    target), after Mnih et al. 2015 and, for the soft target, Lillicrap et al. 2016.
+    Differs from the paper: it names neither the loss nor the optimiser; ours are the squared error and Adam, in
+    float64, written out: on four small arrays that takes a tenth of what a framework's calls do.
+    """
+
+    def __init__(
+        self,
+        choices: int,
+        *,
+        seed: int = 0,
+        discount: float = 0.99,
+        epsilon_decay: float = 0.95,
+        epsilon_min: float = 0.1,
+        rate: float = 0.005,
+        hidden: int = DQN_HIDDEN,
+        memory: int = DQN_MEMORY,
+        batch: int = DQN_BATCH,
+        soft: float = SOFT,
+    ) -> None:
+        self.choices = checked_choices(choices)
+        self._seed, self._discount, self._batch, self._soft = seed, discount, batch, soft
+        self._epsilon_decay, self._epsilon_min = epsilon_decay, epsilon_min
+        self._replay = ReplayMemory(memory)
+        self._online = _drawn_parameters(choices, hidden, seed)
+        self._target = [parameter.copy() for parameter in self._online]
+        self._adam = Adam(self._online, rate)
+        self._decisions = 0
+        self._learned = 0
+
+    @property
+    def epsilon(self) -> float:
+        """Probability that the next choice is drawn."""
+        return max(self._epsilon_min, self._epsilon_decay**self._decisions)
+
+    def values(self, state: float) -> list[float]:
+        """Q(state, action) for each action."""
+        found: list[float] = _q(self._online, np.array([state]))[1][0].tolist()
+        return found
+
+    def choose(self, state: float) -> Choice:
+        """A drawn action with probability epsilon, else the one of the highest Q-value; ties go to the lower one."""
+        values, epsilon = self.values(state), self.epsilon
+        draw = streams.generator(self._seed, "control/dqn/choice", self._decisions)
+        self._decisions += 1
+        explores = draw.random() < epsilon
+        action = int(draw.integers(self.choices)) if explores else values.index(max(values))
+        return Choice(action, tuple(values), epsilon, not explores)
+
+    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Remember the transition, and take one step on a few remembered ones once there are enough."""
+        self._replay.add(state, action, reward, next_state)
+        if len(self._replay) < self._batch:
+            return
+        draw = streams.generator(self._seed, "control/dqn/replay", self._learned)
+        self._learned += 1
+        before, actions, rewards, after = self._replay.sample(self._batch, draw).T
+        goal = rewards + self._discount * _q(self._target, after)[1].max(axis=1)
+        self._adam.step(_gradients(self._online, before, actions.astype(np.int64), goal))
+        for slow, parameter in zip(self._target, self._online, strict=True):
+            slow[...] = slow + self._soft * (parameter - slow)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both networks, Adam's means, the memory and the counters, as plain lists and numbers."""
+        return {
+            "decisions": self._decisions,
+            "learned": self._learned,
+            "online": [parameter.tolist() for parameter in self._online],
+            "target": [parameter.tolist() for parameter in self._target],
+            "adam": self._adam.state_dict(),
+            "replay": self._replay.rows(),
+        }
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._decisions, self._learned = int(data["decisions"]), int(data["learned"])
+        for parameters, stored in ((self._online, data["online"]), (self._target, data["target"])):
+            for parameter, numbers in zip(parameters, stored, strict=True):
+                parameter[...] = numbers
+        self._adam.load_state_dict(data["adam"])
+        self._replay.load(data["replay"])
+
+
+def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Array]:
+    """Weights and biases (H,), (H,), (A, H), (A,), uniform within one over the root of a layer's inputs."""
+    draw = streams.generator(seed, "control/dqn/parameters")
+
+    def uniform(*shape: int, inputs: int) -> Array:
+        return draw.uniform(-1, 1, shape) / np.sqrt(inputs)
+
+    return [
+        uniform(hidden, inputs=1),
+        uniform(hidden, inputs=1),
+        uniform(choices, hidden, inputs=hidden),
+        uniform(choices, inputs=hidden),
+    ]
+
+
+def _q(parameters: Sequence[Array], states: Array) -> tuple[Array, Array]:
+    """States (B,) -> the hidden layer (B, H) and values (B, A)."""
+    into, bias, out, offset = parameters
+    hidden = np.maximum(states[:, np.newaxis] * into + bias, 0.0)
+    return hidden, hidden @ out.T + offset
+
+
+def _gradients(parameters: Sequence[Array], states: Array, actions: NDArray[np.int64], goal: Array) -> list[Array]:
+    """Of the mean squared error of the values of some actions, (B,), against a goal (B,)."""
+    hidden, values = _q(parameters, states)
+    rows = np.arange(len(states))
+    of_values = np.zeros_like(values)
+    of_values[rows, actions] = 2 * (values[rows, actions] - goal) / len(states)
+    of_hidden = (of_values @ parameters[2]) * (hidden > 0)
+    return [states @ of_hidden, of_hidden.sum(axis=0), of_values.T @ hidden, of_values.sum(axis=0)]
+
+
+# The adjuster that adjusts nothing: the same action always.
+
+
+class Fixed:
+    """Chooses one action always; what the others are compared with.
+
+    Args:
+        choices: number of actions, 1 or more.
+        action: the one it chooses.
+
+    Raises:
+        PlanError: there is no such action.
+
+    References: the fixed batch sizes of DynaHB table 8.
+    """
+
+    def __init__(self, choices: int, action: int = 0) -> None:
+        self.choices = checked_choices(choices, least=1)
+        self.action = checked_action(action, choices)
+
+    def choose(self, state: float) -> Choice:
+        """The action that was given, whatever the state."""
+        return Choice(self.action, (None,) * self.choices, 0.0, True)
+
+    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Nothing is learned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing is remembered."""
+        return {}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Nothing is remembered."""
+
+
+# Any action, as likely as another: what an agent that learns must beat.
+
+
+class UniformAgent:
+    """Draws each action with the same probability.
+
+    Args:
+        choices: number of actions, 2 or more.
+        seed: of its draws.
+
+    Raises:
+        ConfigError: there is nothing to choose from.
+
+    References: "Random" of DynaHB table 10.
+    """
+
+    def __init__(self, choices: int, *, seed: int = 0) -> None:
+        self.choices = checked_choices(choices)
+        self._seed = seed
+        self._decisions = 0
+
+    def choose(self, state: float) -> Choice:
+        """A drawn action, whatever the state."""
+        draw = streams.generator(self._seed, "control/uniform", self._decisions)
+        self._decisions += 1
+        return Choice(int(draw.integers(self.choices)), (None,) * self.choices, 1.0, False)
+
+    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
+        """Nothing is learned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """``decisions`` made so far."""
+        return {"decisions": self._decisions}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._decisions = int(data["decisions"])

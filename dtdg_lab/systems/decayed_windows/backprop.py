@@ -1,0 +1,474 @@
+"""Gradients over a decayed window, layer by layer, whole or in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
+from dtdg_lab.engine.backprop.time_blocks import Crossing, Layer, Tensors
+from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, SeamWidth, SnapshotSpace
+from dtdg_lab.engine.halo import HaloSequence
+from dtdg_lab.engine.strategy import BlockSeam, Leg, SequenceSegment, TimeBlock, Work, in_order
+from dtdg_lab.kernels.recurrence import at_rest
+from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
+
+# A window of snapshots one after another, for every model: the reference, and what models of weights are run by.
+
+
+def add_gradients_window(
+    run: SequenceSegment, spaces: Sequence[SnapshotSpace], full: int, rows: SurvivalRows, begin: State, *, late: bool
+) -> tuple[Tensor, State]:
+    """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
+
+    Args:
+        run: the window, of own vertices by number.
+        spaces: (S,) the snapshots, oldest first; decayed ones in the order of survival.
+        full: how many of the newest ones are full.
+        rows: that order.
+        begin: the states that vertices start from, of the first rows in the order of survival; zero beyond.
+        late: whether vertices that the oldest snapshot lacks leave a state as well.
+
+    Returns:
+        The loss, a scalar, and the state of each vertex after the first snapshot that it is in, in the order of
+        survival; both without history.
+    """
+    model, state, left = run.model, begin, list[State]()
+    decayed, held, losses = len(spaces) - full, 0, list[Tensor]()
+    for place, space in enumerate(spaces):
+        is_whole, height = place >= decayed, space.num_rows
+        if held < height:
+            state = _grown(state, held, height, begin)
+        if place == decayed:
+            state = _each(state, lambda x: x.index_select(0, rows.place))
+        t = run.snapshots[place]
+        if t in run.at:
+            h, state = run_awaiting(model.snapshot(space, space.inputs, state))
+            of = rows.own[:height] if not is_whole else slice(0, run.own)
+            losses.append(run.loss(model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), of))
+        else:
+            state = _passed(model, space, state)
+        if held < height and (late or place == 0):
+            left.append(_each(state, itemgetter(rows.own[held:height] if is_whole else slice(held, height))).detach())
+        held = height
+    loss = torch.stack(losses).sum()
+    loss.backward()  # on every rank, with labels or without: backward exchanges rows
+    return loss.detach(), _joined(left)
+
+
+def _passed(model: DynamicModel, space: SnapshotSpace, state: State) -> State:
+    """The state after a snapshot at which no loss is taken: weights that look at no vertex need none."""
+    if model.memory == "none":
+        return state
+    if model.memory != "weights":
+        return run_awaiting(model.snapshot(space, space.inputs, state))[1]
+    for layer in range(model.layers):
+        state = run_awaiting(model.evolve(layer, OneVertex(), model.zeros(1, model.width(layer)), state))
+    return state
+
+
+def _grown(state: State, held: int, height: int, begin: State) -> State:
+    """The first ``held`` rows, and those that enter now: as the window begins with them, or zero."""
+    if not state.per_vertex:
+        return state
+    return State(
+        tuple(
+            tuple(with_late(x[:held], of[held:height], height) for x, of in zip(now, then, strict=True))
+            for now, then in zip(state.layers, begin.layers, strict=True)
+        )
+    )
+
+
+def with_late(x: Tensor, late: Tensor, height: int) -> Tensor:
+    """Rows, below them those that enter late, and zeros up to ``height``."""
+    parts = [part for part in (x, late) if len(part)]
+    lacking = height - len(x) - len(late)
+    if lacking:
+        parts.append(x.new_zeros(lacking, *x.shape[1:]))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _joined(states: Sequence[State]) -> State:
+    """Rows of several states, one after another."""
+    if not states[0].per_vertex or len(states) == 1:
+        return states[0]
+    layers = zip(*(state.layers for state in states), strict=True)
+    return State(tuple(tuple(torch.cat(parts) for parts in zip(*each, strict=True)) for each in layers))
+
+
+def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
+    if not state.per_vertex:
+        return state
+    return State(tuple(tuple(change(x) for x in layer) for layer in state.layers))
+
+
+# Nothing moves but into another order: older snapshots of a window have a prefix of the vertices of newer ones.
+
+
+T = TypeVar("T")
+FEW_ROWS = 512
+WIDER = 4  # windows are short: what a piece keeps is little, and calls cost more
+
+
+class TrapezoidSeam:
+    """The seam (see :class:`dtdg_lab.engine.strategy.BlockSeam`) of a window, one snapshot a space.
+
+    Through time vertices run in the order in which they survive. Decayed snapshots have this order already; rows of
+    full ones are put into it, and back.
+
+    Args:
+        heights: (S,) rows of each snapshot, oldest first, never fewer in a newer one.
+        full: how many of the newest ones are full.
+        rows: the order.
+        device: where work is done, one piece after another.
+        whole: rows of each snapshot of a whole window, oldest first: no piece has more rows x snapshots than its
+            largest, so that the short windows of a segment's start are not the peak.
+    """
+
+    def __init__(
+        self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, whole: Sequence[int] = ()
+    ) -> None:
+        self._heights, self._decayed = list(heights), len(heights) - full
+        self._rows, self._device, self._whole = rows, device, list(whole)
+
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+        """What the work gives, full snapshots' rows in the order of survival."""
+
+        def ordered(place: int) -> tuple[Tensor, T]:
+            rows, rest = work(place)
+            return rows if place < self._decayed else rows.index_select(0, self._rows.own), rest
+
+        found = in_order(ordered, range(len(self._heights)), device=self._device, alone=True)
+        return [rows for rows, _ in found], [rest for _, rest in found]
+
+    def to_snapshots(
+        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+    ) -> tuple[list[Tensor], list[T]]:
+        """Each piece's rows are written into the snapshots that have them; full ones are put back into their order."""
+        out = [like.new_empty(rows, leg.width) for rows in self._heights]
+
+        def write(rows: slice) -> T:
+            found, rest = work(rows)
+            for part, here in zip(out[len(out) - len(found) :], found, strict=True):
+                part[rows] = here[: len(part) - rows.start]
+            return rest
+
+        found = in_order(write, pieces, device=self._device, alone=True)
+        whole = [rows.index_select(0, self._rows.place) for rows in out[self._decayed :]]
+        return [*out[: self._decayed], *whole], found
+
+    def pieces(self, rows: int, size: int) -> list[slice]:
+        """Runs of at most ``WIDER`` times ``size`` vertices that are in the same snapshots.
+
+        The first few are one piece although some of them enter late: what calls cost is more than they do.
+        """
+        most = max(
+            (min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
+            default=None,
+        )
+        found = []
+        for first, stop, held in _runs(self._heights, rows, size):
+            step = WIDER * size if most is None else max(1, min(WIDER * size, most // held))
+            found += [slice(start, min(start + step, stop)) for start in range(first, stop, step)]
+        return found
+
+
+def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, int]]:
+    """Vertices in the same snapshots, from and to, and in how many; the first few together."""
+    if not heights:
+        return []
+    edges = sorted({0, rows, *(height for height in heights if height < rows)})
+    few = max(edge for edge in edges if edge <= min(size, FEW_ROWS))
+    bounds = pairwise([0, *(edge for edge in edges if edge and edge >= few)])
+    return [(first, stop, sum(height > first for height in heights)) for first, stop in bounds]
+
+
+# One layer of a model over a window: vertices that enter late run through the snapshots that have them.
+
+
+@dataclass(slots=True)
+class Entering(Crossing):
+    """A layer's state where vertices enter a window: as the step before left it, or zero.
+
+    ``begin`` holds the rows of the first vertices; those beyond it start from zero.
+    """
+
+    model: DynamicModel | None = None
+
+    def slice(self, rows: slice) -> State:
+        """The state of a piece, as far as ``begin`` has it; zeros that share their memory where it has none of it."""
+        held = self.begin.layers[0][0].shape[0]
+        if rows.start < held:
+            return self.begin.slice(slice(rows.start, min(rows.stop, held)))
+        assert self.model is not None
+        one, height = self.model.initial_state(1), rows.stop - rows.start
+        return State(tuple(tuple(at_rest(x, height) for x in layer) for layer in one.layers))
+
+
+class WindowLayer(Layer):
+    """As :class:`dtdg_lab.engine.backprop.time_blocks.Layer`, where older snapshots have the first rows of newer
+    ones.
+
+    A piece has the snapshots of its first vertex. Where some of its vertices enter later, rows that a snapshot lacks
+    are zeros in tensors of all of them, and in no computation.
+    """
+
+    alone = True  # measured: windows are short, and threads would wait for each other's calls more than they compute
+
+    @torch.no_grad()
+    def after_entering(self, *, late: bool) -> Tensors:
+        """The state of each vertex after the first snapshot that it is in; without history.
+
+        Args:
+            late: of all vertices; else of those that the oldest snapshot has.
+        """
+        found: list[Tensors] = []
+        held, size = 0, WIDER * self._piece_rows()
+        for part in self._parts if late else self._parts[:1]:
+            for start in range(held, len(part), size):
+                rows = slice(start, min(start + size, len(part)))
+                x, begin = part[rows].unsqueeze(0), self._crossing.slice(rows)
+                _, after = self._run.model.temporal_sequence(self._number, x, begin)
+                found.append(after.layers[self._number])
+            held = len(part)
+        return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
+
+    def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
+        """Loss at all snapshots is that of the rows that each of them has."""
+        if len(at) == 1:
+            return super()._loss(h, at, rows)  # the newest, which has all of them
+        run, z, first = self._run, self._run.model.readout(h), at.stop - len(h)
+        losses, place = [], 0
+        for some, of in groupby(self._heights(len(h), rows)):
+            steps = len(list(of))
+            snapshots = range(first + place, first + place + steps)
+            here = slice(rows.start, rows.start + some)
+            losses.append(run.loss(z[place : place + steps, :some], snapshots, here))
+            place += steps
+        return torch.stack(losses).sum()
+
+    def _heights(self, snapshots: int, rows: slice) -> list[int]:
+        """How many of a piece's vertices each of the newest snapshots has, oldest first."""
+        return [min(len(part), rows.stop) - rows.start for part in self._parts[len(self._parts) - snapshots :]]
+
+    def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
+        """A piece's rows in the snapshots that have any of them, (S', piece, C); zeros where one lacks some."""
+        held = [part[rows] for part in parts if len(part) > rows.start]
+        if len(held[0]) == rows.stop - rows.start:
+            return torch.stack(held)
+        out = held[0].new_zeros(len(held), rows.stop - rows.start, held[0].shape[1])
+        for whole, some in zip(out, held, strict=True):
+            whole[: len(some)] = some
+        return out
+
+    def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
+        heights = self._heights(len(x), rows)
+        model, state, height = self._run.model, begin, x.shape[1]
+        if len(x) == 1 or heights[0] == height:
+            return model.temporal_sequence(self._number, x, state)
+        found, at, held = [], 0, 0
+        for some, of in groupby(heights):
+            steps = len(list(of))
+            state = self._grown(state, held, some, begin)
+            h, state = model.temporal_sequence(self._number, x[at : at + steps, :some], state)
+            found.append(torch.nn.functional.pad(h, (0, 0, 0, height - some)))
+            at, held = at + steps, some
+        return torch.cat(found), state
+
+    def _grown(self, state: State, held: int, height: int, begin: State) -> State:
+        """The first ``held`` rows, and those that enter now; only this layer's are asked for."""
+        number = self._number
+        pairs = zip(state.layers[number], begin.layers[number], strict=True)
+        return state.with_layer(number, tuple(with_late(x[:held], of[held:height], height) for x, of in pairs))
+
+
+# A layer of a window whose snapshots exchange rows with other ranks while others of them are computed.
+
+
+class OverlappedLayer(WindowLayer):
+    """As :class:`dtdg_lab.systems.decayed_windows.backprop.WindowLayer`; spaces suspend at a pull.
+
+    Collective, in forward and in backward.
+
+    Args:
+        run: what is differentiated.
+        number: which layer.
+        block: the window; one snapshot a space.
+        inputs: of each snapshot.
+        crossing: the state before it.
+        learning: whether backward will follow.
+        seam: what the spatial part gives.
+        pace: says whose turn it is.
+
+    References: FlareDTDG section 3.4.
+    """
+
+    def __init__(
+        self,
+        run: SequenceSegment,
+        number: int,
+        block: TimeBlock,
+        inputs: list[Tensor],
+        crossing: Crossing,
+        *,
+        learning: bool,
+        seam: SeamWidth,
+        pace: Pace,
+    ) -> None:
+        self._pace, self._runner = pace, SpatialTasks(run.model)
+        self._tasks: list[SpatialTask] = []
+        super().__init__(run, number, block, inputs, crossing, learning=learning, seam=seam)
+
+    def _mix(self, *, learning: bool) -> list[Tensor]:
+        makers: list[Callable[[], Spatial]] = [
+            partial(self._run.model.spatial, self._number, space, x, self._crossing.begin)
+            for space, x in zip(self._spaces, self._inputs, strict=True)
+        ]
+        tasks = self._runner.run(makers, self._pace.order(self._number), learning=learning)
+        self._pace.note(self._number, tasks)
+        mixed = [task.result.detach() for task in tasks if task.result is not None]
+        if self._learns:
+            self._tasks = tasks
+        return self._block.seam.to_vertices(lambda place: (mixed[place], None), Leg(self._number, False, self._width))[
+            0
+        ]
+
+    def backward(self) -> list[Tensor]:
+        """Backward through all snapshots at once: the gradient of the layer's input in each; none in layer 0."""
+        if not self._learns:
+            return []
+        of_tasks, of_inputs = self._runner.gradients(self._tasks, self._gradients, self._inputs)
+        self._tasks, self._gradients = [], []
+        for gradients in of_tasks:
+            self._learned.add(gradients)
+        if self._number == 0:
+            return []
+        leg = Leg(self._number, True, self._run.model.width(self._number))
+
+        def of_input(place: int) -> tuple[Tensor, None]:
+            gradient, x = of_inputs[place], self._inputs[place]
+            return x.new_zeros(x.shape) if gradient is None else gradient, None
+
+        return self._block.seam.to_vertices(of_input, leg)[0]
+
+
+# A window of snapshots for models that remember something of each vertex: layer by layer, piece by piece.
+#
+# Vertices that leave the window at the same snapshot run through the rest of it together: a trapezoid is a pile of
+# rectangles, and each is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
+
+
+MakeLayer = Callable[..., WindowLayer]
+
+
+def add_gradients_window_blocks(
+    run: SequenceSegment,
+    spaces: Sequence[SnapshotSpace],
+    seam: BlockSeam,
+    begin: State,
+    *,
+    widths: Sequence[SeamWidth],
+    make: MakeLayer = WindowLayer,
+    leaves: bool = True,
+    late: bool = False,
+) -> tuple[Tensor, State | None]:
+    """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
+
+    Args:
+        run: the window; its sequence names own vertices in the order in which they run through time.
+        spaces: (S,) the snapshots, oldest first.
+        seam: between them and this order.
+        begin: the states that vertices start from, of the first rows in this order; zero beyond.
+        widths: of the seam, by layer.
+        make: makes a layer, given what :class:`dtdg_lab.systems.decayed_windows.backprop.WindowLayer` is.
+        leaves: whether what the window leaves is asked for.
+        late: whether vertices that the oldest snapshot lacks leave a state as well.
+
+    Returns:
+        The loss, and the state of each vertex after the first snapshot that it is in.
+    """
+    model = run.model
+    stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
+    block = TimeBlock(run.snapshots, stacks, [run.own] * model.layers, seam)
+    layers: list[WindowLayer] = []
+    inputs, after = [space.inputs for space in spaces], []
+    for number, width in enumerate(widths):
+        if number:
+            inputs = layers[-1].hidden()
+        crossing = Entering(begin, keeps=False, model=model)
+        layers.append(make(run, number, block, inputs, crossing, learning=True, seam=width))
+        if leaves:
+            after.append(layers[-1].after_entering(late=late))
+    loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
+    while layers:
+        parts = layers.pop().backward()
+        if layers:
+            layers[-1].pull_back(parts)
+    return loss, State(tuple(after)) if leaves else None
+
+
+# A rank's own vertices as a run over a window sees them: in the order in which it computes them.
+
+
+class WindowVertices:
+    """The sequence (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`) of a run whose spaces are made by its
+    layout.
+
+    Args:
+        of: has full snapshots.
+        vertices: (n,) numbers of the own vertices, in the run's order; None where they are all, in order.
+    """
+
+    def __init__(self, of: DeviceSequence | HaloSequence, vertices: Tensor | None) -> None:
+        self._of, self.vertices = of, vertices
+        self.device, self.dtype, self.own, self.collective = of.device, of.dtype, of.own, of.collective
+
+    def space(self, t: int) -> SnapshotSpace:
+        """A full snapshot."""
+        return self._of.space(t)
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+        """Full snapshots."""
+        return self._of.stacks(snapshots, layer)
+
+    def any_rank(self, flag: bool) -> bool:
+        """As the sequence says."""
+        return self._of.any_rank(flag)
+
+    def join(self, z: Tensor) -> Tensor:
+        """All vertices' rows, of own rows by number."""
+        return self._of.join(z)
+
+    def has_turn(self, t: int) -> bool:
+        """As the sequence says."""
+        return self._of.has_turn(t)
+
+
+# One step over a window of snapshots: which epoch's, and where its target lies.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowWork(Work):
+    """A step whose batch is known when it is made: the window's shape may change before.
+
+    Attributes:
+        epoch: whose shuffle of chunks rules.
+        segment: of the training part, which the window does not reach out of.
+        target: newest snapshot of the window.
+        after: the target before it in this segment, or the snapshot before the segment.
+        ends_segment: whether no later target of the segment follows.
+    """
+
+    epoch: int = 0
+    segment: range = range(0)
+    target: int = 0
+    after: int = -1
+    ends_segment: bool = False

@@ -1,0 +1,1419 @@
+"""Charts of decayed windows: shapes, batches, chunks, heat maps, and the tuner's decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean, median, stdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.systems.decayed_windows.overlap_charts import OverlapLog, TaskLog, overlap_panels, task_panels
+from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, share, with_note
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    EDGE_COLOUR,
+    GRID_COLOUR,
+    HEAT_SCALES,
+    MARK_COLOUR,
+    PHASE_COLOURS,
+    TEXT_COLOUR,
+    VERTEX_COLOUR,
+    series_colour,
+)
+from dtdg_lab.visualization.partition import SNAPSHOT, byte_unit, colour_bar
+from dtdg_lab.visualization.series import STEP_SUMS_KEPT, StepSums
+from dtdg_lab.visualization.style import Marks
+
+# What pictures of trapezoid-shaped windows are made of: the facts of an event ``trapezoid``, and what they predict.
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The settings that make the shape of a window: how many snapshots are full, and how the others decay.
+
+    Attributes:
+        full_snapshots: K.
+        alpha: share of chunks, as the rule reads it.
+        decay: the rule.
+    """
+
+    full_snapshots: int
+    alpha: float
+    decay: str
+
+    @property
+    def words(self) -> str:
+        """As a line of text has it."""
+        return f"K {self.full_snapshots}, alpha {self.alpha:g}, {self.decay}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrapezoidFacts:
+    """W snapshots in a window, of which the newest are full and older ones have ever fewer of C chunks a part.
+
+    Attributes:
+        window: W.
+        shape: the settings in use.
+        chunks: C, of every part.
+        nodes: N.
+        row_counts: (C + 1,) vertices in the first c chunks of all parts, about.
+        rank_row_counts: (R, C + 1) the same of each rank that was told; R is 1 where only the largest was.
+        base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
+        row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
+        piece_bytes: what each row and snapshot of its largest piece adds
+        (:mod:`dtdg_lab.systems.decayed_windows.window`).
+        piece_rows: most vertices of a piece.
+    """
+
+    window: int
+    shape: Shape
+    chunks: int
+    nodes: int
+    row_counts: NDArray[np.float64]
+    rank_row_counts: NDArray[np.float64]
+    base_bytes: float | None
+    row_bytes: float | None
+    piece_bytes: float = 0.0
+    piece_rows: int = 1
+
+    def counts(self, shape: Shape | None = None) -> tuple[int, ...]:
+        """Chunks of every snapshot of a whole window, oldest first; C of a full one."""
+        shape = shape or self.shape
+        full = min(shape.full_snapshots, self.window)
+        newest_first = decayed_counts(shape.decay, chunks=self.chunks, alpha=shape.alpha, decayed=self.window - full)
+        return (*reversed(newest_first), *[self.chunks] * full)
+
+    def rows(self, shape: Shape | None = None) -> int:
+        """Rows of vertices in a whole window, of all ranks, about."""
+        return round(float(self.row_counts[[*self.counts(shape)]].sum()))
+
+    @property
+    def whole_rows(self) -> int:
+        """Rows of a window with all its snapshots full."""
+        return self.window * self.nodes
+
+    def kept(self, shape: Shape | None = None) -> float:
+        """Share of these that a window has."""
+        return self.rows(shape) / self.whole_rows
+
+    def peak_bytes(self, shape: Shape | None = None) -> float | None:
+        """What a step is predicted to need at its peak on the largest rank; None where it is not known."""
+        if self.base_bytes is None or self.row_bytes is None:
+            return None
+        rank_rows = self.rank_row_counts[:, [*self.counts(shape)]].sum(axis=1)
+        shape = shape or self.shape
+        full = min(shape.full_snapshots, self.window)
+        memory = RowMemory(
+            self.base_bytes,
+            0.0,
+            self.piece_bytes,
+            nodes=round(float(self.rank_row_counts[:, -1].max())),
+            chunks=self.chunks,
+            piece_rows=self.piece_rows,
+        )
+        of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
+        return of_piece + self.row_bytes * float(rank_rows.max())
+
+    def changed(self, changes: Mapping[str, Any]) -> TrapezoidFacts:
+        """The same after live settings have changed; others among them are passed over."""
+        known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
+        return replace(self, shape=replace(self.shape, **known)) if known else self
+
+    def same(self, other: TrapezoidFacts) -> bool:
+        """Whether it is the same plan."""
+        mine, theirs = (
+            (f.window, f.shape, f.chunks, f.nodes, f.base_bytes, f.row_bytes, f.piece_bytes, f.row_counts.tolist())
+            for f in (self, other)
+        )
+        return mine == theirs and np.array_equal(self.rank_row_counts, other.rank_row_counts)
+
+
+def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
+    """The facts in the data of an event ``trapezoid``.
+
+    Raises:
+        DataError: something is missing or does not fit.
+    """
+    try:
+        alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
+        nodes, chunks = int(data["nodes"]), int(data.get("chunks") or 1)
+        row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
+        facts = TrapezoidFacts(
+            window=int(data["window"]),
+            shape=Shape(int(data["full_snapshots"]), alpha, decay),
+            chunks=chunks,
+            nodes=nodes,
+            row_counts=row_counts,
+            rank_row_counts=np.atleast_2d(np.asarray(data.get("rank_row_counts") or row_counts, np.float64)),
+            base_bytes=_number(data.get("base_bytes")),
+            row_bytes=_number(data.get("row_bytes")),
+            piece_bytes=_number(data.get("piece_bytes")) or 0.0,
+            piece_rows=int(data.get("piece_rows") or 1),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"a trapezoid of snapshots cannot be drawn from what is told of it ({error!r}): was it recorded by another "
+            "version?"
+        ) from error
+    _check(facts)
+    return facts
+
+
+def _check(facts: TrapezoidFacts) -> None:
+    shape, counts = facts.shape, (facts.row_counts, *facts.rank_row_counts)
+    fit = all(len(each) == facts.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
+    if not (
+        fit
+        and round(facts.row_counts[-1]) == facts.nodes > 0
+        and facts.window >= 1
+        and shape.full_snapshots >= 1
+        and shape.decay in RULES
+    ):
+        raise DataError(
+            f"an event told a window of {facts.window} snapshots, {shape.words}, and rows of {len(facts.row_counts)} "
+            f"prefixes of {facts.chunks} chunks, which do not fit each other: was it recorded by another version?"
+        )
+
+
+def trapezoid_left(data: Mapping[str, Any]) -> bool:
+    """Whether an event ``trapezoid`` or ``chunks`` says that the run went on with batches of another kind."""
+    return "layout" in data and data["layout"] is None
+
+
+def trapezoid_words(facts: TrapezoidFacts) -> str:
+    """The window in a sentence or two, as a row of a table of events."""
+    counts, full = facts.counts(), min(facts.shape.full_snapshots, facts.window)
+    text = f"Windows of {facts.window} snapshot{'' if facts.window == 1 else 's'}: the newest {full} full"
+    if full < facts.window:
+        older = ", ".join(map(str, reversed(counts[: facts.window - full])))
+        text += (
+            f", those before in {older} of {facts.chunks:,} chunks ({facts.shape.decay}, alpha {facts.shape.alpha:g})"
+        )
+    text += f". {share(facts.kept())} of the rows of {facts.window} full ones"
+    peak = facts.peak_bytes()
+    return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+# The trapezoid itself: snapshots across, chunks up, what is in the batch now, and the shape that is proposed.
+
+
+FULL, DECAYED, DROPPED = EDGE_COLOUR, VERTEX_COLOUR, GRID_COLOUR
+ALPHA, K = "alpha", "full_snapshots"  # the handles
+_WRITTEN = 24  # snapshots up to which each has its number of chunks written
+_ASIDE = 0.3  # of a bar: how far from its number a point to be dragged is
+_FEW = 5  # chunks up to which the axis has each of them
+_HEAD = 1.12  # of the chunks: numbers stand above whole snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one step took, of all ranks.
+
+    Attributes:
+        step: updates of the model before it.
+        epoch: from 0.
+        target: its newest snapshot.
+        first: its oldest snapshot.
+        full: how many of the newest are full.
+        counts: chunks of each part of the decayed ones, oldest first.
+        rows: of vertices in all its snapshots; None while a rank has not told.
+        edges: of its decayed snapshots; None likewise.
+    """
+
+    step: int
+    epoch: int
+    target: int
+    first: int
+    full: int
+    counts: tuple[int, ...]
+    rows: int | None = None
+    edges: int | None = None
+
+    def chunks(self, of: int) -> list[int]:
+        """Chunks of each part of every snapshot, oldest first; ``of`` where it is full."""
+        return [*self.counts, *[of] * self.full]
+
+
+def shape_figure(
+    facts: TrapezoidFacts, batch: Batch | None, proposed: Shape | None = None, *, handles: Collection[str] = ()
+) -> Figure:
+    """One bar a snapshot, as high as the chunks it has, those that survive longest at the bottom.
+
+    Args:
+        facts: of the run.
+        batch: the newest; a whole window up to no snapshot in particular where there is none yet.
+        proposed: drawn as an outline over the window, with what it is predicted to need.
+        handles: of ``full_snapshots`` and ``alpha`` those that get a point to be dragged (``layout.meta``).
+    """
+    target = facts.window - 1 if batch is None else batch.target
+    oldest = target - facts.window + 1
+    chunks = facts.counts() if batch is None else batch.chunks(facts.chunks)
+    full = min(facts.shape.full_snapshots, facts.window) if batch is None else batch.full
+    snapshots = list(range(target - len(chunks) + 1, target + 1))
+    ticks = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
+    layout = frame(
+        _title(batch),
+        SNAPSHOT if batch is not None else "snapshot of a window",
+        "chunks of each part",
+        xaxis={"range": [oldest - 0.6, target + 0.6], **ticks},
+        barmode="stack",
+        bargap=0.06,
+        yaxis={"range": [0, _HEAD * facts.chunks], **({"dtick": 1} if facts.chunks <= _FEW else {})},
+    )
+    data = _bars(facts, snapshots, chunks, full)
+    layout["shapes"], layout["annotations"] = [], _numbers(facts, snapshots, chunks)
+    if len(snapshots) < facts.window:
+        layout["annotations"].append(_missing(facts, oldest, snapshots[0]))
+    if proposed is not None:
+        data.append(_outline(facts, proposed, oldest))
+        layout["annotations"].append(_prediction(facts, proposed, target))
+    if handles:
+        points = _handles(facts, proposed or facts.shape, oldest)
+        layout["meta"] = {"handles": [point for point in points if point["name"] in handles]}
+    return {"data": data, "layout": layout}
+
+
+def shape_words(facts: TrapezoidFacts, batch: Batch | None) -> str:
+    """What the newest batch has of a whole window."""
+    if batch is None:
+        return "No step has told its batch yet: this is what a whole window would take."
+    length = len(batch.counts) + batch.full
+    text = f"Step {batch.step} took the loss at snapshot {batch.target} from {length} snapshot{'s' * (length > 1)}"
+    if length < facts.window:
+        text += ": its segment begins there, and decayed ones lack first"
+    if batch.rows is not None:
+        whole = facts.window * facts.nodes
+        text += f". {batch.rows:,} rows of vertices, {share(batch.rows / whole)} of {facts.window} full snapshots"
+    if batch.counts and batch.edges:
+        text += f"; {batch.edges:,} edges in decayed ones, none of which leaves its part"
+    return text + "."
+
+
+def proposal_words(facts: TrapezoidFacts, proposed: Shape | None) -> str:
+    """What a proposed shape would need, against the one in use, in a sentence."""
+    now = facts.shape
+    text = f"Now {now.words}: {_needs(facts, now)}."
+    if proposed is None or proposed == now:
+        return text
+    return f"{text} Proposed {proposed.words}: {_needs(facts, proposed)}{_more(facts, proposed)}."
+
+
+def snapped(facts: TrapezoidFacts, shape: Shape, handle: str, value: float) -> Shape:
+    """The shape that a handle dragged to a place of the figure means.
+
+    Args:
+        facts: of the run.
+        shape: what the handles stood at.
+        handle: ``full_snapshots``, dragged across, or ``alpha``, dragged up and down.
+        value: its place: chunks up, or snapshots before the end of the newest (negative).
+    """
+    if handle == K:
+        return Shape(min(max(round(-value), 1), facts.window), shape.alpha, shape.decay)
+    least = 1 / facts.chunks
+    return Shape(shape.full_snapshots, round(min(max(value / facts.chunks, least), 1.0), 3), shape.decay)
+
+
+def _title(batch: Batch | None) -> str:
+    if batch is None:
+        return "A whole window"
+    return f"Batch of step {batch.step}: target snapshot {batch.target}"
+
+
+def _bars(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int], full: int) -> list[dict[str, Any]]:
+    """Full, decayed, and what decayed ones lack."""
+    decayed = len(snapshots) - full
+    kept = facts.row_counts
+    said = [
+        f"{count:,} of {facts.chunks:,} chunks a part, about {kept[count]:,.0f} of {facts.nodes:,} rows"
+        for count in chunks
+    ]
+    pieces = (
+        ("full", FULL, snapshots[decayed:], chunks[decayed:], said[decayed:]),
+        ("decayed", DECAYED, snapshots[:decayed], chunks[:decayed], said[:decayed]),
+        ("left out", DROPPED, snapshots[:decayed], [facts.chunks - each for each in chunks[:decayed]], said[:decayed]),
+    )
+    return [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(x),
+            "y": list(y),
+            "marker": {"color": colour, "line": {"width": 0}},
+            "customdata": list(words),
+            "hovertemplate": "snapshot %{x}: %{customdata}<extra>" + name + "</extra>",
+        }
+        for name, colour, x, y, words in pieces
+        if len(x)
+    ]
+
+
+def _numbers(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int]) -> list[dict[str, Any]]:
+    if facts.window > _WRITTEN:
+        return []
+    return [
+        {
+            "text": f"{count:,}",
+            "x": snapshot,
+            "y": count,
+            "xref": "x",
+            "yref": "y",
+            "yanchor": "bottom",
+            "showarrow": False,
+            "font": {"size": 11, "color": TEXT_COLOUR},
+        }
+        for snapshot, count in zip(snapshots, chunks, strict=True)
+    ]
+
+
+def _missing(facts: TrapezoidFacts, oldest: int, first: int) -> dict[str, Any]:
+    return {
+        "text": "before the segment",
+        "x": (oldest + first - 1) / 2,
+        "y": facts.chunks / 2,
+        "xref": "x",
+        "yref": "y",
+        "textangle": -90,
+        "showarrow": False,
+        "font": {"size": 11, "color": BASELINE_COLOUR},
+    }
+
+
+def _outline(facts: TrapezoidFacts, proposed: Shape, oldest: int) -> dict[str, Any]:
+    counts = facts.counts(proposed)
+    x = [oldest - 0.5, *(each for place in range(len(counts)) for each in (oldest + place - 0.5, oldest + place + 0.5))]
+    y = [0, *(count for count in counts for _ in range(2))]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"proposed: {proposed.words}",
+        "x": [*x, x[-1]],
+        "y": [*y, 0],
+        "line": {"color": MARK_COLOUR, "width": 2.5, "dash": "dash"},
+        "hoverinfo": "name",
+    }
+
+
+def _prediction(facts: TrapezoidFacts, proposed: Shape, target: int) -> dict[str, Any]:
+    """Beside the outline's lower, older end, where there is room."""
+    oldest = target - facts.window + 1
+    return {
+        "text": f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}",
+        "x": oldest - 0.45,
+        "y": 1,
+        "xref": "x",
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "top",
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": 11, "color": MARK_COLOUR},
+        "bgcolor": "rgba(255,255,255,0.85)",
+        "borderpad": 3,
+    }
+
+
+def _needs(facts: TrapezoidFacts, shape: Shape) -> str:
+    peak = facts.peak_bytes(shape)
+    text = f"about {facts.rows(shape):,} rows ({share(facts.kept(shape))} of full)"
+    return text if peak is None else f"{text}, {format_bytes(peak)} at a step's peak by prediction"
+
+
+def _more(facts: TrapezoidFacts, proposed: Shape) -> str:
+    """Rows, and bytes where they are known, as multiples of what is now."""
+    text = f"; {facts.rows(proposed) / facts.rows():.2f} times the rows"
+    now, then = facts.peak_bytes(), facts.peak_bytes(proposed)
+    return f"{text} and {then / now:.2f} times the bytes" if now and then is not None else text
+
+
+def _handles(facts: TrapezoidFacts, shape: Shape, oldest: int) -> list[dict[str, Any]]:
+    """Where full snapshots begin, dragged across; and alpha, dragged up and down.
+
+    By rule ``text`` the oldest snapshot has the share alpha of its chunks, by ``ladder`` the newest decayed one.
+    """
+    full = min(shape.full_snapshots, facts.window)
+    edge = oldest + facts.window - full
+    found = [
+        {
+            "name": K,
+            "along": "x",
+            "x": edge - 0.5,
+            "y": 0.5 * facts.chunks,
+            "low": oldest - 0.5,
+            "high": oldest + facts.window - 1.5,
+            "origin": oldest + facts.window - 0.5,
+            "title": "drag: full snapshots (K)",
+            "step": 1,
+            "said": f"{full} full snapshots",
+        }
+    ]
+    if full < facts.window:
+        at = oldest if shape.decay == "text" else edge - 1
+        level = float(np.clip(shape.alpha, 1 / facts.chunks, 1.0)) * facts.chunks
+        found.append(
+            {
+                "name": ALPHA,
+                "along": "y",
+                "x": at + _ASIDE,
+                "y": level,
+                "low": 1,
+                "high": facts.chunks,
+                "origin": 0,
+                "title": "drag: alpha",
+                "step": 1,
+                "said": f"alpha {level / facts.chunks:.3g}",
+            }
+        )
+    return found
+
+
+# What the newest steps took as their batches, and what each spent in which phase, in bounded memory.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """One complete step.
+
+    Attributes:
+        batch: with rows and edges of all ranks.
+        shrink_s: seconds of taking decayed snapshots' edges, the mean of the ranks.
+        time_s: seconds of the step, likewise.
+        phase_s: the same by phase.
+    """
+
+    batch: Batch
+    shrink_s: float
+    time_s: float
+    phase_s: Mapping[str, float]
+
+
+class BatchLog:
+    """Rows of the tables ``batches`` and ``steps`` for the newest steps.
+
+    Args:
+        kept: steps.
+    """
+
+    def __init__(self, kept: int = STEP_SUMS_KEPT) -> None:
+        self._kept = kept
+        self._sums = StepSums((), ("rows", "edges", "shrink_s"), kept)
+        self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)), kept)
+        self._shapes: dict[int, tuple[int, Batch]] = {}  # step -> attempt, batch
+
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``batches``."""
+        self._sums.row(rank, row, attempt)
+        step = int(row["step"])
+        counts = tuple(int(count) for count in row["chunks"] or () if count is not None)
+        shape = Batch(step, int(row["epoch"]), int(row["target"]), int(row["first"]), int(row["full"]), counts)
+        self._shapes[step] = (attempt, shape)
+        while len(self._shapes) > self._kept:
+            del self._shapes[min(self._shapes)]
+
+    def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``steps``."""
+        step = int(row["step"])
+        self._seconds.row(rank, row, attempt)
+        for sums in (self._sums, self._seconds):
+            sums.step(rank, step)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for sums in (self._sums, self._seconds):
+            sums.truncate(step, attempt)
+        self._shapes = {known: found for known, found in self._shapes.items() if known < step or found[0] >= attempt}
+
+    def steps(self, ranks: int, *, first: int = 0) -> list[BatchStep]:
+        """Every step from ``first`` on that all ranks have told, in order."""
+        seconds = dict(self._seconds.steps(ranks, first=first))
+        found = []
+        for step, sums in self._sums.steps(ranks, first=first):
+            if step not in self._shapes or step not in seconds:
+                continue
+            rows, edges, shrink_s = sums[()]
+            time_s, *phases = seconds[step][()]
+            batch = replace(self._shapes[step][1], rows=round(rows), edges=round(edges))
+            phase_s = {phase: value / ranks for phase, value in zip(PHASES, phases, strict=True)}
+            found.append(BatchStep(batch, shrink_s / ranks, time_s / ranks, phase_s))
+        return found
+
+
+# Windows over steps: where they were in time, how many rows they had, what cutting them out cost, and the phases.
+
+
+Panel = tuple[Figure, str]
+NO_BATCH = "no step has told its batch yet"
+RECENT = 50  # steps that sentences are means of
+_ROWS = 40  # steps that the map of windows has
+_BARS = 80  # steps that the phases are drawn of
+_NAMED = 0.005  # share of the time from which a phase has a place in the legend
+_TOP = 0.9  # of the scale of colours up to which a share of chunks is drawn; what is full is above
+_KEPT_SCALE = [[0.0, "#FBEBCB"], [0.2, "#F3C25F"], [_TOP, "#A86F00"], [_TOP, FULL], [1.0, FULL]]
+
+
+def batch_panels(
+    steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks, *, since: int = 0
+) -> dict[str, Panel]:
+    """``windows``, ``rows``, ``phases`` and ``shrinking``, by the steps that are complete.
+
+    Args:
+        steps: from :meth:`BatchLog.steps`.
+        facts: of the run as it is now.
+        marks: of the run's changes.
+        since: from this step on it is so.
+    """
+    now = [each for each in steps if each.batch.step >= since]
+    return {
+        "windows": (_windows_figure(steps[-_ROWS:], facts), _windows_words(steps[-_ROWS:])),
+        "rows": (_rows_figure(steps, facts, marks), _rows_words(now, facts)),
+        "phases": (_phases_figure(steps[-_BARS:], marks), _phases_words(now)),
+        "shrinking": (_shrinking_figure(steps, marks), shrinking_words(now)),
+    }
+
+
+def shrinking_words(steps: Sequence[BatchStep]) -> str:
+    """What cutting out decayed snapshots takes of a step, in a sentence."""
+    recent = steps[-RECENT:]
+    whole = sum(each.time_s for each in recent)
+    if not whole:
+        return "Decayed snapshots are prefixes of one order of vertices, so that cutting them out costs little."
+    cut = sum(each.shrink_s for each in recent)
+    if not cut:
+        return "Nothing is cut out: all snapshots are full."
+    each = format_seconds(cut / len(recent))
+    return (
+        f"{_over(recent).capitalize()} cutting out the edges of decayed snapshots took a rank {each}, "
+        f"{share(cut / whole)} of the step: each is a prefix of one order of vertices, which an epoch makes once."
+    )
+
+
+def _windows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> Figure:
+    """Steps up, snapshots across: decayed ones pale, full ones dark, as a band that climbs to the right."""
+    layout = frame(f"Windows of the last {len(steps)} steps" if steps else "Windows of steps", SNAPSHOT, "step")
+    if not steps:
+        return {"data": [], "layout": with_note(layout, NO_BATCH)}
+    batches = [each.batch for each in steps]
+    low, high = min(each.first for each in batches), max(each.target for each in batches)
+    z: list[list[float | None]] = []
+    said: list[list[str]] = []
+    for each in batches:
+        kept = dict(enumerate(each.chunks(facts.chunks), each.first))
+        level = {at: 1.0 if at > each.target - each.full else _TOP * kept[at] / facts.chunks for at in kept}
+        z.append([round(level[at], 4) if at in kept else None for at in range(low, high + 1)])
+        said.append([f"{kept[at]:,} of {facts.chunks:,} chunks" if at in kept else "" for at in range(low, high + 1)])
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "name": "chunks",
+        "z": z,
+        "x": list(range(low, high + 1)),
+        "y": [each.step for each in batches],
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": _KEPT_SCALE,
+        "xgap": 0.5,
+        "ygap": 0.5,
+        "customdata": said,
+        "hovertemplate": "step %{y}, snapshot %{x}: %{customdata}<extra></extra>",
+        "hoverongaps": False,
+        "colorbar": {
+            "title": {"text": "share of chunks", "side": "right", "font": {"size": 10}},
+            "thickness": 9,
+            "outlinewidth": 0.5,
+            "tickfont": {"size": 10},
+            "tickvals": [0, _TOP / 2, (1 + _TOP) / 2],
+            "ticktext": ["none", "half", "full"],
+        },
+    }
+    layout["xaxis"] |= {"range": [low - 0.5, high + 0.5], "showgrid": False, "tickformat": "d"}
+    layout["yaxis"] |= {"range": [batches[0].step - 0.5, batches[-1].step + 0.5], "showgrid": False, "tickformat": "d"}
+    return {"data": [trace], "layout": layout}
+
+
+def _windows_words(steps: Sequence[BatchStep]) -> str:
+    if not steps:
+        return "A row for each step, a column for each snapshot: the window climbs through time."
+    batches = [each.batch for each in steps]
+    # segments of an epoch come later ones first
+    starts = sum(two.epoch != one.epoch or two.target < one.target for one, two in pairwise(batches))
+    text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the fainter."
+    if starts:
+        text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
+    return f"{text} Each epoch cuts the training part anew, and trains the later segment first."
+
+
+def _rows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks) -> Figure:
+    batches = [each.batch for each in steps]
+    layout = frame(
+        "Rows of a batch",
+        "step (model updates)",
+        "vertices x snapshots, all ranks",
+        yaxis={"rangemode": "tozero"},
+        **marks.over_steps([each.step for each in batches]),
+    )
+    full = [facts.nodes * (each.target - each.first + 1) for each in batches]
+    lines = (
+        ("in the batch", [each.rows for each in batches], DECAYED, "solid"),
+        ("the same snapshots, all full", full, BASELINE_COLOUR, "dot"),
+    )
+    data = [
+        _line(_numbers_batches(steps), list(y), name, {"color": colour, "width": 2, "dash": dash}, "%{y:,}")
+        for name, y, colour, dash in lines
+    ]
+    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NO_BATCH)}
+
+
+def _rows_words(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> str:
+    text = f"A whole window keeps {share(facts.kept())} of the rows of {facts.window} full snapshots."
+    recent = steps[-RECENT:]
+    if not recent:
+        return text
+    had = sum(each.batch.rows or 0 for each in recent)
+    full = sum(facts.nodes * (each.batch.target - each.batch.first + 1) for each in recent)
+    return (
+        f"{text} {_over(recent).capitalize()} batches had {share(had / full)}: at a segment's start windows are short, "
+        "and full snapshots weigh more."
+    )
+
+
+def _phases_figure(steps: Sequence[BatchStep], marks: Marks) -> Figure:
+    layout = frame(
+        f"Phases of the last {len(steps)} steps" if steps else "Phases of steps",
+        "step (model updates)",
+        "mean of the ranks (ms)",
+        barmode="stack",
+        bargap=0,
+        yaxis={"rangemode": "tozero"},
+        **marks.over_steps(_numbers_batches(steps)),
+    )
+    whole = sum(each.time_s for each in steps)
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": phase,
+            "x": _numbers_batches(steps),
+            "y": [round(1e3 * each.phase_s[phase], 4) for each in steps],
+            "marker": {"color": PHASE_COLOURS[phase], "line": {"width": 0}},
+            "hovertemplate": "step %{x}: %{y:.3~g} ms<extra>" + phase + "</extra>",
+        }
+        for phase in PHASES
+        if whole and sum(each.phase_s[phase] for each in steps) >= _NAMED * whole
+    ]
+    return {"data": data, "layout": layout if data else with_note(layout, NO_BATCH)}
+
+
+def _phases_words(steps: Sequence[BatchStep]) -> str:
+    recent = steps[-RECENT:]
+    whole = sum(each.time_s for each in recent)
+    if not whole:
+        return "What a step of a rank spends its time on, step by step."
+    shares = {phase: sum(each.phase_s[phase] for each in recent) / whole for phase in PHASES}
+    most = sorted((phase for phase in PHASES if shares[phase] >= 0.05), key=lambda phase: -shares[phase])[:3]
+    told = [f"{phase} {percent(shares[phase])}" for phase in most]
+    mean = format_seconds(whole / len(recent))
+    return f"{_over(recent).capitalize()} a step took {mean}, the mean of the ranks: {join_words(told)}."
+
+
+def _shrinking_figure(steps: Sequence[BatchStep], marks: Marks) -> Figure:
+    layout = frame(
+        "Cutting out decayed snapshots",
+        "step (model updates)",
+        "share of the step (%)",
+        yaxis={"rangemode": "tozero"},
+        **marks.over_steps(_numbers_batches(steps)),
+    )
+    shares = [round(100 * each.shrink_s / each.time_s, 3) if each.time_s else None for each in steps]
+    line = {"color": series_colour(0), "width": 1.5}
+    data = [_line(_numbers_batches(steps), shares, "share of the step", line, "%{y:.2~f} %")]
+    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NO_BATCH)}
+
+
+def _line(x: list[int], y: list[Any], name: str, line: dict[str, Any], value: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(x) > 1 else "markers",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": line,
+        "marker": {"color": line["color"]},
+        "hovertemplate": "step %{x}: " + value + "<extra>" + name + "</extra>",
+    }
+
+
+def _numbers_batches(steps: Sequence[BatchStep]) -> list[int]:
+    return [each.batch.step for each in steps]
+
+
+def _over(steps: Sequence[BatchStep]) -> str:
+    return f"in the last {len(steps)} steps" if len(steps) > 1 else f"in step {steps[0].batch.step}"
+
+
+# The chunks of a run's parts in words: by whom, how large, what they cut, how long it took, what went otherwise.
+
+
+def chunks_words(data: Mapping[str, Any]) -> str:
+    """The data of an event ``chunks`` in a sentence or two.
+
+    Raises:
+        DataError: something is missing.
+    """
+    try:
+        chunks, parts, sizes = int(data["chunks"]), int(data["parts"]), list(data["sizes"])
+        text = (
+            f"{chunks:,} chunk{'s' * (chunks > 1)} in {'each of ' if parts > 1 else ''}{parts} "
+            f"part{'s' * (parts > 1)} by {data['made_by'] or data['chunker']}, {sizes[0]:,} to {sizes[2]:,} vertices "
+            f"each, made in {format_seconds(float(data['seconds']))}; {share(float(data['cut_share']))} of the edges "
+            "within parts join two chunks."
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(
+            f"chunks cannot be told from what is told of them ({error!r}): were they recorded by another version?"
+        ) from error
+    note = str(data.get("note") or "").rstrip(".")
+    return f"{text} NOTE: {note}." if note else text
+
+
+# Heat maps over full snapshots and alpha: loss, memory and time, filled in cell by cell, with a tuner's path on them.
+#
+# Rows are mappings with ``full_snapshots``, ``alpha``, ``seed`` and what was measured there: ``mse``, ``peak_bytes``
+# and
+# ``epoch_s``, each absent or None where it is not known. Rows of one (full_snapshots, alpha) are seeds of one cell.
+
+
+Row = Mapping[str, Any]
+Setting = tuple[int, float]  # full_snapshots, alpha
+NOTHING_YET = "no cell has been measured yet"
+_DECAY_MAP_WRITTEN = 42  # cells up to which each has its number written into it
+_COLUMNS = 6  # beside each other up to which a number fits into a cell
+_DARK = 0.6  # share of the range of colours from which writing is white
+_PALE = 0.15  # of the range of values: the least of them is not white, as a cell that is not done is
+_BESIDE, _UNDER = 0.41, 0.37  # of a cell: how far from its middle, where the number is, a path runs
+_OUTSIDE = 0.45  # of a cell: how far beyond the outermost row an alpha that the map has not is drawn
+_FEW_SEEDS = 2  # from which there is a spread
+
+
+@dataclass(frozen=True, slots=True)
+class DecayMeasure:
+    """What one map shows: column, title, colours, unit of the colours, and how a number is written."""
+
+    column: str
+    title: str
+    scale: str
+    unit: str
+    say: Callable[[float], str]
+
+
+def measures(loss: str = "validation MSE") -> tuple[DecayMeasure, ...]:
+    """The three maps, named ``mse``, ``peak_bytes`` and ``epoch_s`` after their columns."""
+    return (
+        DecayMeasure("mse", loss[:1].upper() + loss[1:], "halo", loss, lambda value: f"{value:.4g}"),
+        DecayMeasure("peak_bytes", "Peak memory of a step", "bytes", "bytes", format_bytes),
+        DecayMeasure("epoch_s", "Time of an epoch", "owned", "s", format_seconds),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecayMap:
+    """The cells of a study, done or not.
+
+    Attributes:
+        rows: see the module; as many as are measured so far.
+        full_snapshots: across, from few to many.
+        alphas: up, from small to large.
+        seeds: rows that a cell gets in the end.
+        path: settings a tuner went through, in order; drawn over the maps.
+        loss: what the column ``mse`` is called.
+        baselines: name -> loss of predictions without a model, such as persistence.
+    """
+
+    rows: Sequence[Row]
+    full_snapshots: tuple[int, ...] = ()
+    alphas: tuple[float, ...] = ()
+    seeds: int = 1
+    path: Sequence[Setting] = ()
+    loss: str = "validation MSE"
+    baselines: Mapping[str, float] | None = None
+
+    def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """What is across and up: what was asked for, measured, or gone through (K only)."""
+        across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
+        up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
+        return tuple(sorted(across)), tuple(sorted(up))
+
+    def values(self, column: str) -> dict[Setting, list[float]]:
+        """What was measured of each cell, by seed."""
+        found: dict[Setting, list[float]] = {}
+        for row in self.rows:
+            if row.get(column) is not None:
+                found.setdefault((int(row["full_snapshots"]), float(row["alpha"])), []).append(float(row[column]))
+        return found
+
+
+def decay_map_panels(shown: DecayMap) -> dict[str, Panel]:
+    """The three maps by the names of their columns, each with a sentence; empty ones are drawn too."""
+    return {measure.column: (_figure(shown, measure), _words(shown, measure)) for measure in measures(shown.loss)}
+
+
+def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
+    """The three maps beside each other, as in Figure 8 of FlareDTDG."""
+    _, up = shown.axes()
+    asked = {*shown.full_snapshots, *(int(row["full_snapshots"]) for row in shown.rows)}
+    done, cells = len(shown.values("mse")), len(asked) * len(up)
+    progress = f" · {done} of {cells} cells" if done < cells else ""
+    return grid(list(decay_map_panels(shown).values()), title=title + progress, columns=3)
+
+
+def _figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
+    across, up = shown.axes()
+    layout = frame(measure.title, "full snapshots (K)", "alpha", margin={"l": 56, "r": 14, "t": 34, "b": 56})
+    if not across or not up:
+        return {"data": [], "layout": with_note(layout, NOTHING_YET)}
+    layout["xaxis"] |= _axis([str(k) for k in across])
+    layout["yaxis"] |= _axis([f"{alpha:g}" for alpha in up])
+    layout["plot_bgcolor"] = GRID_COLOUR  # of cells that are not done
+    values = shown.values(measure.column)
+    data = [_map(shown, measure, values, across, up)]
+    if _has_numbers(across, up):
+        layout["annotations"] = _numbers_decay_map(shown, measure, values, data[0])
+    if shown.path:
+        data += _path(shown.path, across, up)
+    if measure.column == "mse" and values:
+        best = _best(values)
+        layout["shapes"] = [_outline_decay_map(across.index(best[0]), up.index(best[1]))]
+    return {"data": data, "layout": layout}
+
+
+def _has_numbers(across: Sequence[int], up: Sequence[float]) -> bool:
+    return len(across) <= _COLUMNS and len(across) * len(up) <= _DECAY_MAP_WRITTEN
+
+
+def _axis(names: list[str]) -> dict[str, Any]:
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": names,
+        "range": [-0.5, len(names) - 0.5],
+        "showgrid": False,
+        "ticks": "",
+    }
+
+
+def _map(
+    shown: DecayMap,
+    measure: DecayMeasure,
+    values: dict[Setting, list[float]],
+    across: Sequence[int],
+    up: Sequence[float],
+) -> dict[str, Any]:
+    settings = [[(k, alpha) for k in across] for alpha in up]
+    means = [[fmean(values[each]) if each in values else None for each in row] for row in settings]
+    known = [each for row in means for each in row if each is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    unit, factor = byte_unit(high) if measure.column == "peak_bytes" else (measure.unit, 1.0)
+    low, span = low / factor, (high - low) / factor or abs(low / factor) or 1.0
+    written = _has_numbers(across, up)
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "name": measure.title,
+        "x": list(range(len(across))),
+        "y": list(range(len(up))),
+        "z": [[None if each is None else round(each / factor, 6) for each in row] for row in means],
+        "zmin": low - _PALE * span,
+        "zmax": low + span,
+        "xgap": 2,
+        "ygap": 2,
+        "colorscale": [list(stop) for stop in HEAT_SCALES[measure.scale]],
+        "showscale": not written,
+        "customdata": [[_told(shown, measure, values, each) for each in row] for row in settings],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "hoverongaps": False,
+    }
+    return trace if written else trace | {"colorbar": colour_bar(unit) | {"tickformat": ".3~g"}}
+
+
+def _numbers_decay_map(
+    shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], map_: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The number of each cell, as notes: a path runs behind them."""
+    across, up = shown.axes()
+    span = map_["zmax"] - map_["zmin"]
+    return [
+        {
+            "text": _cell(shown, measure, values[k, alpha]),
+            "x": x,
+            "y": y,
+            "xref": "x",
+            "yref": "y",
+            "showarrow": False,
+            "font": {"size": 11, "color": "white" if map_["z"][y][x] - map_["zmin"] > _DARK * span else TEXT_COLOUR},
+        }
+        for y, alpha in enumerate(up)
+        for x, k in enumerate(across)
+        if (k, alpha) in values
+    ]
+
+
+def _cell(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
+    """What is written into a cell: the mean, and the spread of the losses or how many seeds are done."""
+    if not found:
+        return ""
+    text = measure.say(fmean(found))
+    if len(found) < shown.seeds:
+        return f"{text}<br>{len(found)} of {shown.seeds}"
+    spread = measure.column == "mse" and len(found) >= _FEW_SEEDS
+    return f"{text}<br>± {stdev(found):.2g}" if spread else text
+
+
+def _told(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], setting: Setting) -> str:
+    found = values.get(setting, [])
+    if not found:
+        return ""
+    each = join_words([measure.say(value) for value in found])
+    return f"K = {setting[0]}, alpha {setting[1]:g}: {each} ({len(found)} of {shown.seeds} seeds)"
+
+
+def _path(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[dict[str, Any]]:
+    """The way of a tuner, from a circle by arrows to a star; beside the numbers."""
+    x = [across.index(k) + _BESIDE for k, _ in path]
+    y = [place(alpha, up) - _UNDER for _, alpha in path]
+    said = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
+    common = {
+        "type": "scatter",
+        "name": "path of the tuner",
+        "showlegend": False,
+        "opacity": 0.75,
+        "hovertemplate": "%{customdata}<extra>tuner</extra>",
+    }
+    line = {"color": MARK_COLOUR, "width": 2}
+    ends = [0, -1] if len(path) > 1 else [-1]
+    return [
+        {
+            **common,
+            "mode": "lines+markers",
+            "x": x,
+            "y": y,
+            "customdata": said,
+            "line": line,
+            "marker": {"symbol": "arrow", "angleref": "previous", "size": 10, "color": MARK_COLOUR},
+        },
+        {
+            **common,
+            "mode": "markers",
+            "x": [x[at] for at in ends],
+            "y": [y[at] for at in ends],
+            "customdata": [said[at] for at in ends],
+            "marker": {
+                "symbol": ["circle", "star"][-len(ends) :],
+                "size": [9, 14][-len(ends) :],
+                "color": "white",
+                "line": line,
+            },
+        },
+    ]
+
+
+def place(alpha: float, up: Sequence[float]) -> float:
+    """Where an alpha lies among rows 0, 1, ... of the map, in between where it has none of its own."""
+    if alpha < up[0]:
+        return -_OUTSIDE * (1 - alpha / up[0])
+    for row, (low, high) in enumerate(pairwise(up)):
+        if alpha <= high:
+            return row + (alpha - low) / (high - low)
+    last = len(up) - 1
+    return float(last) if alpha == up[-1] else last + _OUTSIDE * min(1.0, alpha - up[-1])
+
+
+def _best(values: Mapping[Setting, Sequence[float]]) -> Setting:
+    return min(values, key=lambda setting: fmean(values[setting]))
+
+
+def _outline_decay_map(column: int, row: int) -> dict[str, Any]:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "y",
+        "x0": column - 0.48,
+        "x1": column + 0.48,
+        "y0": row - 0.48,
+        "y1": row + 0.48,
+        "line": {"color": TEXT_COLOUR, "width": 2.5},
+        "fillcolor": "rgba(0,0,0,0)",
+    }
+
+
+def _words(shown: DecayMap, measure: DecayMeasure) -> str:
+    values = shown.values(measure.column)
+    if not values:
+        return f"{measure.title}: nothing measured yet."
+    return _loss_words(shown, values) if measure.column == "mse" else _cost_words(measure, values)
+
+
+def _loss_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
+    """The best cell, which others cannot be told from it, and what needs no model."""
+    best = _best(values)
+    lowest = fmean(values[best])
+    text = f"Lowest (outlined): {lowest:.4g} at K = {best[0]}, alpha {best[1]:g}"
+    spread = stdev(values[best]) if len(values[best]) >= _FEW_SEEDS else None
+    if spread is None:
+        text += ", of one seed: another may move it."
+    else:
+        near = sum(fmean(found) <= lowest + spread for found in values.values()) - 1
+        text += f", ± {spread:.2g} over seeds; {near or 'no'} other cell{'s' if near > 1 else ''} within that."
+    told = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
+    return f"{text} Without a model: {join_words(told)}." if told else text
+
+
+def _cost_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
+    """From least to most, and which of the two settings moves it more."""
+    means = {setting: fmean(found) for setting, found in values.items()}
+    least, most = (choose(means, key=lambda setting: means[setting]) for choose in (min, max))
+    text = f"{measure.say(means[least])} (K = {least[0]}, alpha {least[1]:g})"
+    if means[most] == means[least]:
+        return f"{text} in every cell so far."
+    text += f" to {measure.say(means[most])} (K = {most[0]}, alpha {most[1]:g})."
+    by_k, by_alpha = _growth(means, 0), _growth(means, 1)
+    if by_k is None or by_alpha is None:
+        return text
+    return f"{text} From least to most K it grows to {by_k:.2f} times, from least to most alpha to {by_alpha:.2f}."
+
+
+def _growth(means: Mapping[Setting, float], along: int) -> float | None:
+    """Last over first along K (0) or alpha (1), the median over the lines that have both ends; None without any."""
+    lines: dict[float, dict[float, float]] = {}
+    for setting, value in means.items():
+        lines.setdefault(setting[1 - along], {})[setting[along]] = value
+    ends = (min(setting[along] for setting in means), max(setting[along] for setting in means))
+    found = [line[ends[1]] / line[ends[0]] for line in lines.values() if {*ends} <= line.keys() and line[ends[0]]]
+    return median(found) if found and ends[0] != ends[1] else None
+
+
+# What a tuner of K and alpha saw and chose: losses of the neighbours at each look, and its path over K x alpha.
+
+
+POLICY = "greedy"
+NO_LOOK = "the tuner has not looked yet"
+_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One decision.
+
+    Attributes:
+        step: updates of the model before it.
+        epoch: after which it was made, from 0.
+        state: the setting it found.
+        action: the setting it left.
+        losses: of the settings it asked about; finite ones only.
+        bytes: predicted peaks of all neighbours.
+        over: neighbours that it did not ask about, as they need more than the budget.
+        most_bytes: the budget; None where there was none.
+    """
+
+    step: int
+    epoch: int
+    state: Setting
+    action: Setting
+    losses: Mapping[Setting, float]
+    bytes: Mapping[Setting, float]
+    over: tuple[Setting, ...]
+    most_bytes: float | None
+
+
+class DecisionLog:
+    """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
+
+    def __init__(self) -> None:
+        self._looks: dict[int, tuple[int, Look]] = {}  # step -> attempt, look
+
+    def row(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row; that every rank tells the same changes nothing."""
+        if row["policy"] != POLICY:
+            return
+        self._looks[int(row["step"])] = (attempt, _look(row))
+        while len(self._looks) > _KEPT:
+            del self._looks[min(self._looks)]
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt decided from ``step`` on."""
+        self._looks = {known: found for known, found in self._looks.items() if known < step or found[0] >= attempt}
+
+    def looks(self) -> list[Look]:
+        """The decisions in order."""
+        return [self._looks[step][1] for step in sorted(self._looks)]
+
+    def path(self) -> list[Setting]:
+        """The settings that the tuner went through; empty before its first look."""
+        return path(self.looks())
+
+
+def path(looks: Sequence[Look]) -> list[Setting]:
+    """Settings in order, each once where it stayed; what was changed by hand in between is in it too."""
+    found: list[Setting] = []
+    for look in looks:
+        for setting in (look.state, look.action):
+            if not found or found[-1] != setting:
+                found.append(setting)
+    return found
+
+
+def decision_panels(looks: Sequence[Look]) -> dict[str, Panel]:
+    """``tuner-losses``: losses of each look; ``tuner-path``: the newest loss of every setting, and the path."""
+    return {
+        "tuner-losses": (_losses_figure(looks), decision_words(looks)),
+        "tuner-path": _path_panel(looks),
+    }
+
+
+def decision_words(looks: Sequence[Look]) -> str:
+    """What the newest look found, in a sentence or two."""
+    if not looks:
+        return (
+            "At the end of every so many epochs the tuner asks what its neighbours would lose on the validation part."
+        )
+    last = looks[-1]
+    text = f"After epoch {last.epoch + 1} the tuner "
+    if last.action == last.state:
+        text += f"stayed at {_named(last.state)}: no neighbour it asked about was better"
+    else:
+        text += f"went from {_named(last.state)} to {_named(last.action)}"
+        before, after = last.losses.get(last.state), last.losses.get(last.action)
+        if before is not None and after is not None:
+            text += f", validation loss {before:.4g} to {after:.4g}"
+    if last.over and last.most_bytes is not None:
+        text += (
+            f"; {len(last.over)} neighbour{'s' * (len(last.over) > 1)} would need more than "
+            f"{format_bytes(last.most_bytes)}"
+        )
+    moves = sum(look.action != look.state for look in looks)
+    return f"{text}. {moves} move{'' if moves == 1 else 's'} in {len(looks)} look{'' if len(looks) == 1 else 's'}."
+
+
+def _losses_figure(looks: Sequence[Look]) -> Figure:
+    """Neighbours as points, the chosen ones joined by a line."""
+    layout = frame("What the tuner saw", "epoch after which it looked", "validation loss", xaxis={"tickformat": "d"})
+    if not looks:
+        return {"data": [], "layout": with_note(layout, NO_LOOK)}
+    kinds = (
+        ("stay", BASELINE_COLOUR, "circle"),
+        ("K + 1", series_colour(0), "triangle-right"),
+        ("K - 1", series_colour(5), "triangle-left"),
+        ("alpha up", series_colour(1), "triangle-up"),
+        ("alpha down", series_colour(4), "triangle-down"),
+    )
+    data: list[dict[str, Any]] = []
+    for name, colour, symbol in kinds:
+        points = [
+            (look.epoch + 1, loss, _named(setting))
+            for look in looks
+            for setting, loss in look.losses.items()
+            if _kind(look.state, setting) == name
+        ]
+        if points:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [at for at, _, _ in points],
+                    "y": [loss for _, loss, _ in points],
+                    "customdata": [words for *_, words in points],
+                    "marker": {"color": colour, "symbol": symbol, "size": 9},
+                    "hovertemplate": "epoch %{x}, %{customdata}: %{y:.4g}<extra>" + name + "</extra>",
+                }
+            )
+    chosen = [look for look in looks if look.action in look.losses]
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "chosen",
+            "x": [look.epoch + 1 for look in chosen],
+            "y": [look.losses[look.action] for look in chosen],
+            "line": {"color": MARK_COLOUR, "width": 2},
+            "hoverinfo": "skip",
+        }
+    )
+    return {"data": data, "layout": layout}
+
+
+def _path_panel(looks: Sequence[Look]) -> Panel:
+    """Losses of different looks are of different models: the newest of each setting is drawn."""
+    newest = {setting: loss for look in looks for setting, loss in look.losses.items()}
+    rows = [{"full_snapshots": k, "alpha": alpha, "mse": loss} for (k, alpha), loss in newest.items()]
+    figure, _ = decay_map_panels(DecayMap(rows, path=path(looks), loss="newest validation loss of each setting"))["mse"]
+    text = "The way over K and alpha, from the circle to the star; the faintest has least loss. Cells were asked about "
+    return {**figure, "layout": {**figure["layout"], "shapes": []}}, text + "at different times of training."
+
+
+def _kind(state: Setting, setting: Setting) -> str:
+    if setting == state:
+        return "stay"
+    if setting[0] != state[0]:
+        return "K + 1" if setting[0] > state[0] else "K - 1"
+    return "alpha up" if setting[1] > state[1] else "alpha down"
+
+
+def _look(row: Mapping[str, Any]) -> Look:
+    values = list(row["values"])
+    losses = {_setting(each): float(each["loss"]) for each in values if each.get("loss") is not None}
+    budget = row["state"].get("most_bytes")
+    return Look(
+        int(row["step"]),
+        int(row["epoch"]),
+        _setting(row["state"]),
+        _setting(row["action"]),
+        {setting: loss for setting, loss in losses.items() if math.isfinite(loss)},
+        {_setting(each): float(each["bytes"]) for each in values if each.get("bytes") is not None},
+        tuple(_setting(each) for each in values if each.get("loss") is None),
+        None if budget is None else float(budget),
+    )
+
+
+def _setting(named: Mapping[str, Any]) -> Setting:
+    return int(named["full_snapshots"]), float(named["alpha"])
+
+
+def _named(setting: Setting) -> str:
+    return f"K {setting[0]}, alpha {setting[1]:g}"
+
+
+# The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
+
+
+Known = tuple[int, int, TrapezoidFacts | None]  # attempt, step; None where the run went on with other batches
+_TRAPEZOID_KEPT = 16
+
+
+class TrapezoidView:
+    """The windows of one run as they are now, and what its newest steps took.
+
+    Args:
+        ranks: R.
+        marks: the run's changes.
+        overlap: the setting when the run began.
+    """
+
+    def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
+        self.ranks = ranks
+        self.batches, self.decisions = BatchLog(), DecisionLog()
+        self.tasks, self.overlap = TaskLog(), OverlapLog(overlap)
+        self._marks = marks
+        self._known: list[Known] = []
+        self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
+        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``trapezoid``."""
+        told = (attempt, int(row["time_ns"]))
+        if told in self._seen:
+            return
+        self._seen.add(told)
+        self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+
+    def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``chunks``."""
+        words = "" if trapezoid_left(row["data"]) else chunks_words(row["data"])
+        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-_TRAPEZOID_KEPT:]
+
+    def knob(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Note that live settings have changed, by an event ``knob`` of any rank."""
+        facts, changes = self.facts, row["data"]["changes"]
+        if "overlap" in changes:
+            self.overlap.changed(int(row["step"]), bool(changes["overlap"]), attempt)
+        if facts is not None and (attempt, int(row["step"])) >= self._known[-1][:2]:
+            self._take(facts.changed(changes), row, attempt)
+
+    def _take(self, facts: TrapezoidFacts | None, row: Mapping[str, Any], attempt: int) -> None:
+        before = self.facts
+        same = facts is before if facts is None or before is None else facts.same(before)
+        if not self._known or not same:  # an attempt that goes on tells it again
+            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_TRAPEZOID_KEPT:]
+
+    def batch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``batches``."""
+        self.batches.row(rank, row, attempt)
+
+    def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``exchanges``; of runs with such windows alone."""
+        if self._known:
+            self.overlap.row(rank, row, attempt)
+
+    def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``steps``; likewise."""
+        if self._known:
+            self.batches.step(rank, row, attempt)
+            self.overlap.step(rank, int(row["step"]))
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; a plan made just before ``step`` stays."""
+        for log in (self.batches, self.decisions, self.tasks, self.overlap):
+            log.truncate(step, attempt)
+        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
+        self._chunks = [known for known in self._chunks if known[1] <= step or known[0] >= attempt]
+
+    @property
+    def facts(self) -> TrapezoidFacts | None:
+        """The windows in use; None where the run has none."""
+        return self._known[-1][2] if self._known else None
+
+    @property
+    def now(self) -> Batch | None:
+        """The batch of the newest step that every rank has told."""
+        steps = self._steps()
+        return steps[-1].batch if steps else None
+
+    def _steps(self) -> list[BatchStep]:
+        return self.batches.steps(self.ranks)
+
+    def panels(self) -> list[Panel]:
+        """The panels in order; none where the run has no windows."""
+        return list(self.named_panels().values())
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs: ``shape``, and those of batches, exchanges, tasks and decisions."""
+        facts = self.facts
+        if facts is None:
+            return {}
+        steps, looks = self._steps(), self.decisions.looks()
+        batch = steps[-1].batch if steps else None
+        found = {"shape": (shape_figure(facts, batch), shape_words(facts, batch))}
+        found |= batch_panels(steps, facts, self._marks, since=self._known[-1][1])
+        if self.overlap.seconds(self.ranks):
+            found |= overlap_panels(self.overlap, self.ranks, self._marks)
+        if self.tasks:
+            found |= task_panels(self.tasks, self._marks)
+        return found | decision_panels(looks) if looks else found
+
+    def figure(self) -> Figure:
+        """All panels as one figure."""
+        facts = self.facts
+        if facts is None:
+            raise LookupError("this run has no windows of full and decayed snapshots: ask for `facts` first")
+        panels = self.named_panels()
+        wide = [list(panels).index("shape")] if len(panels) % 2 else []
+        return grid(list(panels.values()), title=f"Windows of {facts.window} snapshots: {facts.shape.words}", wide=wide)
+
+    def sentence(self) -> str:
+        """The windows, what cutting them out costs, and what the tuner did, in words."""
+        facts = self.facts
+        if facts is None:
+            return ""
+        text = trapezoid_words(facts)
+        text += f" {self._chunks[-1][2]}" if self._chunks and facts.chunks > 1 else ""
+        steps = [each for each in self._steps() if each.batch.step >= self._known[-1][1]]
+        text += f" {shrinking_words(steps)}" if steps else ""
+        looks = self.decisions.looks()
+        return f"{text} {decision_words(looks)}" if looks else text

@@ -1,0 +1,460 @@
+"""Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.style import Marks
+
+Panel = tuple[Figure, str]
+Seconds = tuple[float, float]  # in flight and exposed
+OVERLAP_KEPT = 60  # steps of a stretch; the newest
+STRETCHES = 6  # between changes; the newest
+_LEAST = 0.01  # of what was exposed, from which a difference is one
+NOTHING_SENT = "no exchange yet"
+_HIDDEN = "#9FC3DC"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps from one change of ``overlap`` to the next, as far as they are kept.
+
+    Attributes:
+        overlap: its value in these steps.
+        start: the step from which it has had this value.
+        steps: their numbers, in order.
+        in_flight_s: mean seconds of a step and rank in which rows were in flight, summed over layers, ways and legs.
+        exposed_s: of it, those in which the rank stood still.
+    """
+
+    overlap: bool
+    start: int
+    steps: tuple[int, ...]
+    in_flight_s: float
+    exposed_s: float
+
+    @property
+    def name(self) -> str:
+        """What it is called in pictures."""
+        return f"overlap {'on' if self.overlap else 'off'}, from step {self.start}"
+
+
+class OverlapLog:
+    """Rows of the table ``exchanges`` for the newest steps of each stretch, in bounded memory.
+
+    Args:
+        overlap: the setting when the run began.
+    """
+
+    def __init__(self, overlap: bool = True) -> None:
+        self._first = bool(overlap)
+        self._changes: dict[int, tuple[bool, int]] = {}  # first step -> value, attempt
+        self._rows: dict[int, dict[int, dict[tuple[Any, ...], Seconds]]] = {}  # rank -> step -> key -> seconds
+        self._attempts: dict[tuple[int, int], int] = {}  # rank, step
+        self._newest: dict[int, int] = {}  # rank -> newest step recorded
+
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row; one that is told twice counts once."""
+        steps, step = self._rows.setdefault(rank, {}), int(row["step"])
+        if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
+            steps[step], self._attempts[rank, step] = {}, attempt
+        key = (row["layer"], row["way"], row["leg"])
+        steps.setdefault(step, {})[key] = (float(row["in_flight_s"] or 0.0), float(row["exposed_s"] or 0.0))
+        if len(steps) > 2 * OVERLAP_KEPT * STRETCHES:
+            kept = {each for *_, told in self._stretches(sorted(steps)) for each in told}
+            for each in [each for each in steps if each not in kept]:
+                del steps[each], self._attempts[rank, each]
+
+    def step(self, rank: int, step: int) -> None:
+        """Note that a rank has recorded a step."""
+        self._newest[rank] = max(step, self._newest.get(rank, -1))
+
+    def changed(self, step: int, overlap: bool, attempt: int) -> None:
+        """Note that the setting has been ``overlap`` from ``step`` on."""
+        if attempt >= self._changes.get(step, (True, -1))[1]:
+            self._changes[step] = (bool(overlap), attempt)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did and changed from ``step`` on."""
+        for rank, known in list(self._attempts):
+            if known >= step and self._attempts[rank, known] < attempt:
+                del self._rows[rank][known], self._attempts[rank, known]
+        self._newest = {rank: min(newest, step - 1) for rank, newest in self._newest.items()}
+        self._changes = {at: each for at, each in self._changes.items() if at < step or each[1] >= attempt}
+
+    def seconds(self, ranks: int) -> list[tuple[int, Seconds]]:
+        """Step, and seconds in flight and exposed of a rank in the mean; of the steps that all ranks have recorded."""
+        newest = min((self._newest.get(rank, -1) for rank in range(ranks)), default=-1)
+        sums: dict[int, list[float]] = {}
+        for steps in self._rows.values():
+            for step, told in steps.items():
+                if step <= newest:
+                    sum_s = sums.setdefault(step, [0.0, 0.0])
+                    sum_s[0] += sum(each[0] for each in told.values())
+                    sum_s[1] += sum(each[1] for each in told.values())
+        return [(step, (flying / ranks, exposed / ranks)) for step, (flying, exposed) in sorted(sums.items())]
+
+    def stretches(self, ranks: int) -> list[Stretch]:
+        """The newest stretches that have steps, in order."""
+        told = dict(self.seconds(ranks))
+        found = []
+        for overlap, start, steps in self._stretches(list(told)):
+            flying, exposed = (sum(told[step][place] for step in steps) / len(steps) for place in (0, 1))
+            found.append(Stretch(overlap, start, tuple(steps), flying, exposed))
+        return found
+
+    def _stretches(self, steps: Sequence[int]) -> list[tuple[bool, int, list[int]]]:
+        """Value, start and newest steps of each of the newest stretches; a change to the same value begins none."""
+        found: list[tuple[bool, int, list[int]]] = [(self._first, 0, [])]
+        changes = sorted(self._changes.items())
+        for step in steps:
+            while changes and changes[0][0] <= step:
+                start, (value, _) = changes.pop(0)
+                if value != found[-1][0]:
+                    found.append((value, start, []))
+            found[-1][2].append(step)
+        return [(value, start, told[-OVERLAP_KEPT:]) for value, start, told in found if told][-STRETCHES:]
+
+
+def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel]:
+    """``exposed``: seconds in flight and exposed over steps; ``change``: their means before and after each change.
+
+    Args:
+        log: what the ranks told.
+        ranks: R, whose mean is drawn.
+        marks: of the run's changes.
+    """
+    steps, stretches = log.seconds(ranks), log.stretches(ranks)
+    return {
+        "exposed": (_lines_figure(steps, marks), _lines_words(stretches)),
+        "change": (_bars_figure(stretches), change_words(stretches)),
+    }
+
+
+def change_words(stretches: Sequence[Stretch]) -> str:
+    """What overlap saves of the time that ranks stand still, where the run has had it both ways."""
+    if not stretches:
+        return "Exposed is what a rank stands still for; the rest of the time in flight it computes."
+    now = stretches[-1]
+    before = next((each for each in reversed(stretches) if each.overlap != now.overlap), None)
+    still = f"{format_seconds(now.exposed_s)} of a step's {format_seconds(now.in_flight_s)} in flight"
+    if before is None:
+        other = "off" if now.overlap else "on"
+        return f"Now {still} are exposed. Set overlap {other} in the run to see what it does: the losses stay the same."
+    off, on = (before, now) if now.overlap else (now, before)
+    if abs(off.exposed_s - on.exposed_s) <= _LEAST * max(off.exposed_s, on.exposed_s):
+        return f"Exposed are {format_seconds(on.exposed_s)} of a step with overlap and without: it hides nothing here."
+    change = (on.exposed_s - off.exposed_s) / off.exposed_s if off.exposed_s else None
+    told = "" if change is None else f", {percent(abs(change))} {'less' if change < 0 else 'more'}"
+    return (
+        f"Exposed are {format_seconds(off.exposed_s)} of a step without overlap and {format_seconds(on.exposed_s)} "
+        f"with it{told}: means of {len(off.steps)} and {len(on.steps)} steps."
+    )
+
+
+def _lines_figure(steps: Sequence[tuple[int, Seconds]], marks: Marks) -> Figure:
+    layout = frame(
+        "Exchanges of a step: in flight and exposed",
+        "step (model updates)",
+        "mean of a rank (ms)",
+        yaxis={"rangemode": "tozero"},
+        **marks.over_steps([step for step, _ in steps]),
+    )
+    lines = (("in flight", 0, BASELINE_COLOUR, "dash"), ("exposed", 1, WARNING_COLOUR, "solid"))
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines" if len(steps) > 1 else "markers",
+            "name": name,
+            **_with_gaps([(step, round(1e3 * seconds[place], 4)) for step, seconds in steps]),
+            "line": {"color": colour, "width": 1.5, "dash": dash},
+            "marker": {"color": colour},
+            "hovertemplate": "step %{x}: %{y:.4~g} ms<extra>" + name + "</extra>",
+        }
+        for name, place, colour, dash in lines
+    ]
+    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NOTHING_SENT)}
+
+
+def _with_gaps(points: Sequence[tuple[int, float]]) -> dict[str, list[Any]]:
+    """Points of a line that ends where steps are no longer kept and begins anew after them."""
+    x: list[Any] = []
+    y: list[Any] = []
+    for step, value in points:
+        if x and step > x[-1] + 1:
+            x.append(x[-1] + 1)
+            y.append(None)
+        x.append(step)
+        y.append(value)
+    return {"x": x, "y": y}
+
+
+def _lines_words(stretches: Sequence[Stretch]) -> str:
+    if not stretches:
+        return "Between the two lines lies what is hidden behind computing."
+    now = stretches[-1]
+    hidden = 1 - now.exposed_s / now.in_flight_s if now.in_flight_s > 0 else 0.0
+    way = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
+    return (
+        f"{way} are in flight {format_seconds(now.in_flight_s)} of a step, of which {percent(max(0.0, hidden))} are "
+        "hidden: what lies between the two lines. Several at once count each."
+    )
+
+
+def _bars_figure(stretches: Sequence[Stretch]) -> Figure:
+    layout = frame(
+        "Exposed and hidden, before and after",
+        "mean of a rank and step (ms)",
+        "",
+        barmode="stack",
+        bargap=0.35,
+        xaxis={"rangemode": "tozero"},
+        yaxis={
+            "autorange": "reversed",
+            "type": "category",
+            "showgrid": False,
+            "ticksuffix": " ",
+            "tickfont": {"size": 10},
+        },
+    )
+    bars = (
+        ("exposed", WARNING_COLOUR, [each.exposed_s for each in stretches]),
+        ("hidden", _HIDDEN, [max(0.0, each.in_flight_s - each.exposed_s) for each in stretches]),
+    )
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [each.name for each in stretches],
+            "x": [round(1e3 * each, 4) for each in widths],
+            "marker": {"color": colour},
+            "hovertemplate": "%{y}: %{x:.3f} ms<extra>" + name + "</extra>",
+        }
+        for name, colour, widths in bars
+    ]
+    return {"data": data if stretches else [], "layout": layout if stretches else with_note(layout, NOTHING_SENT)}
+
+
+# How well the times of stretches and exchanges are predicted, from the record table ``tasks``.
+
+
+TASK_TIMES_KEPT = 40  # steps of a rank whose tasks are kept one by one; of older ones the median error
+_OLDER = 1_000  # steps of a rank of which that is kept
+_DRAWN = 1_500  # tasks
+_LEAST_S = 1e-7  # as the predictor has it: shorter times count as this
+_FALLEN = 0.8  # an error now over the first from which it is said to have fallen
+NAMES = {"compute": "computing", "communicate": "exchanges"}
+NO_TASKS = "no task has been timed yet"
+
+Task = tuple[float, float]  # seconds, as predicted and as it took
+
+
+class TaskLog:
+    """Tasks of the newest steps and errors of older ones, in bounded memory; fed in any order of ranks."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, dict[int, dict[tuple[Any, ...], Task]]] = {}  # rank -> step -> key -> times
+        self._older: dict[int, dict[int, dict[str, float]]] = {}  # rank -> step -> kind -> median error
+        self._attempts: dict[tuple[int, int], int] = {}  # rank, step
+
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``tasks``; one that is told twice counts once."""
+        step, steps, older = int(row["step"]), self._tasks.setdefault(rank, {}), self._older.setdefault(rank, {})
+        known = self._attempts.setdefault((rank, step), attempt)
+        if attempt < known or (attempt == known and step in older):
+            return
+        if attempt > known:  # computed again
+            steps.pop(step, None)
+            older.pop(step, None)
+            self._attempts[rank, step] = attempt
+        times = (float(row["predicted_s"]), max(float(row["took_s"]), _LEAST_S))
+        # stretches of one snapshot and layer differ in their times alone
+        steps.setdefault(step, {})[str(row["kind"]), row["layer"], row["snapshot"], *times] = times
+        while len(steps) > TASK_TIMES_KEPT:
+            oldest = min(steps)
+            older[oldest] = _medians([steps.pop(oldest)])
+        while len(older) > _OLDER:
+            oldest = min(older)
+            del older[oldest], self._attempts[rank, oldest]
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for rank, known in list(self._attempts):
+            if known >= step and self._attempts[rank, known] < attempt:
+                del self._attempts[rank, known]
+                self._tasks[rank].pop(known, None)
+                self._older[rank].pop(known, None)
+
+    def __bool__(self) -> bool:
+        return bool(self._attempts)
+
+    def newest(self) -> list[tuple[int, int, str, float, float]]:
+        """Step, rank, kind and seconds as predicted and as taken, of every task that is kept, in order of steps."""
+        found = [
+            (step, rank, key[0], *times)
+            for rank, steps in self._tasks.items()
+            for step, tasks in steps.items()
+            for key, times in tasks.items()
+        ]
+        return sorted(found)
+
+    def errors(self) -> list[tuple[int, dict[str, float]]]:
+        """Step, and by kind the median over its tasks of |predicted - took| / took; of older ones the ranks' median."""
+        recent: dict[int, list[dict[tuple[Any, ...], Task]]] = {}
+        for steps in self._tasks.values():
+            for step, tasks in steps.items():
+                recent.setdefault(step, []).append(tasks)
+        older: dict[int, list[dict[str, float]]] = {}
+        for told in self._older.values():
+            for step, each in told.items():
+                older.setdefault(step, []).append(each)
+        found = {step: {kind: median(_of(kind, ranks)) for kind in _kinds(ranks)} for step, ranks in older.items()}
+        found |= {step: _medians(tasks) for step, tasks in recent.items()}
+        return sorted(found.items())
+
+
+def _medians(tasks: Sequence[Mapping[tuple[Any, ...], Task]]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for each in tasks:
+        for (kind, *_), (predicted, took) in each.items():
+            found.setdefault(kind, []).append(abs(predicted - took) / took)
+    return {kind: median(errors) for kind, errors in found.items()}
+
+
+def _kinds(ranks: Sequence[Mapping[str, float]]) -> set[str]:
+    return {kind for each in ranks for kind in each}
+
+
+def _of(kind: str, ranks: Sequence[Mapping[str, float]]) -> list[float]:
+    return [each[kind] for each in ranks if kind in each]
+
+
+def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
+    """``predicted``: each task's time against what it took; ``error``: the median relative error over steps.
+
+    Args:
+        log: what the ranks told.
+        marks: of the run's changes.
+    """
+    newest, errors = log.newest(), log.errors()
+    return {
+        "predicted": (_dots_figure(newest), _dots_words(newest)),
+        "error": (_error_figure(errors, marks), error_words(errors)),
+    }
+
+
+def error_words(errors: Sequence[tuple[int, Mapping[str, float]]]) -> str:
+    """How far off predictions are, in a sentence or two.
+
+    Args:
+        errors: from :meth:`TaskLog.errors`.
+    """
+    if not errors:
+        return "The order in which snapshots go on follows from predicted times; none has been compared yet."
+    recent = errors[-TASK_TIMES_KEPT:]
+    now = {kind: median(_of(kind, [each for _, each in recent])) for kind in _in_order(_kinds([e for _, e in recent]))}
+    said = " and ".join(f"{percent(error)} for {NAMES.get(kind, kind)}" for kind, error in now.items())
+    over = f"the last {len(recent)} steps" if len(recent) > 1 else f"step {recent[0][0]}"
+    text = f"In {over} half of the predictions were off by at most {said}, made before the task was seen"
+    first = {kind: value for kind, value in errors[0][1].items() if kind in now}
+    if len(errors) > TASK_TIMES_KEPT and first and all(now[kind] < _FALLEN * value for kind, value in first.items()):
+        text += f"; in step {errors[0][0]} it was " + " and ".join(percent(first[kind]) for kind in _in_order(first))
+    return text + ". A wrong order costs time and changes no loss."
+
+
+def _in_order(kinds: Any) -> list[str]:
+    return sorted(kinds, key=lambda kind: (kind not in NAMES, list(NAMES).index(kind) if kind in NAMES else 0, kind))
+
+
+def _colour(kind: str) -> str:
+    return series_colour(list(NAMES).index(kind) if kind in NAMES else len(NAMES))
+
+
+def _dots_figure(newest: Sequence[tuple[int, int, str, float, float]]) -> Figure:
+    title = "Task times: predicted against taken"
+    plain = frame(title, "predicted (ms)", "taken (ms)")
+    if not newest:
+        nothing = {"type": "scatter", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
+        return {"data": [nothing], "layout": with_note(plain, NO_TASKS)}
+    drawn = newest[:: -(-len(newest) // _DRAWN)]
+    times = [_milliseconds(each) for *_, predicted, took in drawn for each in (predicted, took)]
+    ends = [min(times), max(times)]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "equal",
+            "x": ends,
+            "y": ends,
+            "hoverinfo": "skip",
+            "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+        }
+    ]
+    for kind in _in_order({each[2] for each in drawn}):
+        own = [each for each in drawn if each[2] == kind]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": NAMES.get(kind, kind),
+                "showlegend": True,
+                "x": [_milliseconds(each[3]) for each in own],
+                "y": [_milliseconds(each[4]) for each in own],
+                "customdata": [list(each[:2]) for each in own],
+                "marker": {"color": _colour(kind), "size": 5, "opacity": 0.6},
+                "hovertemplate": (
+                    "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
+                ),
+            }
+        )
+    log = {"type": "log"}
+    return {"data": data, "layout": frame(title, "predicted (ms)", "taken (ms)", xaxis=log, yaxis=log)}
+
+
+def _milliseconds(seconds: float) -> float:
+    return float(f"{1e3 * max(seconds, _LEAST_S):.4g}")
+
+
+def _dots_words(newest: Sequence[tuple[int, int, str, float, float]]) -> str:
+    if not newest:
+        return "Each dot is to be a stretch of computing or an exchange; on the diagonal it took what was predicted."
+    steps = newest[-1][0] - newest[0][0] + 1
+    longest = max(newest, key=lambda each: each[4])
+    return (
+        f"Each dot is a stretch of computing or an exchange of the last {steps} steps; above the diagonal it took "
+        f"longer than predicted. The longest took {format_seconds(longest[4])}, predicted {format_seconds(longest[3])}."
+    )
+
+
+def _error_figure(errors: Sequence[tuple[int, Mapping[str, float]]], marks: Marks) -> Figure:
+    layout = frame(
+        "Error of predicted task times",
+        "step (model updates)",
+        "median error (% of the time taken)",
+        yaxis={"rangemode": "tozero"},
+        **marks.over_steps([step for step, _ in errors]),
+    )
+    data = []
+    for kind in _in_order(_kinds([each for _, each in errors])):
+        name = NAMES.get(kind, kind)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines" if len(errors) > 1 else "markers",
+                "name": name,
+                "showlegend": True,
+                "x": [step for step, _ in errors],
+                "y": [round(100 * each[kind], 2) if kind in each else None for _, each in errors],
+                "line": {"color": _colour(kind), "width": 1.5},
+                "marker": {"color": _colour(kind)},
+                "hovertemplate": "step %{x}: %{y:.0f} %<extra>" + name + "</extra>",
+            }
+        )
+    return {"data": data, "layout": layout if errors else with_note(layout, NO_TASKS)}

@@ -1,0 +1,530 @@
+"""FlareDTDG: decayed windows over node partitions with a halo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.async_overlap import Pace, TaskSize
+from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSpace, seam_widths
+from dtdg_lab.engine.halo import HaloSequence
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
+from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.kernels.operators import Operators, OperatorSettings
+from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.systems.decayed_windows import backprop as trapezoid_blocks
+from dtdg_lab.systems.decayed_windows import backprop as trapezoid_plain
+from dtdg_lab.systems.decayed_windows.backprop import (
+    WIDER,
+    OverlappedLayer,
+    TrapezoidSeam,
+    WindowLayer,
+    WindowVertices,
+    WindowWork,
+)
+from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
+from dtdg_lab.systems.decayed_windows.window import Shrinker, Trapezoid, hybrid_batch, segments, survival_order
+from dtdg_lab.tasks.base import Task
+
+# State that a step leaves to the next one, vertex by vertex, and what each vertex starts the next window from.
+
+
+Entering = Sequence[tuple[int, int]]
+
+
+class Carried:
+    """What a step leaves to the next one; without history.
+
+    The next window is one snapshot later, and a vertex enters it one snapshot later as well. What it starts from there,
+    the state after the snapshot before, is the state after the first snapshot that it is in now. So one row of each
+    vertex is kept, after its own first snapshot, rather than the states of all snapshots. A vertex that the next window
+    takes up anywhere else, as after a change of its shape, starts from the initial state.
+
+    Args:
+        model: whose state it is.
+
+    Attributes:
+        after: (n',) int64 on the host: the snapshot that each row is the state after, -1 where it is of none; one
+            number where rows are not vertices; None where nothing is carried.
+
+    References: FlareDTDG sections 3.1 and 3.2, algorithm 1 line 7. Its released code keeps all states of all snapshots
+        and hands over the same rows.
+    """
+
+    def __init__(self, model: DynamicModel) -> None:
+        self._model = model
+        self.after: Tensor | None = None
+        self._state: State | None = None
+        self._waiting: tuple[Tensor, Tensor, State] | None = None
+
+    def before(self, entering: Entering) -> State:
+        """What vertices start a window from: rows of the first ones; those beyond start from zero.
+
+        Args:
+            entering: (rows, snapshot) of the window's snapshots, oldest first: the vertices up to ``rows`` that no
+                earlier one has enter at this snapshot. Those of the oldest alone where late ones start from zero.
+        """
+        first, oldest = entering[0]
+        if self._state is None or self.after is None:
+            return self._zeros(first)
+        if not self._state.per_vertex:
+            return self._state if int(self.after) == oldest - 1 else self._model.initial_state(first)
+        wanted = _by_row(entering) - 1
+        held = min(len(wanted), len(self.after))
+        fits = self.after[:held] == wanted[:held]
+        if not bool(fits.any()):
+            return self._zeros(first)
+        if bool(fits.all()) and held == len(wanted):
+            return self._state.slice(slice(0, held))
+        begin = self._model.initial_state(len(wanted))
+
+        def put(new: Tensor, x: Tensor) -> Tensor:
+            mask = fits.to(x.device).view(-1, *[1] * (x.ndim - 1))
+            return torch.cat([torch.where(mask, x[:held], new[:held]), new[held:]])
+
+        return State(
+            tuple(
+                tuple(put(n, x) for n, x in zip(new, of, strict=True))
+                for new, of in zip(begin.layers, self._state.layers, strict=True)
+            )
+        )
+
+    def _zeros(self, height: int) -> State:
+        """The initial state; rows of zeros share the memory of one, else a segment's first steps take the most."""
+        if self._model.memory != "per_vertex":
+            return self._model.initial_state(height)
+        one = self._model.initial_state(1)
+        return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in one.layers))
+
+    def keep(self, entering: Entering, state: State | None) -> None:
+        """Carry the state of each vertex after the snapshot at which it entered; nothing where there is none."""
+        if state is None or (state.per_vertex and not any(state.layers)):
+            self.after = self._state = None
+            return
+        self._state = state
+        self.after = _by_row(entering) if state.per_vertex else torch.tensor(entering[0][1])
+
+    def drop(self) -> None:
+        """Carry nothing: a segment ends, or another run begins."""
+        self.keep((), None)
+
+    def taken_out(self, rows: SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
+        """Numbers of the vertices that have state, (n',), after which snapshot, and their state."""
+        if self._state is None or self.after is None:
+            return None
+        held = len(self.after) if self._state.per_vertex else 0
+        return rows.vertices[:held], self.after, self._state
+
+    def put_back(self, vertices: Tensor, after: Tensor, state: State) -> None:
+        """State of a run that is resumed; its rows are put in order once the epoch's order is known."""
+        self.after, self._waiting = after, (vertices, after, state)
+
+    def take(self, rows: SurvivalRows) -> None:
+        """A new epoch begins, or one is resumed."""
+        if self._waiting is None:
+            self.drop()
+            return
+        (vertices, after, state), self._waiting = self._waiting, None
+        self._state, self.after = (state, after) if not state.per_vertex else _ordered(state, after, vertices, rows)
+
+
+def _by_row(entering: Entering) -> Tensor:
+    """(n,): the snapshot at which each row enters."""
+    heights = [0, *(rows for rows, _ in entering)]
+    counts = torch.tensor([newer - older for older, newer in pairwise(heights)])
+    return torch.repeat_interleave(torch.tensor([snapshot for _, snapshot in entering]), counts)
+
+
+def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) -> tuple[State, Tensor]:
+    """The rows of own vertices among some, in the order of survival; -1 for those that are not among them."""
+    place = rows.vertices.new_full((int(max(vertices.max(), rows.vertices.max())) + 1,), -1)
+    place[vertices] = torch.arange(len(vertices), device=vertices.device)
+    found = place[rows.vertices]
+    at = found.clamp(min=0)
+    own = torch.where(found.cpu() >= 0, after[at.cpu()], -1)
+    return State(tuple(tuple(x.index_select(0, at) for x in layer) for layer in state.layers)), own
+
+
+# Rows of a decayed snapshot: no neighbour is elsewhere, since edges between parts were dropped.
+
+
+class LocalRows:
+    """Own rows alone (see :class:`dtdg_lab.engine.graph_view.Neighbours`); the best are those of all ranks.
+
+    Args:
+        exchanger: gathers candidates.
+        group: the ranks.
+        vertices: (n,) the vertices' numbers in the graph, in the order of the rows.
+    """
+
+    def __init__(self, exchanger: Exchanger, group: Group, vertices: Tensor) -> None:
+        self._exchanger, self._group, self._vertices = exchanger, group, vertices
+
+    async def joined(self, x: Tensor, way: str) -> Tensor:
+        """The rows given."""
+        return x
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best of every rank, by vertex."""
+        vertices, order = torch.sort(self._vertices)
+        rows = HaloRows(self._exchanger, self._group, _nowhere, vertices)
+        return rows.candidates(x.index_select(0, order), scores.index_select(0, order), k)
+
+    def layer(self, number: int) -> LocalRows:
+        """All layers alike."""
+        return self
+
+
+def _nowhere(way: str) -> Route:
+    raise AssertionError("a decayed snapshot exchanges no rows")
+
+
+# Decayed snapshots as spaces: the first vertices in the order of survival, and the edges among them.
+
+
+class ShrunkenSpaces:
+    """Makes the space of a decayed snapshot; norms are those of what is left of it.
+
+    Args:
+        graph: T snapshots.
+        settings: of operators.
+        exchanger: gathers candidates of all ranks.
+        group: the ranks.
+        ways: along which edges the model pulls.
+    """
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        settings: OperatorSettings,
+        exchanger: Exchanger,
+        group: Group,
+        ways: tuple[str, ...],
+    ) -> None:
+        self._graph, self._settings, self._exchanger, self._group = graph, settings, exchanger, group
+        self._shrinker, self._ways = Shrinker(graph.snapshots), ways
+        self.edges = 0  # of the spaces made since this was set to 0
+
+    def renumber(self, rows: SurvivalRows) -> None:
+        """Take the order of an epoch."""
+        self._rows = rows
+        self._shrinker.renumber(rows.order)
+
+    def keep_only(self, snapshots: range) -> None:
+        """Let go of the edges of snapshots that the window has left."""
+        self._shrinker.keep_only(snapshots)
+
+    def space(self, t: int, rows: int, everywhere: int) -> SnapshotSpace:
+        """Snapshot t with its first ``rows`` vertices here and ``everywhere`` on all ranks."""
+        vertices = self._rows.vertices[:rows]
+        edges = {way: self._part(t, rows, way) for way in self._ways}
+        self.edges += sum(len(part.indices) for part in edges.values())
+        neighbours = LocalRows(self._exchanger, self._group, vertices)
+        operators = Operators(LocalSource(partial(self._again, edges, t, rows), self._settings), self._settings)
+        features = self._graph.features[t][self._rows.order.vertices[:rows]]
+        inputs = torch.from_numpy(np.ascontiguousarray(features)).to(self._settings.device).to(self._settings.dtype)
+        return SnapshotSpace(
+            operators, range(t, t + 1), inputs, neighbours, num_nodes=everywhere, may_keep=lambda size: False
+        )
+
+    def _again(self, edges: dict[str, PartEdges], t: int, rows: int, way: str) -> PartEdges:
+        return edges.pop(way) if way in edges else self._part(t, rows, way)
+
+    def _part(self, t: int, rows: int, way: str) -> PartEdges:
+        found = self._shrinker.edges(t, rows, way)
+        return PartEdges(found.indptr, found.indices, found.weights, rows, found.degrees, found.other_degrees)
+
+
+# Vertex parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
+
+
+BatchRow = tuple[int, int, int, list[int | None], int, int, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """What windows are cut by, for P parts.
+
+    Attributes:
+        owner: (N,) the part of each vertex.
+        chunking: of each part's vertices.
+        parts: those of this rank.
+        seed: of the run.
+        ways: along which edges the model pulls.
+    """
+
+    owner: NDArray[np.int32]
+    chunking: Chunking
+    parts: range
+    seed: int
+    ways: tuple[str, ...]
+
+
+class HaloWindowLayout:
+    """One step for each labelled snapshot of the training part: forward through the window that it ends.
+
+    Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
+    to step without its gradient. A vertex that the oldest snapshots of a window lack enters it late: it starts from the
+    state that it had after the same earlier snapshot in the step before, or from zero, and at the start of a segment
+    from zero in any case.
+
+    Args:
+        model: any model.
+        sequence: full snapshots of the own vertices of this rank; of all where there is one.
+        task: what is predicted.
+        train: the labelled snapshots of the training part.
+        exchanger: what the sequence exchanges rows by.
+        group: the ranks.
+        shape: of the windows; may be set anew between two steps.
+        cuts: what they are cut by.
+        pace: orders exchanges where there are several ranks.
+        loss_at: ``last`` or ``all`` snapshots of a window. At ``all`` the loss is the mean over them, and that of a
+            decayed snapshot is the mean over the labelled items that it keeps, on all ranks together.
+        inherits: whether vertices that enter late inherit their state; else they start from zero.
+
+    References: FlareDTDG sections 3.1 to 3.4, algorithm 1 (line 7: states are inherited). Algorithm 1 takes the loss
+        "based on h^t", which reads as the newest snapshot's; the released code averages it over all snapshots of the
+        window. Both are here. ``last`` is the default, so that full and decayed windows learn from the same labels.
+    Differs from the paper: full snapshots keep the order of the graph, so that their operators are made once in a run;
+        rows are put into the order of survival on their way through time.
+    """
+
+    def __init__(
+        self,
+        model: DynamicModel,
+        sequence: DeviceSequence | HaloSequence,
+        task: Task,
+        train: range,
+        exchanger: Exchanger,
+        *,
+        group: Group,
+        shape: Trapezoid,
+        cuts: Cuts,
+        pace: Pace,
+        loss_at: str = "last",
+        inherits: bool = True,
+    ) -> None:
+        self.shape = shape
+        self._model, self._sequence, self._task, self._train = model, sequence, task, train
+        self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
+        self._loss_at, self._inherits = loss_at, inherits
+        self._shrunken = ShrunkenSpaces(sequence.graph, sequence.settings, exchanger, group, cuts.ways)
+        self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
+        self._epoch = -1
+        self._rows: SurvivalRows
+        self._everyone: SurvivalOrder | None = None
+        self._shares: dict[tuple[int, int], float] = {}
+        self._batches: list[BatchRow] = []
+        self.carried = Carried(model)
+        for t in train:  # operators and the indices of exchanges are part of what making the layout costs
+            sequence.space(t)
+
+    def epoch(self, epoch: int) -> Sequence[WindowWork]:
+        """The steps of an epoch, the later segment's first; the same on every rank."""
+        works: list[WindowWork] = []
+        for segment in segments(self._train, seed=self._cuts.seed, epoch=epoch):
+            targets = [t for t in segment if self._task.labelled(t)]
+            for target, after in zip(targets, [segment.start - 1, *targets], strict=False):
+                number, own = len(works), self._group.rank == 0
+                works.append(
+                    WindowWork(
+                        number,
+                        (number,) if own else (),
+                        1,
+                        min(target - segment.start + 1, self.shape.window),
+                        epoch,
+                        segment,
+                        target,
+                        after,
+                        target == targets[-1],
+                    )
+                )
+        return works
+
+    @property
+    def piece_rows(self) -> int:
+        """Most vertices that run through time at once."""
+        return WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
+
+    def by_length(self) -> list[WindowWork]:
+        """The first step of each length of a window, from one snapshot to all, of an epoch that is not cut."""
+        groups = (0,) if self._group.rank == 0 else ()
+        return [
+            WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
+            for place, target in enumerate(self._train[: self.shape.window])
+        ]
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """This rank's share of the loss of a window, and of its gradients."""
+        assert isinstance(work, WindowWork)
+        self._exchanger.marks = marks
+        self._take_epoch(work.epoch)
+        batch = self._batch(work)
+        spaces = self._spaces(batch)
+        marks("batch")
+        run = self._run(batch)
+        self._task.prepare(run.at)
+        marks("transfer")
+        entering = self._entering(batch, spaces)
+        loss, left = self._add_gradients(run, batch, spaces, self.carried.before(entering))
+        self.carried.keep(entering, None if work.ends_segment else left)
+        return Computed(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
+
+    def tried(self, work: WindowWork, marks: StepMarks) -> Computed:
+        """A step that does not count, to see what it takes: as if a step before had left states for every vertex."""
+        self._take_epoch(work.epoch)
+        batch = self._batch(work)
+        heights = [*(self._rows.kept(count) for count in batch.counts), *[self._sequence.own] * batch.full]
+        entering = self._first_in(heights, batch.snapshots)
+        before = [(rows, snapshot - 1) for rows, snapshot in entering]
+        left = self._model.initial_state(entering[-1][0])
+        layers = tuple(tuple(x.detach().clone() for x in layer) for layer in left.layers)
+        self.carried.keep(before, State(layers, left.per_vertex))
+        del left, layers  # what is carried is in memory once
+        return self.compute(work, marks)
+
+    def shaped(self, full_snapshots: int, alpha: float) -> Trapezoid:
+        """The shape with another K and alpha."""
+        return replace(self.shape, full=full_snapshots, alpha=alpha)
+
+    def carried_state(self) -> tuple[Tensor, Tensor, State] | None:
+        """What the next step inherits: of which vertices, after which snapshot of each, and their state."""
+        return self.carried.taken_out(self._rows) if self._epoch >= 0 else None
+
+    def forget(self) -> None:
+        """Be as before the first step."""
+        self._epoch = -1
+        self.carried.drop()
+        self.pace.forget()
+        self.rows()
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What was taken down since this was last asked."""
+        batches, self._batches = self._batches, []
+        return {
+            "links": [*self._exchanger.drain()],
+            "exchanges": [*self._exchanger.legs.drain()],
+            "tasks": [*self.pace.drain()],
+            "batches": [*batches],
+        }
+
+    # one step
+
+    def _take_epoch(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            return
+        order = self._survival(self._cuts.parts, epoch)
+        self._rows, self._epoch = SurvivalRows.of(order, self._sequence.device), epoch
+        self._everyone, self._shares = None, {}
+        self._shrunken.renumber(self._rows)
+        self.carried.take(self._rows)
+
+    def _survival(self, parts: range, epoch: int) -> SurvivalOrder:
+        of = self._cuts
+        return survival_order(of.owner, of.chunking, parts, seed=of.seed, epoch=epoch)
+
+    def _batch(self, work: WindowWork) -> HybridBatch:
+        shape = self.shape
+        return hybrid_batch(
+            work.segment,
+            work.target,
+            window=shape.window,
+            full_snapshots=shape.full,
+            counts_newest_first=shape.counts,
+            after=work.after,
+        )
+
+    def _entering(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> Entering:
+        """At which snapshot vertices enter the window that may have a state to start from."""
+        return self._first_in([space.num_rows for space in spaces], batch.snapshots)
+
+    def _first_in(self, heights: list[int], snapshots: range) -> Entering:
+        return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
+
+    def _spaces(self, batch: HybridBatch) -> list[SnapshotSpace]:
+        """The snapshots of a window, oldest first."""
+        started_s, self._shrunken.edges = time.perf_counter(), 0
+        self._shrunken.keep_only(batch.snapshots)
+        spaces = [
+            self._shrunken.space(t, self._rows.kept(count), self._rows_everywhere(count))
+            for t, count in zip(batch.decayed, batch.counts, strict=True)
+        ]
+        shrink_s = time.perf_counter() - started_s
+        spaces += [self._sequence.space(t) for t in batch.snapshots[len(spaces) :]]
+        kept = [*batch.counts, *[None] * batch.full]
+        rows = sum(space.num_rows for space in spaces)
+        self._batches.append(
+            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s)
+        )
+        return spaces
+
+    def _rows_everywhere(self, count: int) -> int:
+        """Rows on all ranks; only models that look for the best of all vertices ask."""
+        if self._model.memory != "weights_from_data":
+            return self._sequence.graph.num_nodes
+        return int(self._of_all_parts().rows[count])
+
+    def _of_all_parts(self) -> SurvivalOrder:
+        if self._everyone is None:
+            self._everyone = self._survival(range(self._cuts.chunking.parts), self._epoch)
+        return self._everyone
+
+    def _kept(self, t: int, count: int) -> float:
+        """The share of a decayed snapshot's labelled items that its vertices hold, on all ranks together."""
+        if (t, count) not in self._shares:
+            order = self._of_all_parts()
+            vertices = torch.from_numpy(order.vertices[: order.rows[count]].copy()).to(self._sequence.device)
+            self._shares[t, count] = float(self._task.share(range(t, t + 1), vertices)[0])
+        return self._shares[t, count]
+
+    def _run(self, batch: HybridBatch) -> SequenceSegment:
+        in_order = self._model.memory == "per_vertex"  # of survival
+        vertices = self._rows.vertices if in_order else self._sequence.vertices
+        kept = {}
+        if self._loss_at == "all":
+            kept = {t: self._kept(t, count) for t, count in zip(batch.decayed, batch.counts, strict=True)}
+        sequence = WindowVertices(self._sequence, vertices)
+        return SequenceSegment(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
+
+    def _add_gradients(
+        self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotSpace], begin: State
+    ) -> tuple[Tensor, State | None]:
+        if self._model.memory != "per_vertex":
+            return trapezoid_plain.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
+        device, ranks = self._sequence.device, self._group.size
+        heights, whole = [space.num_rows for space in spaces], self.shape
+        of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
+        seam = TrapezoidSeam(heights, batch.full, self._rows, device=device, whole=of_whole)
+        make: trapezoid_blocks.MakeLayer = WindowLayer
+        if ranks > 1:
+            self.pace.begin(self._sizes(batch, spaces))
+            make = partial(OverlappedLayer, pace=self.pace)
+        leaves = self._inherits or len(spaces) == self.shape.window
+        return trapezoid_blocks.add_gradients_window_blocks(
+            run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
+        )
+
+    def _sizes(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> list[TaskSize]:
+        """How much work each snapshot is, as the predictor of times is told."""
+        sequence = self._sequence
+        assert isinstance(sequence, HaloSequence)
+        share = sequence.own / sequence.graph.num_nodes
+        sizes = []
+        for t, space in zip(batch.snapshots, spaces, strict=True):
+            is_full = t not in batch.decayed
+            edges = int(sequence.graph.num_edges[t] * (share if is_full else share * space.num_rows / sequence.own))
+            sizes.append(TaskSize(t, space.num_rows, edges, sequence.halo_rows(t) if is_full else None))
+        return sizes

@@ -1,0 +1,307 @@
+"""Decayed windows in the training loop: their events and the tuning of K and alpha."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.models.base import State
+from dtdg_lab.systems.decayed_windows.backprop import WindowWork
+from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.window import (
+    WHOLE_CHUNKS,
+    RowMemory,
+    Setting,
+    Trapezoid,
+    candidates,
+    neighbours,
+    next_setting,
+)
+from dtdg_lab.training.block_memory import GIB
+from dtdg_lab.training.build import RunComponents
+from dtdg_lab.training.memory import peak_bytes
+
+# What events say of the windows that a run trains on: their shape, and how rows and memory follow from it.
+
+
+def told_windows(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Any:
+    """The event ``trapezoid``.
+
+    Args:
+        shape: of the windows.
+        partition: of the vertices into P parts.
+        chunking: of the parts.
+        memory: of a step, as measured.
+        ranks: R.
+
+    Returns:
+        ``window`` W, ``full_snapshots`` K, ``alpha``, ``decay``, ``counts`` (m chunks, newest first), ``chunks`` C,
+        ``nodes`` N, ``row_counts`` (C + 1: rows of the first c chunks of all parts, chunks taken as alike),
+        ``rank_row_counts`` (C + 1: of the rank that has most), and ``base_bytes``, ``row_bytes``, ``piece_bytes``,
+        ``piece_rows`` of :class:`dtdg_lab.systems.decayed_windows.window.RowMemory`.
+    """
+    chunks = np.arange(chunking.chunks + 1) / chunking.chunks
+    nodes, most = len(partition.owner), int(partition.on_ranks(ranks).counts.max())
+    return {
+        "window": shape.window,
+        "full_snapshots": shape.full,
+        "alpha": shape.alpha,
+        "decay": shape.decay,
+        "counts": list(shape.counts),
+        "chunks": chunking.chunks,
+        "nodes": nodes,
+        "row_counts": (chunks * nodes).tolist(),
+        "rank_row_counts": (chunks * most).tolist(),
+        "base_bytes": memory.base_bytes,
+        "row_bytes": memory.row_bytes,
+        "piece_bytes": memory.piece_bytes,
+        "piece_rows": memory.piece_rows,
+    }
+
+
+# Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a knob change out.
+
+
+@dataclass(frozen=True, slots=True)
+class TuningDecision:
+    """One look at the neighbours of K and alpha, and what came of it.
+
+    Attributes:
+        policy: what decided.
+        state: the present ``full_snapshots`` and ``alpha``, their predicted ``bytes``, and the budget ``most_bytes``.
+        values: the present setting, then its neighbours: ``full_snapshots``, ``alpha``, predicted ``bytes`` and
+            validation ``loss`` after a trial epoch, None where none was made because it needs more than the budget.
+        action: ``full_snapshots`` and ``alpha`` from here on.
+        reward: the present setting's loss less the chosen one's; 0 where it stays, negative only where the budget
+            forced it, None where a trial diverged.
+    """
+
+    policy: str
+    state: dict[str, Any]
+    values: list[dict[str, Any]]
+    action: dict[str, Any]
+    reward: float | None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Live settings that change, by name; empty where the setting stays."""
+        return {name: value for name, value in self.action.items() if value != self.state[name]}
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The columns of the record table ``decisions`` after step and epoch."""
+        return (self.policy, self.state, self.values, self.action, self.reward)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuner:
+    """Tunes K and alpha by the validation part, a step at a time; it remembers nothing, so resuming changes nothing.
+
+    Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
+    moments, and the run's own evaluation of the validation part gives its loss. The trial is then taken back.
+
+    Args:
+        config: the settings as they are at the end of the epoch, with changes made by hand since.
+
+    References: FlareDTDG section 3.5: it "periodically evaluates neighbouring settings on the validation set during
+        training".
+    Differs from the paper: it does not say how a setting is evaluated. Trials of an epoch, all from one start, are
+        ours, and so is the least alpha that is tried, 0.1, with which the paper's tuning begins.
+    """
+
+    config: RunConfig
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether the neighbours are looked at after this epoch: every ``tune_every``-th, where ``tune`` is on."""
+        return bool(self.config["tune"]) and (epoch + 1) % int(self.config["tune_every"]) == 0
+
+    def end_epoch(
+        self, epoch: int, ask: Callable[[int, float], float], predicted: Callable[[int, float], float]
+    ) -> TuningDecision | None:
+        """Look at the neighbours where it is due; collective where ``ask`` is, and the same decision on every rank.
+
+        Args:
+            epoch: the one that just ended, from 0.
+            ask: K, alpha -> validation loss after a trial epoch with that shape; the same on every rank.
+            predicted: K, alpha -> peak bytes of a step on the largest rank; the same on every rank.
+
+        Returns:
+            What was found and decided; None where it is not due.
+        """
+        if not self.is_due(epoch):
+            return None
+        window, most_bytes = int(self.config["window"]), float(self.config["tune_memory_gib"]) * GIB
+        at = Setting(min(int(self.config["full_snapshots"]), window), float(self.config["alpha"]))
+        around = [setting for setting in neighbours(at, window=window) if self._fits(setting)]
+        peaks = {setting: float(predicted(setting.full_snapshots, setting.alpha)) for setting in (at, *around)}
+        chosen_from = candidates(
+            at, window=window, predicted=lambda setting: peaks.get(setting, math.inf), most_bytes=most_bytes
+        )
+        losses = {setting: float(ask(setting.full_snapshots, setting.alpha)) for setting in (at, *chosen_from)}
+        chosen = next_setting(at, losses, must_leave=peaks[at] > most_bytes)
+        values = [
+            _named(setting) | {"bytes": peaks[setting], "loss": _finite(losses.get(setting))} for setting in peaks
+        ]
+        state = _named(at) | {"bytes": peaks[at], "most_bytes": most_bytes}
+        reward = _finite(losses[at] - losses[chosen]) if chosen != at else 0.0
+        return TuningDecision("greedy", state, values, _named(chosen), reward)
+
+    def _fits(self, setting: Setting) -> bool:
+        """Whether the run can have it: some models need full snapshots where the loss is at the last one."""
+        try:
+            self.config.replace(**_named(setting))
+        except UnsupportedError:
+            return False
+        return True
+
+
+def _finite(value: float | None) -> float | None:
+    """None for the loss of a trial that diverged."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _named(setting: Setting) -> dict[str, Any]:
+    return {"full_snapshots": setting.full_snapshots, "alpha": setting.alpha}
+
+
+# What the loop does beside steps where a system trains on windows of snapshots; nothing where it does not.
+
+
+LEAST_ALPHA = OPTIONS["alpha"].low or 0.0
+CARRIED = "carried"  # in the plan of a checkpoint
+
+
+def steer(built: RunComponents, config: RunConfig) -> None:
+    """Let windows have the shape that a config asks for, from the next step on."""
+    if isinstance(built.layout, HaloWindowLayout):
+        built.layout.shape = Trapezoid.of(config, chunks=built.layout.shape.chunks)
+
+
+def at_rest(built: RunComponents) -> bool:
+    """Whether the next step needs nothing of the last one but the parameters."""
+    return not isinstance(built.layout, HaloWindowLayout) or built.layout.carried.after is None
+
+
+def measure(built: RunComponents, group: Group, *, device: str) -> RowMemory | None:
+    """Memory of a step as it follows from its rows; collective.
+
+    Measured are windows of a few shapes, whatever the present one: a run that is resumed, or tuned, is told what it was
+    told before.
+    """
+    layout = built.layout
+    if not isinstance(layout, HaloWindowLayout):
+        return None
+    assert built.chunking is not None and built.partition is not None
+    shape, own = layout.shape, []
+    shapes = _measured(shape)
+    for layout.shape in shapes:
+        own.append(_peak(layout, layout.by_length()[-1], device))
+    layout.shape = shape
+    built.gradients.zero()
+    layout.forget()
+    told = torch.tensor([own], dtype=torch.float64, device=device)
+    peaks = group.gather_rows(told, [1] * group.size).max(dim=0).values.tolist()
+    return RowMemory.through(
+        list(zip(shapes, peaks, strict=True)),
+        nodes=int(built.partition.on_ranks(group.size).counts.max()),
+        chunks=built.chunking.chunks,
+        piece_rows=layout.piece_rows,
+    )
+
+
+def _measured(shape: Trapezoid) -> list[Trapezoid]:
+    """Windows that differ in rows, and in how many run through how many snapshots together."""
+    window, few = shape.window, min(2, shape.window)
+    if shape.chunks == WHOLE_CHUNKS:  # snapshots are always full
+        return [replace(shape, window=full, full=full) for full in sorted({1, few, window})]
+    return [
+        *(replace(shape, full=full, alpha=LEAST_ALPHA, decay="ladder") for full in sorted({1, few, window})),
+        *(replace(shape, full=1, alpha=alpha, decay="text") for alpha in (0.1, 0.5)),
+    ]
+
+
+def _peak(layout: HaloWindowLayout, work: WindowWork, device: str) -> int:
+    """The peak bytes of a step on this rank."""
+
+    def step() -> None:
+        layout.tried(work, Unmarked())
+
+    layout.forget()
+    return peak_bytes(step, device=device)
+
+
+def tuned(built: RunComponents, config: RunConfig, epoch: int, memory: RowMemory | None) -> TuningDecision | None:
+    """What tuning decides at the end of an epoch, the same on every rank; collective."""
+    layout = built.layout
+    if not isinstance(layout, HaloWindowLayout) or "tune" not in config.options["batching"] or memory is None:
+        return None
+
+    def predicted(full_snapshots: int, alpha: float) -> float:
+        return memory.peak_bytes(layout.shaped(full_snapshots, alpha))
+
+    return Tuner(config).end_epoch(epoch, partial(_trial_loss, built, layout, epoch + 1), predicted)
+
+
+def _trial_loss(built: RunComponents, layout: HaloWindowLayout, epoch: int, full_snapshots: int, alpha: float) -> float:
+    """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
+
+    The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
+    """
+    shape, model, optimizer = layout.shape, built.model, built.optimizer
+    parameters, moments = deepcopy(model.state_dict()), deepcopy(optimizer.state_dict())
+    layout.shape = layout.shaped(full_snapshots, alpha)
+    try:
+        for work in layout.epoch(epoch):
+            built.gradients.zero()
+            computed = layout.compute(work, Unmarked())
+            built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=len(work.groups))
+            optimizer.step()
+        (scores,) = built.evaluator.evaluate(model, ("validation",))
+    finally:
+        layout.shape = shape
+        layout.rows()
+        model.load_state_dict(parameters)
+        optimizer.load_state_dict(moments)
+    return float("nan") if scores.loss is None else scores.loss
+
+
+def gathered_state(built: RunComponents, group: Group) -> dict[str, Any]:
+    """What is carried from the last step to the next one, of all ranks, for a checkpoint; collective."""
+    layout = built.layout
+    found = layout.carried_state() if isinstance(layout, HaloWindowLayout) else None
+    if found is None:
+        return {}
+    vertices, after, state = found
+    layers = state.layers
+    if state.per_vertex:
+        own = vertices.new_tensor([[len(vertices)]])
+        counts = [int(number) for number in group.gather_rows(own, [1] * group.size)[:, 0]]
+        both = group.gather_rows(torch.stack([vertices, after.to(vertices)], dim=1), counts)
+        vertices, after = both[:, 0], both[:, 1]
+        layers = tuple(tuple(group.gather_rows(x, counts) for x in layer) for layer in layers)
+    tensors = [[x.cpu() for x in layer] for layer in layers]
+    held = {"after": after.cpu(), "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}
+    return {CARRIED: held}
+
+
+def put_back(built: RunComponents, plan: Mapping[str, Any], *, device: str) -> None:
+    """Go on with what a checkpoint carried, where it did."""
+    if CARRIED not in plan or not isinstance(built.layout, HaloWindowLayout):
+        return
+    held = plan[CARRIED]
+    layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])
+    state = State(layers, held["per_vertex"])
+    built.layout.carried.put_back(held["vertices"].to(device), held["after"].cpu(), state)

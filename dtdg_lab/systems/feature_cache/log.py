@@ -1,0 +1,274 @@
+"""What parts told of the features they asked for, of their caches, and of who decided, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.visualization.series import PartLog
+
+_LINKS = 12_000  # fetches kept of all links together, but of each at least:
+_LEAST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedStep:
+    """How the rows of one part's batch were come by.
+
+    Attributes:
+        step: updates of the model before it.
+        epoch: from 0.
+        part: number of the part.
+        window: number of the cache window that served it; -1 where none did.
+        remote: distinct rows of other parts that were asked for.
+        hits: of these, by owner, those that the cache had; (P,).
+        misses: by owner, those that were fetched; (P,).
+        rpcs: calls for them.
+        bytes: that these moved.
+        resolve_s: seconds that the resolver took.
+        wait_s: seconds that training stood still for it.
+    """
+
+    step: int
+    epoch: int
+    part: int
+    window: int
+    remote: int
+    hits: tuple[int, ...]
+    misses: tuple[int, ...]
+    rpcs: int
+    bytes: float
+    resolve_s: float
+    wait_s: float
+
+    @property
+    def hit(self) -> int:
+        """Rows that the cache had."""
+        return sum(self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One call: rows of one owner, for a batch (``miss``) or for a cache (``bulk``)."""
+
+    step: int
+    part: int
+    owner: int
+    purpose: str
+    rows: int
+    bytes: float
+    rtt_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWindow:
+    """One cache of one part, from where it was swapped in.
+
+    Attributes:
+        step: of the swap.
+        part: number of the part.
+        number: of the window, from 0.
+        first: step that it was built for.
+        length: W, steps.
+        late_steps: steps by which the swap was late.
+        policy: who chose it.
+        action: that was chosen; -1 where it was none of the policy's actions.
+        biased: part that was preferred; -1 for none.
+        capacity: rows at most.
+        held: rows.
+        copied: of these, those that the cache before had.
+        fetched: those that were fetched.
+        by_owner: rows held of each part; (P,).
+        rebuild_s: seconds of the builder.
+        exposed_s: of these, seconds that training stood still.
+    """
+
+    step: int
+    part: int
+    number: int
+    first: int
+    length: int
+    late_steps: int
+    policy: str
+    action: int
+    biased: int
+    capacity: int
+    held: int
+    copied: int
+    fetched: int
+    by_owner: tuple[int, ...]
+    rebuild_s: float
+    exposed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheChoice:
+    """One decision of one part's controller.
+
+    Attributes:
+        step: updates of the model before it.
+        part: number of the part.
+        policy: who decided.
+        values: what each action was thought to be worth; None where that is not known; empty for no opinion.
+        action: chosen.
+        window: W that it means.
+        biased: part that it prefers; -1 for none.
+        epsilon: share of decisions that are drawn.
+        greedy: whether the best value was taken.
+        reward: of the action before; None where there was none.
+        delays_ms: estimate for each other part, in ascending order; (P - 1,).
+    """
+
+    step: int
+    part: int
+    policy: str
+    values: tuple[float | None, ...]
+    action: int
+    window: int
+    biased: int
+    epsilon: float
+    greedy: bool
+    reward: float | None
+    delays_ms: tuple[float, ...]
+
+    def delay_ms(self, owner: int) -> float | None:
+        """What was estimated for one owner; None for the part itself, or where nothing was."""
+        place = owner - (owner > self.part)
+        return self.delays_ms[place] if owner != self.part and 0 <= place < len(self.delays_ms) else None
+
+
+class FeatureLog:
+    """Rows of the tables ``resolved``, ``fetches``, ``windows`` and ``cache_decisions`` of the newest steps."""
+
+    def __init__(self) -> None:
+        self.resolved: PartLog[ResolvedStep] = PartLog()
+        self.windows: PartLog[CacheWindow] = PartLog()
+        self.choices: PartLog[CacheChoice] = PartLog()
+        self._fetches: dict[str, PartLog[Fetched]] = {}  # by purpose
+        self._links: set[tuple[int, int]] = set()
+
+    def resolve(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``resolved``."""
+        found = resolved_of(row)
+        self.resolved.add(found.part, found.step, attempt, found)
+
+    def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``fetches``."""
+        step, part, owner, purpose = int(row["step"]), int(row["part"]), int(row["owner"]), str(row["purpose"])
+        if (part, owner) not in self._links:
+            self._links.add((part, owner))
+            for known in self._fetches.values():
+                known.limit(self._room)
+        log = self._fetches.setdefault(purpose, PartLog(self._room))
+        fetched = Fetched(step, part, owner, purpose, _whole(row["rows"]), _real(row["bytes"]), _real(row["rtt_s"]))
+        log.add((part, owner), step, attempt, fetched)
+
+    @property
+    def _room(self) -> int:
+        return max(_LEAST, _LINKS // len(self._links))
+
+    def window(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``windows``."""
+        step, part = int(row["step"]), int(row["part"])
+        self.windows.add(
+            part,
+            step,
+            attempt,
+            CacheWindow(
+                step,
+                part,
+                _whole(row["number"]),
+                _whole(row["first"]),
+                _whole(row["length"]),
+                _whole(row["late_steps"]),
+                str(row["policy"]),
+                _number(row["action"]),
+                _number(row["biased"]),
+                _whole(row["capacity"]),
+                _whole(row["held"]),
+                _whole(row["copied"]),
+                _whole(row["fetched"]),
+                _counts(row["by_owner"]),
+                _real(row["rebuild_s"]),
+                _real(row["exposed_s"]),
+            ),
+        )
+
+    def choice(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``cache_decisions``."""
+        step, part = int(row["step"]), int(row["part"])
+        delays = tuple(_real(each) for each in row["delays_ms"] or ())
+        greedy = row["greedy"]
+        self.choices.add(
+            part,
+            step,
+            attempt,
+            CacheChoice(
+                step,
+                part,
+                str(row["policy"]),
+                tuple(_known(each) for each in row["values"] or ()),
+                int(row["action"]),
+                _whole(row["window"]),
+                _number(row["biased"]),
+                _real(row["epsilon"]),
+                greedy is None or bool(greedy),
+                _known(row["reward"]),
+                delays,
+            ),
+        )
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        self.resolved.truncate(step, attempt)
+        self.windows.truncate(step, attempt)
+        for log in self._fetches.values():
+            log.truncate(step, attempt)
+        self.choices.truncate(step + 1, attempt)  # what was decided at it was made of the steps before
+
+    def fetches(self, purpose: str, *, since: int = 0) -> list[Fetched]:
+        """Calls for a purpose from step ``since`` on, in order of their steps."""
+        log = self._fetches.get(purpose)
+        found = [] if log is None else [each for rows in log.all(since=since).values() for each in rows]
+        return sorted(found, key=lambda each: each.step)
+
+
+def resolved_of(row: Mapping[str, Any]) -> ResolvedStep:
+    """One row of ``resolved``."""
+    window = row["window"]
+    return ResolvedStep(
+        int(row["step"]),
+        int(row["epoch"]),
+        int(row["part"]),
+        -1 if window is None else int(window),
+        _whole(row["remote"]),
+        _counts(row["hits"]),
+        _counts(row["misses"]),
+        _whole(row["rpcs"]),
+        _real(row["bytes"]),
+        _real(row["resolve_s"]),
+        _real(row["wait_s"]),
+    )
+
+
+def _whole(value: Any) -> int:
+    return int(value or 0)
+
+
+def _real(value: Any) -> float:
+    return float(value or 0.0)
+
+
+def _number(value: Any) -> int:
+    """A number, or -1 where there is none."""
+    return -1 if value is None else int(value)
+
+
+def _known(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _counts(values: Sequence[Any] | None) -> tuple[int, ...]:
+    return tuple(int(value or 0) for value in values or ())

@@ -1,0 +1,225 @@
+"""Modes in which remote features are obtained: fetched for each batch, or through a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.feature_store import CacheActions, CachePolicy
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkPattern
+
+# How a part's features come to its batches: on demand, ahead of time, or out of a cache that is rebuilt.
+
+
+MODES = ("on_demand", "prefetch", "epoch_hot", "windows")
+AHEAD_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturePath:
+    """Settings of a :class:`dtdg_lab.systems.feature_cache.pipeline.FeaturePipeline`; all of them may change between
+    two steps.
+
+    Attributes:
+        mode: ``on_demand``: sampled and fetched when asked for, no cache. ``prefetch``: sampled and fetched ahead, no
+            cache. ``epoch_hot``: ahead, with one cache for each epoch. ``windows``: ahead, with a cache that is
+            rebuilt after every window of steps.
+        policy: name of what decides, for the records; the mode's where it is empty.
+        window: W of mode ``windows``: of all windows, or of the first where a policy decides.
+        biased: part whose rows get 60 % of the cache; None, or a part's own number: all others get as much.
+        decides: whether the policy is asked for every window after the first.
+        capacity: most rows in the cache.
+        depth: Q, batches with their features that may wait for training.
+        ahead: steps past the window being built whose batches are sampled already, for policies that look ahead; they
+            reach over the end of an epoch.
+        ahead_bytes: sampled batches that are held; beyond it only their keys are kept and they are sampled again.
+
+    Raises:
+        ConfigError: a number is out of its range.
+        UnknownNameError: there is no such mode.
+    """
+
+    mode: str
+    policy: str = ""
+    window: int = 16
+    biased: int | None = None
+    decides: bool = False
+    capacity: int = 100_000
+    depth: int = 4
+    ahead: int = 0
+    ahead_bytes: int = AHEAD_BYTES
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UnknownNameError("mode of a feature path", self.mode, MODES)
+        for name, low in (("window", 1), ("capacity", 1), ("depth", 1), ("ahead", 0), ("ahead_bytes", 0)):
+            if getattr(self, name) < low:
+                raise ConfigError(f"{name}={getattr(self, name)} of a feature path: {low} or more is allowed.")
+        if self.biased is not None and self.biased < 0:
+            raise ConfigError(f"biased={self.biased} of a feature path: give a part from 0, or None for no preference.")
+        if not self.policy:
+            object.__setattr__(self, "policy", self.mode)
+
+    @staticmethod
+    def of_policy(policy: str, *, window: int = 16, bias: int = -1, ahead: int = 0, **others: Any) -> FeaturePath:
+        """The path of a cache policy by its name in the catalogue.
+
+        Args:
+            policy: on_demand, prefetch, epoch_hot and fixed decide nothing; any other name is asked for each window.
+            window: W.
+            bias: part preferred by ``fixed``; -1 for none.
+            ahead: as above; used by policies that are asked.
+            **others: capacity, depth, ahead_bytes.
+        """
+        if policy in ("on_demand", "prefetch", "epoch_hot"):
+            return FeaturePath(mode=policy, window=window, **others)
+        biased = bias if policy == "fixed" and bias >= 0 else None
+        decides = policy != "fixed"
+        return FeaturePath(
+            mode="windows",
+            policy=policy,
+            window=window,
+            biased=biased,
+            decides=decides,
+            ahead=ahead if decides else 0,
+            **others,
+        )
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether batches are prepared before they are asked for."""
+        return self.mode != "on_demand"
+
+    @property
+    def caches(self) -> bool:
+        """Whether there is a cache."""
+        return self.mode in ("epoch_hot", "windows")
+
+    def same_windows(self, other: FeaturePath) -> bool:
+        """Whether a cache planned under one is also planned under the other."""
+
+        def plan(path: FeaturePath) -> tuple[object, ...]:
+            return path.mode, path.policy, path.window, path.biased, path.decides, path.capacity
+
+        return plan(self) == plan(other)
+
+
+# The ways to come by remote features, by their names in the catalogue: what a pipeline does, and what decides.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
+    """What a way is made of, for one part.
+
+    Attributes:
+        part: its number.
+        parts: P, at least 2.
+        window: W, or the first one.
+        bias: part that policy fixed prefers; -1 for none.
+        capacity: rows of the cache.
+        depth: Q, batches with features that may wait.
+        epoch_steps: of an epoch.
+        seed: of the run.
+        policy_file: of a trained policy; empty for the shipped one.
+        costs: what steps of this run cost, as far as is known; called where a policy thinks by them.
+        links: how slow they will be, for a policy that knows it.
+    """
+
+    part: int
+    parts: int
+    window: int
+    bias: int
+    capacity: int
+    depth: int
+    epoch_steps: int
+    seed: int
+    policy_file: str
+    costs: Callable[[], CacheCosts]
+    links: LinkPattern
+
+    def path(self, policy: str, ahead: int = 0) -> FeaturePath:
+        """The path of a policy."""
+        return FeaturePath.of_policy(
+            policy, window=self.window, bias=self.bias, ahead=ahead, capacity=self.capacity, depth=self.depth
+        )
+
+
+LONGEST = 32  # steps that a window planned live may last: what changes is seen before long
+
+Way = tuple[FeaturePath, CachePolicy | None]
+
+
+def on_demand(of: PathSettings) -> Way:
+    """Sampled and fetched in the step that needs it."""
+    return of.path("on_demand"), None
+
+
+def prefetch(of: PathSettings) -> Way:
+    """Sampled and fetched ahead."""
+    return of.path("prefetch"), None
+
+
+def epoch_hot(of: PathSettings) -> Way:
+    """One cache for each epoch."""
+    return of.path("epoch_hot"), None
+
+
+def fixed(of: PathSettings) -> Way:
+    """A cache for every W steps."""
+    return of.path("fixed"), None
+
+
+def threshold(of: PathSettings) -> Way:
+    """W by a rule."""
+    from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
+
+    return of.path("threshold"), ThresholdWindow(CacheActions(of.parts), of.window)
+
+
+def random(of: PathSettings) -> Way:
+    """Any action."""
+    from dtdg_lab.systems.feature_cache.policies.base import RandomWindows
+
+    return of.path("random"), RandomWindows(CacheActions(of.parts), seed=of.seed, part=of.part)
+
+
+def double_dqn(of: PathSettings) -> Way:
+    """What a trained network thinks best.
+
+    Raises:
+        ConfigError: there is no trained policy for so many parts, or the file is not one.
+    """
+    return _learned("double_dqn", of)
+
+
+def double_dqn_plus(of: PathSettings) -> Way:
+    """What a network thinks best that was rewarded by steps.
+
+    Raises:
+        ConfigError: there is no trained policy for so many parts, or the file is not one.
+    """
+    return _learned("double_dqn_plus", of)
+
+
+def _learned(name: str, of: PathSettings) -> Way:
+    from dtdg_lab.systems.feature_cache.policies.base import learned_policy
+
+    return of.path(name), learned_policy(of.parts, name, of.policy_file)
+
+
+def planner(of: PathSettings) -> Way:
+    """What is forecast to be cheapest."""
+    from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+
+    return of.path("planner", ahead=2 * LONGEST), CachePlanner(CacheActions(of.parts), of.costs(), longest=LONGEST)
+
+
+def clairvoyant(of: PathSettings) -> Way:
+    """What is optimal in the cost model for the congestion to come."""
+    from dtdg_lab.systems.feature_cache.policy_inputs import ForeseenWindows
+
+    foreseen = ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)
+    return of.path("clairvoyant"), foreseen

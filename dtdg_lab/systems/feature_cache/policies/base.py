@@ -1,0 +1,418 @@
+"""Cache policies: fixed, random, threshold, user rule, epoch-hot (RapidGNN), learned; and files of learned ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core import rng as streams
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheDecision, CacheView
+from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size
+
+# Learned cache policies as files: what was learned, from which seed, by which constants.
+
+
+SHIPPED = Path(__file__).parent / "shipped"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPolicy:
+    """A learned policy and how it came about.
+
+    Attributes:
+        name: of the policy.
+        parts: P it decides for.
+        seed: it was learned from.
+        episodes: it was learned in.
+        double: whether by Double DQN, else by DQN.
+        hidden: widths of the network's hidden layers.
+        remembers: whether it is told how late owners have been for a while, beside the state.
+        constants: digests of the simulator's constants, as they were before the first episode.
+        training: digest of everything else that decided what is learned; see
+        :mod:`dtdg_lab.systems.feature_cache.policies.training`.
+        parameters: (n,) float32 of the network.
+    """
+
+    name: str
+    parts: int
+    seed: int
+    episodes: int
+    double: bool
+    hidden: tuple[int, ...]
+    remembers: bool
+    constants: tuple[str, ...]
+    training: str
+    parameters: NDArray[np.float32]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Widths of the network's layers."""
+        inputs = state_size(self.parts) + (memory_size(self.parts) if self.remembers else 0)
+        return (inputs, *self.hidden, len(CacheActions(self.parts)))
+
+    def facts(self) -> dict[str, Any]:
+        """All but the parameters, as plain values."""
+        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
+        return {**told, "hidden": list(self.hidden), "constants": list(self.constants)}
+
+    def digest(self) -> str:
+        """SHA-256 of facts and parameters."""
+        told = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
+        return hashlib.sha256(told + self.parameters.astype("<f4").tobytes()).hexdigest()
+
+    def knows(self, constants: str) -> bool:
+        """Whether it was learned in a simulator with the constants of this digest (among others)."""
+        return constants in self.constants
+
+
+def save_policy(path: Path, policy: StoredPolicy) -> None:
+    """Write a policy to a ``.npz`` file; the same policy gives the same bytes."""
+    told = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        np.savez(file, facts=np.array(told), parameters=policy.parameters.astype("<f4"))
+
+
+def load_policy(path: Path) -> StoredPolicy:
+    """The policy in a file.
+
+    Raises:
+        ConfigError: there is no such file, it holds no policy, or not what was written.
+    """
+    advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            told, parameters = json.loads(str(held["facts"])), held["parameters"]
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file. {advice}") from error
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path} holds no policy ({error}). {advice}") from error
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise ConfigError(f"{path} holds no policy of format {FORMAT}, which this version reads. {advice}")
+    policy = _policy(path, told, parameters)
+    if policy.digest() != told.get("digest"):
+        raise ConfigError(f"{path} is not as it was written: its digest does not fit what it holds. {advice}")
+    return policy
+
+
+def shipped_policy(parts: int, name: str) -> StoredPolicy:
+    """The policy of a name that comes with the lab.
+
+    Raises:
+        ConfigError: there is none for so many parts.
+        UnknownNameError: there is none of that name.
+    """
+    held = sorted(path.stem.rsplit("_p", 1) for path in SHIPPED.glob("*_p*.npz"))
+    names = sorted({stem for stem, _ in held})
+    if name not in names:
+        raise UnknownNameError("learned policy", name, names)
+    known = sorted(int(count) for stem, count in held if stem == name)
+    if parts not in known:
+        raise ConfigError(
+            f"there is no learned policy for {parts} parts; those that come with the lab are for "
+            f"{', '.join(map(str, known))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out FILE, and "
+            "give FILE as policy_file; or choose another policy."
+        )
+    return load_policy(shipped_path(parts, name))
+
+
+def shipped_path(parts: int, name: str) -> Path:
+    """Where the policy of a name that comes with the lab is, or would be."""
+    return SHIPPED / f"{name}_p{parts}.npz"
+
+
+def _policy(path: Path, told: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
+    try:
+        return StoredPolicy(
+            name=str(told["name"]),
+            parts=int(told["parts"]),
+            seed=int(told["seed"]),
+            episodes=int(told["episodes"]),
+            double=bool(told["double"]),
+            hidden=tuple(int(width) for width in told["hidden"]),
+            remembers=bool(told["remembers"]),
+            constants=tuple(str(digest) for digest in told["constants"]),
+            training=str(told["training"]),
+            parameters=parameters.astype(np.float32),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} holds no whole policy ({error!r}); train it again.") from error
+
+
+# A cache policy that was learned beforehand, in the simulator.
+
+
+DOUBLE_DQN = "double_dqn"  # the paper's
+DOUBLE_DQN_PLUS = "double_dqn_plus"  # ours: another reward, and states that look back
+
+
+class CacheDQN:
+    """Takes the action whose learned value is highest; learns nothing more.
+
+    Where what was learned looks back, each decision must be asked for once, in the order of the steps; a step before
+    the last one begins a new run.
+
+    Args:
+        stored: what was learned.
+
+    Attributes:
+        name: of the policy.
+        stored: what was learned.
+        first: action of a simulated run's first window: W = 16, uniform.
+
+    References: GreenDyGNN section IV-C2, V-B.
+    """
+
+    def __init__(self, stored: StoredPolicy) -> None:
+        self.name, self.stored = stored.name, stored
+        self.first = CacheActions(stored.parts).action(16)
+        self._network = QNetwork(stored.sizes, stored.parameters)
+        self._memory = RunsMemory(stored.parts)
+
+    def values(self, inputs: NDArray[np.floating]) -> NDArray[np.float64]:
+        """States and what is remembered, (B, S) -> what each action is worth, (B, 8 P), in rewards to come.
+
+        Raises:
+            PlanError: states of another number of parts.
+        """
+        if inputs.ndim != 2 or inputs.shape[1] != self._network.sizes[0]:
+            raise PlanError(
+                f"states of shape {inputs.shape} for a policy of {self.stored.parts} parts: "
+                f"(B, {self._network.sizes[0]}) are needed."
+            )
+        return self._network.values(inputs)
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The best action for one state; ties go to the lower one."""
+        inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.at]))
+        values: list[float] = self.values(inputs)[0].tolist()
+        return CacheDecision(self.name, values.index(max(values)), tuple(values))
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same for every run."""
+        best: NDArray[np.int64] = self.values(self._inputs(views.states, views.runs, views.now)).argmax(axis=1)
+        return best
+
+    def _inputs(
+        self, states: NDArray[np.float32], runs: NDArray[np.int64], steps: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """(B, 3 P + 11) -> (B, S) what the network is told."""
+        return self._memory.take_in(states, runs, steps) if self.stored.remembers else states
+
+
+def learned_policy(parts: int, name: str = DOUBLE_DQN, file: str = "") -> CacheDQN:
+    """The learned policy that decides for so many parts: from a file where one is given, else the one that is shipped.
+
+    Raises:
+        ConfigError: there is none for so many parts, or the file holds none.
+        UnknownNameError: none of this name is shipped.
+    """
+    stored = load_policy(Path(file)) if file else shipped_policy(parts, name)
+    if stored.parts != parts:
+        raise ConfigError(
+            f"{file} holds a policy for {stored.parts} parts, and this run has {parts}: train one with "
+            f"python -m dtdg_lab train-policy --parts {parts} --out FILE, or run with parts={stored.parts}."
+        )
+    return CacheDQN(stored)
+
+
+# RapidGNN in the simulator: one cache for each epoch, shared out evenly.
+
+
+class EpochHot:
+    """Rebuilds where an epoch begins.
+
+    Only simulated: live it is a mode of the feature path and decides nothing. Its window, the steps of an epoch, is
+    none of an action's; the simulator numbers it after them
+    (:class:`dtdg_lab.systems.feature_cache.policies.costs.CacheTables`).
+
+    What it costs is the law of every window, read at the epoch's length: as in our pipeline, the next epoch's cache is
+    fetched while this one trains, its bytes spread over all steps. An epoch of 25 steps then costs nearly what W = 16
+    does. The authors' campaign measured RapidGNN at 5 to 35 % more joules than W = 16, although their steps at W = 32
+    take what those at W = 16 do, to about 1 %: where the difference comes from is not told there, and no calibrated
+    cost has it. Left out here are:
+
+    - training that stands still between epochs, while the next epoch's cache is fetched at once, and its joules;
+    - sampling and counting a whole epoch ahead, and the memory or disk that this takes;
+    - its own server, client and loader: the constants are those of GreenDyGNN's pipeline, whatever the window;
+    - building the first cache before step 0, which no policy pays for.
+
+    So policies are better than RapidGNN by less here than where the real one ran.
+
+    Args:
+        actions: what may be chosen.
+
+    References: GreenDyGNN section VI-A ("RapidGNN").
+    """
+
+    name = "epoch_hot"
+
+    def __init__(self, actions: CacheActions) -> None:
+        self.first = len(actions)
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the window of an epoch for every run."""
+        return np.full(len(views.steps), self.first)
+
+
+# The policy that never changes its mind: one window and one allocation throughout.
+
+
+class FixedWindow:
+    """Rebuilds every W steps.
+
+    Args:
+        actions: what may be chosen.
+        window: W, one of the windows of an action.
+        biased: place of the other part that is preferred, None for the uniform allocation.
+
+    Raises:
+        PlanError: no action has this window and allocation.
+
+    References: GreenDyGNN section VI-H ("w/o RL": static W = 16).
+    """
+
+    name = "fixed"
+
+    def __init__(self, actions: CacheActions, window: int = 16, biased: int | None = None) -> None:
+        self.first = actions.action(window, biased)
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The action that was given, whatever is seen."""
+        return CacheDecision(self.name, self.first)
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same action for every run."""
+        return np.full(len(views.steps), self.first)
+
+
+# Any window and any allocation, as likely as another: what a policy that learns must beat.
+
+
+class RandomWindows:
+    """Draws each action with the same probability; what it draws depends on its seed, the part or run, and the step.
+
+    Args:
+        actions: what may be chosen.
+        seed: of its draws.
+        part: the one that it decides for.
+    """
+
+    name = "random"
+
+    def __init__(self, actions: CacheActions, *, seed: int = 0, part: int = 0) -> None:
+        self._actions = actions
+        self._seed = seed
+        self._part = part
+        self.first = actions.action(16)
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """A drawn action, whatever is seen."""
+        return CacheDecision(self.name, self._drawn(self._part, view.step), (), 1.0, False)
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) drawn actions."""
+        return np.array([self._drawn(int(run), int(step)) for run, step in zip(views.runs, views.steps, strict=True)])
+
+    def _drawn(self, counter: int, step: int) -> int:
+        return int(streams.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
+
+
+# A rule of one's own for the window and the allocation of a cache, in place of a policy.
+
+
+Rule = Callable[[Mapping[int, float]], tuple[int, int | None]]
+
+
+class RuleWindows:
+    """Decides by a function: how late each other part's replies are thought to be -> a window and a preferred part.
+
+    Args:
+        actions: what may be chosen.
+        rule: from milliseconds by part to W, one of the windows of an action, and a part; None for the uniform
+            allocation.
+        part: the one that it decides for; in the simulator 0 asks, and 1 to P - 1 are asked.
+        first: W of a simulated run's first window, uniform.
+
+    Raises:
+        PlanError: (where it decides) the rule gives no window and part that can be chosen.
+    """
+
+    name = "rule"
+
+    def __init__(self, actions: CacheActions, rule: Rule, *, part: int = 0, first: int = 16) -> None:
+        self._actions, self._rule = actions, rule
+        self._others = [other for other in range(actions.parts) if other != part]
+        self.first = actions.action(first)
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """What the rule says of the delays that are seen."""
+        return CacheDecision(self.name, self._chosen(view.delays_s))
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same for every run."""
+        return np.array([self._chosen(delays_s) for delays_s in views.delays_s], dtype=np.int64)
+
+    def _chosen(self, delays_s: NDArray[np.float64]) -> int:
+        late_ms = dict(zip(self._others, (1e3 * delays_s).tolist(), strict=True))
+        try:
+            window, preferred = self._rule(late_ms)
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"a rule must give a window and a part or None, such as (16, None): {error}.") from error
+        if preferred is not None and preferred not in self._others:
+            raise PlanError(f"a rule preferred part {preferred}: others are {', '.join(map(str, self._others))}.")
+        return self._actions.action(window, None if preferred is None else self._others.index(preferred))
+
+
+# The rule of thumb: the more a link is late, the shorter the window.
+
+
+LATE_S = (2e-3, 10e-3)  # inferred delays from which a window is half and a quarter as long
+
+
+class ThresholdWindow:
+    """W0 below 2 ms of inferred delay, W0 / 2 from 2 ms on, W0 / 4 from 10 ms on; always shared out evenly.
+
+    The delay is that of the owner that is latest. A W0 that is no window of an action, or one divided below them, is
+    the next shorter one, at least 1.
+
+    Args:
+        actions: what may be chosen.
+        window: W0, 1 or more.
+
+    Raises:
+        PlanError: the window is below 1.
+
+    References: GreenDyGNN Eq. 7, whose figures are lost: ours.
+    """
+
+    name = "threshold"
+
+    def __init__(self, actions: CacheActions, window: int = 16) -> None:
+        if window < 1:
+            raise PlanError(f"window={window}: at least one step passes between two rebuilds.")
+        shorter = [max((w for w in WINDOWS if w <= window // by), default=WINDOWS[0]) for by in (1, 2, 4)]
+        self._by_lateness = np.array([actions.action(w) for w in shorter])
+        self.first = int(self._by_lateness[0])
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The action of the latest owner's delay."""
+        return CacheDecision(self.name, int(self._chosen(view.delays_s)))
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same for every run."""
+        return self._chosen(views.delays_s)
+
+    def _chosen(self, delays_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        return self._by_lateness[np.searchsorted(LATE_S, delays_s.max(axis=-1), side="right")]

@@ -1,0 +1,1199 @@
+"""Calibrates what steps and fetches cost from measurements, and predicts steps that were not measured."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
+from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
+
+# Names of the network conditions that measurements were taken under: "clean", "c1_200mbit", "c4_10ms".
+
+
+FORMS = '"clean", "c1_<X>mbit" or "c1_<X>" (X Mbit/s left to one owner), "c4_<Y>ms" or "c4_<Y>" (Y ms on one link)'
+_NAMED = re.compile(r"c1_(?P<mbit>\d+(?:\.\d+)?)(?:mbit)?|c4_(?P<ms>\d+(?:\.\d+)?)(?:ms)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one owner's traffic is subject to.
+
+    Attributes:
+        mbit: Mbit/s left to everything that it sends, infinite where nothing limits it.
+        delay_ms: milliseconds added to what it sends.
+    """
+
+    mbit: float = np.inf
+    delay_ms: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is done to it."""
+        return self.delay_ms == 0.0 and self.mbit == np.inf
+
+    @property
+    def name(self) -> str:
+        """The condition's name, in the long form."""
+        if self.is_clean:
+            return "clean"
+        return f"c4_{self.delay_ms:g}ms" if self.delay_ms else f"c1_{self.mbit:g}mbit"
+
+
+def condition_named(name: str) -> Condition:
+    """What a name of the forms in ``FORMS`` stands for.
+
+    Raises:
+        ConfigError: it is of no such form, or throttles to nothing.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"a condition {shortened(name)}: a text is needed, one of {FORMS}.")
+    text = name.strip().lower()
+    found = _NAMED.fullmatch(text)
+    if text != "clean" and found is None:
+        raise ConfigError(f"unknown condition {shortened(name)}: allowed are {FORMS}.")
+    if found is None or found["mbit"] is None:
+        return Condition(delay_ms=float(found["ms"]) if found else 0.0)
+    if float(found["mbit"]) <= 0:
+        raise ConfigError(f"condition {shortened(name)}: a rate above 0 Mbit/s is needed; {FORMS}.")
+    return Condition(mbit=float(found["mbit"]))
+
+
+# Reads the measurements that costs are calibrated from: steps by window, fetches, and power.
+
+
+STEPS, FETCHES, POWER = "step_time.csv", "fetch_rtt.csv.gz", "power.csv"
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StepCell:
+    """The mean of a step under one condition at one window.
+
+    Attributes:
+        dataset: its name.
+        condition: see :func:`dtdg_lab.systems.feature_cache.policies.calibration.condition_named`.
+        window: W, at least 1.
+        ms: milliseconds, above 0.
+    """
+
+    dataset: str
+    condition: str
+    window: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetches:
+    """M measured fetches of one data set.
+
+    Attributes:
+        dataset: its name.
+        condition: (M,) names.
+        concurrent: (M,) whether all owners were asked at once.
+        requester, owner: (M,) int64 numbers of parts.
+        rows: (M,) int64 asked for.
+        nbytes: (M,) float64 of the rows.
+        rtt_s: (M,) float64 seconds.
+    """
+
+    dataset: str
+    condition: NDArray[np.str_]
+    concurrent: NDArray[np.bool_]
+    requester: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    nbytes: NDArray[np.float64]
+    rtt_s: NDArray[np.float64]
+
+    def where(self, mask: NDArray[np.bool_]) -> Fetches:
+        """Those of a mask (M,)."""
+        names = ("condition", "concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
+        return Fetches(self.dataset, *(getattr(self, name)[mask] for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Watts:
+    """Mean power of one host.
+
+    Attributes:
+        busy: while its GPU computes.
+        stall: while its CPU threads spin and its GPU is idle: what waiting for features looks like.
+        idle: while nothing runs.
+    """
+
+    busy: float
+    stall: float
+    idle: float
+
+
+def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, list[StepCell]]:
+    """Cells by data set, from a folder with ``step_time.csv``, from such a file, or from rows with its columns.
+
+    Raises:
+        DataError: the file is not there, holds nothing, or a row is not what it should be; the row is told.
+        ConfigError: a row's condition has no known form.
+    """
+    cells: dict[str, list[StepCell]] = {}
+    for number, row in enumerate(_rows(source, STEPS), 1):
+        try:
+            cell = StepCell(str(row["dataset"]), str(row["condition"]), int(row["window"]), float(row["measured_ms"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"row {number} of the measured steps, {shortened(dict(row))}: dataset, condition, window (whole) and "
+                f"measured_ms are needed ({type(error).__name__}: {error})."
+            ) from error
+        condition_named(cell.condition)
+        if cell.window < 1 or not 0 < cell.ms < np.inf:
+            raise DataError(f"row {number} of the measured steps, {cell}: a window of at least 1, time above 0.")
+        cells.setdefault(cell.dataset, []).append(cell)
+    if not cells:
+        raise DataError(f"no measured steps in {shortened(source)}: rows with dataset, condition, window, measured_ms.")
+    return cells
+
+
+def read_fetches(folder: str | Path) -> dict[str, Fetches]:
+    """Fetches by data set, from ``fetch_rtt.csv.gz`` of a folder; none where it has no such file.
+
+    Raises:
+        DataError: a row is not what it should be.
+    """
+    path = Path(folder) / FETCHES
+    if not path.is_file():
+        return {}
+    names = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
+    columns: dict[str, list[list[Any]]] = {}
+    for number, row in enumerate(_of_file(path), 1):
+        try:
+            values = [row["condition"], *(float(row[name]) for name in names)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"row {number} of {path}: {type(error).__name__}: {error}.") from error
+        columns.setdefault(row["dataset"], []).append(values)
+    return {dataset: _fetches(dataset, values) for dataset, values in columns.items()}
+
+
+def read_power(folder: str | Path) -> Watts | None:
+    """Watts of a host, mean over hosts, from ``power.csv`` of a folder; None where it has no such file.
+
+    Raises:
+        DataError: a state is not there.
+    """
+    path = Path(folder) / POWER
+    if not path.is_file():
+        return None
+    by_state: dict[str, list[float]] = {}
+    for row in _of_file(path):
+        by_state.setdefault(row["state"], []).append(float(row["cpu_w"]) + float(row["gpu_w"]))
+    try:
+        busy, stall, idle = (float(np.mean(by_state[state])) for state in ("gpu_compute", "cpu_spin", "idle"))
+    except KeyError as error:
+        raise DataError(f"{path} has no state {error}: gpu_compute, cpu_spin and idle are needed.") from error
+    return Watts(busy, stall, idle)
+
+
+def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterator[Mapping[str, Any]]:
+    if isinstance(source, str | Path):
+        path = Path(source)
+        path = path / name if path.is_dir() else path
+        if not path.is_file():
+            raise DataError(f"no measured steps at {path}: a folder with {name}, such a file, or rows are needed.")
+        yield from _of_file(path)
+        return
+    records = getattr(source, "to_dict", None)  # a table of pandas
+    rows = source if records is None else records("records")
+    if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
+        raise ConfigError(f"measured steps {shortened(source)}: a folder, a file or rows (mappings) are needed.")
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise DataError(f"a row {shortened(row)} of measured steps: a mapping of column to value is needed.")
+        yield row
+
+
+def _of_file(path: Path) -> Iterator[dict[str, str]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", newline="") as file:
+            yield from csv.DictReader(file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+
+
+def _fetches(dataset: str, values: list[list[Any]]) -> Fetches:
+    concurrent, requester, owner, rows, rtt_s, floats = np.array([row[1:] for row in values]).T
+    requester, owner, rows = (column.astype(np.int64) for column in (requester, owner, rows))
+    named = np.array([row[0] for row in values])
+    return Fetches(dataset, named, concurrent > 0, requester, owner, rows, rows * floats * FLOAT_BYTES, rtt_s)
+
+
+# Least squares of a few parameters, and robust straight lines.
+
+
+Vector = NDArray[np.float64]
+_SMALL = 1e-12
+_LINE_ROUNDS = 50
+_BAD = 2.0
+
+
+def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vector:
+    """Parameters (K,) near ``start`` with the least sum of squares of ``residuals(parameters)``, (M,).
+
+    Deterministic, and never worse than the start.
+
+    References: the trust region of ``scipy.optimize.least_squares``.
+    """
+    from scipy.optimize import least_squares as solve
+
+    return np.asarray(solve(residuals, np.array(start, dtype=np.float64)).x)
+
+
+def softened(residuals: Vector) -> Vector:
+    """Residuals whose squares grow ever more slowly where they are large: one bad cell does not bend the fit.
+
+    References: Cauchy's (Lorentz') loss, at twice the noise.
+    """
+    return np.asarray(np.sign(residuals) * _BAD * np.sqrt(np.log1p((residuals / _BAD) ** 2)))
+
+
+def relative_line(x: Vector, y: Vector) -> tuple[float, float]:
+    """Intercept and slope, neither negative, with the least mean of |a + b x - y| / y: half of the points lie above.
+
+    Args:
+        x: (M,) 0 or more.
+        y: (M,) above 0.
+    """
+    weights = 1 / y
+    intercept, slope = 0.0, 0.0
+    for _ in range(_LINE_ROUNDS):
+        intercept, slope = _weighted_line(x, y, weights)
+        off = np.abs(intercept + slope * x - y) / y
+        weights = 1 / y / np.sqrt(np.maximum(off, 1e-3))
+    return intercept, slope
+
+
+def _weighted_line(x: Vector, y: Vector, weights: Vector) -> tuple[float, float]:
+    columns = np.stack([weights, weights * x], axis=1)
+    scale = np.maximum(np.linalg.norm(columns, axis=0), _SMALL)
+    solved = np.linalg.lstsq(columns / scale, weights * y, rcond=None)[0] / scale
+    if solved[0] < 0 or solved[1] < 0:
+        only = [max(float(column @ (weights * y)) / float(column @ column or 1.0), 0.0) for column in columns.T]
+        left = [float(np.sum((weights * y - only[place] * columns[:, place]) ** 2)) for place in (0, 1)]
+        return (only[0], 0.0) if left[0] <= left[1] else (0.0, only[1])
+    return float(solved[0]), float(solved[1])
+
+
+# Fits the model of a fetch to measured ones: initiation and bytes per owner, and what a throttled owner adds.
+
+
+_LEAST = 8  # fetches of an owner: two constants, and enough to see noise
+_SPREAD = 1.4826  # of a normal distribution over its median distance from the middle
+_SLOWER = 1.5  # times as slow as without: below, an owner does not count as throttled
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledLink:
+    """What a condition adds to the fetches from one owner.
+
+    Attributes:
+        owner: that is throttled.
+        bytes_per_s: that one requester gets: the owner's rate is shared by those who ask.
+        wait_s: seconds that any fetch is late beside, in the queue of the throttled link.
+        asking_bytes_per_s: bytes of replies a second when the owner itself asks: its requests pass the same queue.
+        asking_wait_s: seconds that those are late beside.
+    """
+
+    owner: int
+    bytes_per_s: float
+    wait_s: float
+    asking_bytes_per_s: float
+    asking_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RpcError:
+    """How far a model is from the fetches of one condition, as relative errors in percent.
+
+    Attributes:
+        condition: its name.
+        concurrent: whether all owners were asked at once.
+        fetches: how many.
+        median, mean: of |predicted - measured| / measured.
+        paper_median, paper_mean: the same of the paper's Eq. 4.
+    """
+
+    condition: str
+    concurrent: bool
+    fetches: int
+    median: float
+    mean: float
+    paper_median: float
+    paper_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class RpcFit:
+    """Models of the fetches of one data set on one cluster.
+
+    Attributes:
+        dataset: its name.
+        owners: part -> its model, fitted to clean fetches.
+        throttled: condition -> what it adds.
+        noise: spread of measured over predicted time, as a standard deviation of its logarithm, on clean fetches.
+        row_bytes: bytes of a row.
+        errors: by condition, and asked one after another or all at once.
+    """
+
+    dataset: str
+    owners: dict[int, RpcModel]
+    throttled: dict[str, ThrottledLink]
+    noise: float
+    row_bytes: float
+    errors: tuple[RpcError, ...]
+
+    @property
+    def typical(self) -> RpcModel:
+        """The median of the owners' constants."""
+        models = list(self.owners.values())
+        return RpcModel(
+            float(np.median([model.a_s for model in models])), float(np.median([model.s_per_byte for model in models]))
+        )
+
+    def rtt_s(self, fetches: Fetches) -> Vector:
+        """Seconds that the model gives each fetch, (M,), by its condition, requester and owner."""
+        a_s, s_per_byte = np.zeros(len(fetches.rtt_s)), np.zeros(len(fetches.rtt_s))
+        for owner, model in self.owners.items():
+            mine = fetches.owner == owner
+            a_s[mine], s_per_byte[mine] = model.a_s, model.s_per_byte
+        for name, link in self.throttled.items():
+            here = fetches.condition == name
+            asked, asking = here & (fetches.owner == link.owner), here & (fetches.requester == link.owner)
+            a_s[asked] += link.wait_s
+            s_per_byte[asked] += 1 / link.bytes_per_s
+            a_s[asking] += link.asking_wait_s
+            s_per_byte[asking] += 1 / link.asking_bytes_per_s
+        return a_s + s_per_byte * fetches.nbytes
+
+
+def fit_rpc(fetches: Fetches) -> RpcFit:
+    """Fit the model of a fetch: per owner on clean fetches, then per condition what the throttled owner adds.
+
+    Lines are fitted to relative errors, each as its absolute value, so that a fetch that met a busy process does not
+    bend them. Which owner a condition throttles is found in the data: the one that slowed down most. These constants
+    belong to the cluster they were measured on.
+
+    Raises:
+        DataError: no clean fetches, too few of an owner, or a condition that slowed nobody down.
+    """
+    clean = fetches.where((fetches.condition == "clean") & (fetches.rtt_s > 0))
+    owners: dict[int, RpcModel] = {}
+    for owner in np.unique(fetches.owner).tolist():
+        mine = clean.where(clean.owner == owner)
+        if len(mine.rtt_s) < _LEAST:
+            raise DataError(
+                f"{fetches.dataset}: {len(mine.rtt_s)} clean fetches from owner {owner}; at least {_LEAST} are needed "
+                "to fit its model."
+            )
+        owners[owner] = RpcModel(*relative_line(mine.nbytes, mine.rtt_s))
+    row_bytes = float(np.median(fetches.nbytes / fetches.rows))
+    bare = RpcFit(fetches.dataset, owners, {}, 0.0, row_bytes, ())
+    off = np.log(clean.rtt_s / bare.rtt_s(clean))
+    noise = float(_SPREAD * np.median(np.abs(off - np.median(off))))
+    names = [name for name in np.unique(fetches.condition).tolist() if not condition_named(name).is_clean]
+    throttled = {name: _throttled(bare, fetches.where(fetches.condition == name)) for name in names}
+    fitted = RpcFit(fetches.dataset, owners, throttled, noise, row_bytes, ())
+    return replace(fitted, errors=tuple(_errors(fitted, fetches)))
+
+
+def _throttled(clean: RpcFit, fetches: Fetches) -> ThrottledLink:
+    slower = {
+        owner: float(np.median(fetches.rtt_s[mine] / clean.rtt_s(fetches.where(mine))))
+        for owner in clean.owners
+        if (mine := fetches.owner == owner).any()
+    }
+    owner = max(slower, key=lambda part: slower[part])
+    if slower[owner] < _SLOWER:
+        raise DataError(f"{fetches.dataset}, {fetches.condition[0]}: no owner slowed down, {slower}.")
+    asked, asking = fetches.where(fetches.owner == owner), fetches.where(fetches.requester == owner)
+    wait_s, s_per_byte = _added(clean.owners[owner], asked)
+    asking_wait_s, asking_s = _added(clean.typical, asking) if len(asking.rtt_s) else (0.0, 0.0)
+    return ThrottledLink(owner, _rate(s_per_byte), wait_s, _rate(asking_s), asking_wait_s)
+
+
+def _added(model: RpcModel, fetches: Fetches) -> tuple[float, float]:
+    wait_s, s_per_byte = relative_line(fetches.nbytes, fetches.rtt_s)
+    return max(wait_s - model.a_s, 0.0), max(s_per_byte - model.s_per_byte, 0.0)
+
+
+def _rate(s_per_byte: float) -> float:
+    return 1 / s_per_byte if s_per_byte > 0 else float(np.inf)
+
+
+def _errors(fitted: RpcFit, fetches: Fetches) -> list[RpcError]:
+    errors = []
+    for name in sorted(np.unique(fetches.condition).tolist(), key=lambda text: (text != "clean", text)):
+        for concurrent in (False, True):
+            some = fetches.where((fetches.condition == name) & (fetches.concurrent == concurrent))
+            if not len(some.rtt_s):
+                continue
+            ours = np.abs(fitted.rtt_s(some) / some.rtt_s - 1) * 100
+            paper = np.abs(PAPER.rtt_s(some.nbytes) / some.rtt_s - 1) * 100
+            errors.append(
+                RpcError(
+                    name,
+                    concurrent,
+                    len(ours),
+                    *map(float, (np.median(ours), ours.mean(), np.median(paper), paper.mean())),
+                )
+            )
+    return errors
+
+
+def told_rate(bytes_per_s: float) -> str:
+    """A rate for people: Mbit/s, or that nothing limits it."""
+    return "endless" if np.isinf(bytes_per_s) else f"{bytes_per_s * BITS:.1f} Mbit/s"
+
+
+# The step-time model with the constants that a calibration fits: five of a data set, two of its cluster.
+
+
+# What is assumed, and the same wherever it was measured:
+TRIP_MBIT = 0.35  # that one round trip brings at first: ten packets of 1,460 bytes to each of three requesters
+CAPACITY_EXPONENT = 0.8  # of sampled rows whose popularity is log-normal, at the hit rates that were measured
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Milliseconds of a step by window, rate and delay of the slowest owner; stages that overlap take the longer.
+
+    T(W) = base + max(fetch(W) - hidden, 0), with
+
+    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): what is late hides what is sent, or the reverse;
+    - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): what the slowest owner sends in a step is nearly
+      the larger of both, because a cache that holds all that a short window asks for misses nothing;
+    - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
+    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step that misses nothing waits for no reply, and a
+      rebuild's replies come beside those of misses.
+
+    Attributes:
+        base_ms: of a step that waits for nothing.
+        hidden_ms: of fetching that hides behind the rest of a step.
+        miss_mbit: megabits of misses in a step that one owner sends, to all who ask, for an endless window.
+        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all that the step asks of it.
+        exponent: c of W^c by which that grows with the window, below 1.
+        trips: replies that a step waits for one after another, where it misses much: of the cluster.
+        unhindered_mbit: Mbit/s of an owner that nothing throttles: of the cluster.
+
+    Raises:
+        ConfigError: a constant is negative, or no number, or the exponent not between -1 and 1.
+
+    References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
+
+    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So what a window
+    costs on a clean network says how much it sends, and what it costs when the owner is throttled. Hits follow from
+    what a rebuild sends and not from Eq. 2, whose half and slope 16 cells do not fix. Eq. 1 adds its terms up.
+    """
+
+    base_ms: float
+    hidden_ms: float
+    miss_mbit: float
+    rebuild_mbit: float
+    exponent: float
+    trips: float
+    unhindered_mbit: float
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            low, high = (-1.0, 1.0) if name == "exponent" else (0.0, np.inf)
+            if not low <= getattr(self, name) < high:
+                raise ConfigError(f"{name}={getattr(self, name)}: a number from {low:g} to below {high:g} is needed.")
+
+    def rebuilt_mbit(self, windows: ArrayLike) -> Vector:
+        """R(W): megabits that the slowest owner sends in a step for rebuilds, by window."""
+        return np.asarray(self.rebuild_mbit * np.asarray(windows, dtype=np.float64) ** (self.exponent - 1))
+
+    def missed_mbit(self, windows: ArrayLike) -> Vector:
+        """M(W): megabits that it sends in a step for misses, by window."""
+        return joined_misses(self.miss_mbit, self.rebuilt_mbit(windows))
+
+    def waits(self, windows: ArrayLike) -> Vector:
+        """Replies of the slowest owner that a step waits for one after another, by window."""
+        windows = np.asarray(windows, dtype=np.float64)
+        awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
+        return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
+
+    def step_ms(self, windows: ArrayLike, mbit: ArrayLike = np.inf, delay_ms: ArrayLike = 0.0) -> Vector:
+        """Milliseconds of a step, arguments broadcast: window, and rate and delay of the slowest owner."""
+        sent = self.missed_mbit(windows) + self.rebuilt_mbit(windows)
+        transfer = 1e3 * sent / np.minimum(mbit, self.unhindered_mbit)
+        fetch = np.maximum(self.waits(windows) * np.asarray(delay_ms, dtype=np.float64), transfer)
+        return np.asarray(self.base_ms + np.maximum(fetch - self.hidden_ms, 0.0))
+
+    def costs(
+        self, name: str, *, parts: int, row_bytes: float, watts: Watts, rpc: RpcModel, noise: float
+    ) -> CacheCosts:
+        """The same model as constants of what steps cost, seen by one requester of P - 1.
+
+        How many rows a step asks for is what a rebuild for W = 1 fetches: no step time tells them apart.
+
+        Args:
+            name: of the data set.
+            parts: P: an owner's rate is shared by the P - 1 others.
+            row_bytes: of a row's features.
+            watts: of a host.
+            rpc: of a fetch.
+            noise: spread of a fetch's time, as a standard deviation of its logarithm.
+        """
+        rows_of_mbit = 1 / BITS / row_bytes  # an owner sends 1 / (P - 1) to each, and each asks P - 1 owners
+        asked = max(self.rebuild_mbit, self.miss_mbit)
+        return CacheCosts(
+            name=name,
+            parts=parts,
+            base_s=self.base_ms / 1e3,
+            rows=asked * rows_of_mbit,
+            row_bytes=row_bytes,
+            link_bytes_per_s=self.unhindered_mbit / BITS / (parts - 1),
+            trips=0.0,
+            rebuild_trips=self.trips,
+            hit_max=1.0,
+            hit_min=1 - self.miss_mbit / asked,
+            hit_half=1.0,
+            hit_slope=1.0,
+            capacity_exponent=CAPACITY_EXPONENT,
+            rebuild_rows=self.rebuild_mbit * rows_of_mbit,
+            rebuild_exponent=self.exponent,
+            busy_w=watts.busy,
+            stall_w=watts.stall,
+            rpc_s=rpc.a_s,
+            rtt_noise=noise,
+            miss_trips=self.trips,
+            overlapped=True,
+            hidden_s=self.hidden_ms / 1e3,
+            wait_rows=TRIP_MBIT * self.trips * rows_of_mbit / (parts - 1) or 1.0,
+        )
+
+
+# A calibration as Markdown: what was measured, predicted, and how far one is from the other.
+
+
+MIDDLE = 16  # the window that the plain guess takes
+ALIKE = 0.01  # windows predicted so near to the best are one choice: the one nearest to the middle is taken
+
+
+def calibration_table(calibration: Calibration) -> str:
+    """Constants, cells and errors of every data set that a calibration means."""
+    datasets = [calibration.dataset] if calibration.dataset else list(calibration.steps)
+    parts = []
+    for dataset in datasets:
+        parts += [f"### {dataset}", _constants(calibration.steps[dataset])]
+        if dataset in calibration.cells:
+            errors = calibration.errors(dataset)
+            parts += [_cells(errors), _regrets(errors)]
+        if dataset in calibration.rpc:
+            parts.append(_fetches_calibration_table(calibration.rpc[dataset]))
+    return "\n\n".join(parts) + "\n"
+
+
+def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
+    """Mean of |predicted / measured - 1| in percent: fitted, a cell left out, a condition left out.
+
+    Cells that could not be predicted without their condition are not counted in the last.
+    """
+    fitted, cell_out, condition_out = (
+        _mean([_off(getattr(error, name), error) for error in errors])
+        for name in ("predicted_ms", "cell_out_ms", "condition_out_ms")
+    )
+    return fitted, cell_out, condition_out
+
+
+def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
+    """Mean errors in percent over the cells that the plain guess has something to say of, and how many these are.
+
+    The guess is what was measured under the same condition at W = 16.
+
+    Returns:
+        Of the guess; of fits without the cell; of fits without its condition; cells. NaN where there are none.
+    """
+    both = [error for error in errors if not np.isnan(error.middle_ms)]
+    guess, cell_out, condition_out = (
+        _mean([_off(getattr(error, name), error) for error in both])
+        for name in ("middle_ms", "cell_out_ms", "condition_out_ms")
+    )
+    return guess, cell_out, condition_out, len(both)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRegret:
+    """What choosing a window by a model costs under one condition: measured time over the best measured one's.
+
+    Attributes:
+        dataset, condition: of the cells.
+        windows: how many were measured.
+        best: window with the least measured time.
+        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None where one of
+            its cells could not be predicted.
+        cell_out_percent, condition_out_percent: measured time of these over the best, less 1, in percent, or NaN.
+        middle_percent: the same of W = 16, or the window nearest to it, without any model.
+    """
+
+    dataset: str
+    condition: str
+    windows: int
+    best: int
+    cell_out: int | None
+    condition_out: int | None
+    cell_out_percent: float
+    condition_out_percent: float
+    middle_percent: float
+
+
+def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
+    """Regret of the chosen window under every condition of which at least two windows were measured.
+
+    Windows that are predicted within 1 % of the best count as one choice, and the one nearest to 16 is taken.
+
+    Args:
+        errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` where cells were kept back.
+    """
+    found = []
+    for dataset, condition in dict.fromkeys((error.dataset, error.condition) for error in errors):
+        own = [error for error in errors if (error.dataset, error.condition) == (dataset, condition)]
+        if len({error.window for error in own}) < 2:
+            continue
+        best = min(own, key=lambda error: error.measured_ms)
+        middle = min(own, key=_from_middle)
+        by_cell, by_condition = _chosen(own, "cell_out_ms"), _chosen(own, "condition_out_ms")
+        over = [
+            float("nan") if each is None else 100 * (each.measured_ms / best.measured_ms - 1)
+            for each in (by_cell, by_condition, middle)
+        ]
+        windows = tuple(None if each is None else each.window for each in (by_cell, by_condition))
+        found.append(WindowRegret(dataset, condition, len(own), best.window, windows[0], windows[1], *over))
+    return found
+
+
+def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
+    """Nearest to the middle window among those that the model cannot tell from its best."""
+    told = np.array([getattr(error, name) for error in own])
+    if np.isnan(told).any():
+        return None
+    alike = [error for error, ms in zip(own, told, strict=True) if ms <= told.min() * (1 + ALIKE)]
+    return min(alike, key=_from_middle)
+
+
+def _from_middle(error: CellError) -> float:
+    return float(abs(np.log2(error.window / MIDDLE)))
+
+
+def _off(ms: float, error: CellError) -> float:
+    return abs(100 * (ms / error.measured_ms - 1))
+
+
+def _mean(off: Sequence[float]) -> float:
+    known = [each for each in off if not np.isnan(each)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _constants(model: StepModel) -> str:
+    return (
+        f"base {model.base_ms:.1f} ms, behind which {model.hidden_ms:.1f} ms of fetching hide; the slowest owner sends "
+        f"{model.miss_mbit:.1f} Mbit of misses a step for endless windows, and {model.rebuild_mbit:.0f} Mbit for a "
+        f"rebuild for W = 1, at {model.unhindered_mbit:.0f} Mbit/s if nothing throttles it; up to {model.trips:.1f} "
+        f"waits of a step."
+    )
+
+
+def _cells(errors: Sequence[CellError]) -> str:
+    rows = [
+        "| condition | W | measured ms | predicted ms | error | cell left out | condition left out | same at W = 16 |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for error in errors:
+        off = [
+            _percent(told / error.measured_ms - 1)
+            for told in (error.predicted_ms, error.cell_out_ms, error.condition_out_ms, error.middle_ms)
+        ]
+        rows.append(
+            f"| {error.condition} | {error.window} | {error.measured_ms:.1f} | {error.predicted_ms:.1f} | "
+            f"{' | '.join(off)} |"
+        )
+    guess, cell_out, condition_out, known = against_middle(errors)
+    means = " | ".join(_plain(mean) for mean in (*mean_percent(errors), guess))
+    rows.append(f"| mean of sizes | | | | {means} |")
+    if not known:
+        return "\n".join(rows)
+    rows.append(
+        f"| the same, over the {known} cells that the last column knows | | | | | {_plain(cell_out)} | "
+        f"{_plain(condition_out)} | {_plain(guess)} |"
+    )
+    return "\n".join(rows)
+
+
+def _regrets(errors: Sequence[CellError]) -> str:
+    found = regrets(errors)
+    if not found:
+        return "No condition has two measured windows: nothing says what a chosen window costs."
+    rows = [
+        "| regret of the chosen window | windows | best | cell left out | condition left out | W = 16 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for each in found:
+        by = [
+            f"W = {window}: {_plain(percent)}" if window is not None else "-"
+            for window, percent in (
+                (each.cell_out, each.cell_out_percent),
+                (each.condition_out, each.condition_out_percent),
+            )
+        ]
+        rows.append(
+            f"| {each.condition} | {each.windows} | W = {each.best} | {' | '.join(by)} | "
+            f"{_plain(each.middle_percent)} |"
+        )
+    return "\n".join(rows)
+
+
+def _fetches_calibration_table(fit: RpcFit) -> str:
+    lines = [
+        f"Fetches: {owner}: {model.a_s * 1e3:.2f} ms + {model.s_per_byte * 1e9:.2f} ns a byte"
+        for owner, model in fit.owners.items()
+    ]
+    for name, link in fit.throttled.items():
+        lines.append(
+            f"{name}: owner {link.owner} sends each requester {told_rate(link.bytes_per_s)}, "
+            f"{link.wait_s * 1e3:.1f} ms late"
+        )
+    rows = [
+        "| fetches | asked | count | median error | mean error | Eq. 4: median | mean |",
+        "|---|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {error.condition} | {'at once' if error.concurrent else 'in turn'} | {error.fetches} | "
+            f"{error.median:.0f} % | {error.mean:.0f} % | {error.paper_median:.0f} % | {error.paper_mean:.0f} % |"
+            for error in fit.errors
+        ),
+    ]
+    return "\n".join(f"- {line}" for line in lines) + "\n\n" + "\n".join(rows)
+
+
+def _plain(percent: float) -> str:
+    return "-" if np.isnan(percent) else f"{percent:.1f} %"
+
+
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{100 * share:+.1f} %"
+
+
+# Constants that :func:`dtdg_lab.control.calibrate` fitted to a real cluster's figures, for use without them.
+#
+# Source: measurements of GreenDyGNN's authors' public artifact, campaign of July 2026: four nodes that ask each
+# other,
+# METIS in 4 parts, GraphSAGE, batches of 2000, ogbn-products (100 features) and Reddit (602). They are facts about
+# that
+# cluster and none about another.
+
+
+PARTS = 4
+ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
+SHIPPED_STEPS_STEPS = MappingProxyType(
+    {
+        "reddit": StepModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
+        "ogbn-products": StepModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
+    }
+)
+RPC = MappingProxyType(
+    {"reddit": RpcModel(1.2572e-3, 2.5569e-9), "ogbn-products": RpcModel(1.3018e-3, 3.0463e-9)}
+)  # medians over owners
+NOISE = 0.4  # of a fetch's time about that model, as a standard deviation of its logarithm
+WATTS = Watts(busy=168.7775, stall=150.715, idle=110.0225)
+
+# of a data set that is none of these, where its fetches were not measured
+DEFAULT_ROW_BYTES = 400.0
+DEFAULT_RPC = RpcModel(1.3e-3, 3e-9)
+
+
+# Fits the step-time model to measured cells: five constants a data set, and two that those of a cluster share.
+
+
+CLUSTER = ("trips", "unhindered_mbit")  # the same code waits for as many replies, on the same network
+OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
+FREE = (*OWN, *CLUSTER)
+STEP_FIT_NOISE = 0.02  # relative error of a cell that is nothing special; the pull of much larger ones is cut
+
+# Where the fit starts, and how loosely logarithms are held there: as a standard deviation, beside a cell's of 0.02.
+# Without that, constants that the cells say nothing about (some left out, none throttled) would be anything.
+_TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
+_HIDDEN = 0.08  # of a step
+_REBUILD = 4.0  # times the traffic of the middle window
+_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # base, hidden, miss, rebuild, exponent (itself)
+_HELD_CLUSTER = np.array([0.5, 0.5])
+_STEP_FIT_LEAST = 7
+
+
+def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
+    """A model for each data set, fitted to all of its cells by least squares of the logarithms, robustly.
+
+    Raises:
+        DataError: a data set has fewer than seven cells.
+
+    References: the robust loss is Cauchy's (:func:`dtdg_lab.systems.feature_cache.policies.calibration.softened`).
+    """
+    for dataset, own in cells.items():
+        if len(own) < _STEP_FIT_LEAST:
+            raise DataError(
+                f"{dataset}: {len(own)} measured steps; at least {_STEP_FIT_LEAST} are needed for "
+                f"{len(FREE)} constants."
+            )
+    conditions = {dataset: _columns(own) for dataset, own in cells.items()}
+    start = np.concatenate([np.log([_TRIPS, _UNHINDERED]), *(_start(*columns) for columns in conditions.values())])
+    held = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
+
+    def residuals(tried: Vector) -> Vector:
+        off = [(tried - start) / held]
+        for place, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
+            model = _model(tried, place)
+            off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / STEP_FIT_NOISE))
+        return np.concatenate(off)
+
+    fitted = least_squares(residuals, start)
+    return {dataset: _model(fitted, place) for place, dataset in enumerate(cells)}
+
+
+def left_out(
+    cells: Mapping[str, Sequence[StepCell]],
+    dataset: str,
+    same: Callable[[StepCell, StepCell], bool],
+    *,
+    of: Sequence[StepCell] | None = None,
+) -> Vector:
+    """Milliseconds of cells of a data set, (C,), as predicted by fits to the cells that are not the same as each.
+
+    Args:
+        cells: by data set; those of the others are always fitted.
+        dataset: the one whose cells are left out in turn.
+        same: whether the second must be left out where the first is predicted.
+        of: cells to predict; None for those of the data set.
+
+    Returns:
+        NaN where too few cells would be left to fit.
+    """
+    own = cells[dataset]
+    asked = own if of is None else of
+    kept_by_cell = [tuple(not same(cell, other) for other in own) for cell in asked]
+    predicted = np.full(len(asked), np.nan)
+    for kept in dict.fromkeys(kept_by_cell):
+        rest = [cell for cell, stays in zip(own, kept, strict=True) if stays]
+        if len(rest) < _STEP_FIT_LEAST:
+            continue
+        here = np.array([others == kept for others in kept_by_cell])
+        model = fit_steps({**cells, dataset: rest})[dataset]
+        predicted[here] = predicted_ms(model, asked)[here]
+    return predicted
+
+
+def predicted_ms(model: StepModel, cells: Sequence[StepCell]) -> Vector:
+    """Milliseconds that a model gives each cell, (C,)."""
+    windows, mbit, delay_ms, _ = _columns(cells)
+    return model.step_ms(windows, mbit, delay_ms)
+
+
+def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]:
+    """Window, Mbit/s, ms of delay and measured ms, each (C,)."""
+    under = [condition_named(cell.condition) for cell in cells]
+    rows = [(cell.window, on.mbit, on.delay_ms, cell.ms) for cell, on in zip(cells, under, strict=True)]
+    windows, mbit, delay_ms, measured = np.array(rows, dtype=np.float64).T
+    return windows, mbit, delay_ms, measured
+
+
+def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
+    """Where the fit begins: what throttled cells say of the traffic, or else the slowest step on a free network."""
+    fastest, throttled = float(measured.min()), np.isfinite(mbit)
+    clean = ~throttled & (delay_ms == 0)
+    if throttled.any():
+        traffic = float(np.median((measured[throttled] - fastest) * mbit[throttled])) / 1e3
+    else:
+        traffic = (float(measured.max()) - fastest) * _UNHINDERED / _REBUILD / 1e3
+    traffic = max(traffic, fastest / 1e3)
+    base = float(np.median(measured[clean])) if clean.any() else fastest
+    return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
+
+
+def _model(fitted: Vector, place: int) -> StepModel:
+    """The model of a data set: all are fitted as logarithms, but for the exponent."""
+    first = len(CLUSTER) + place * len(OWN)
+    named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
+    return StepModel(**{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()})
+
+
+_SHORT = {"products": "ogbn-products"}
+
+
+@dataclass(frozen=True, slots=True)
+class CellError:
+    """A measured cell beside what is predicted for it.
+
+    Attributes:
+        dataset, condition, window: of the cell.
+        measured_ms: mean of its steps.
+        predicted_ms: by the model fitted to all cells; to all others, where this cell was none of them.
+        cell_out_ms: by a model fitted without this cell.
+        condition_out_ms: by a model fitted without all cells of its condition; NaN where too few are left.
+        middle_ms: what was measured under the same condition at W = 16, or at the nearest other window: a guess that
+            needs no model. NaN where the condition has no other cell.
+    """
+
+    dataset: str
+    condition: str
+    window: int
+    measured_ms: float
+    predicted_ms: float
+    cell_out_ms: float
+    condition_out_ms: float
+    middle_ms: float = float("nan")
+
+    @property
+    def percent(self) -> float:
+        """Predicted over measured, minus 1, in percent."""
+        return 100 * (self.predicted_ms / self.measured_ms - 1)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Models fitted to measurements of one cluster.
+
+    Attributes:
+        steps: data set -> model of a step.
+        rpc: data set -> model of a fetch; empty where no fetches were given.
+        watts: of a host; None where no power was given.
+        cells: data set -> what was fitted; empty for the shipped constants.
+        dataset: that is meant where none is named; None for any.
+    """
+
+    steps: Mapping[str, StepModel]
+    rpc: Mapping[str, RpcFit]
+    watts: Watts | None
+    cells: Mapping[str, tuple[StepCell, ...]]
+    dataset: str | None = None
+    _told: dict[str, tuple[CellError, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
+        """Milliseconds of a step under a condition at a window.
+
+        Args:
+            condition: "clean", "c1_<X>mbit" (X Mbit/s left to one owner) or "c4_<Y>ms" (Y ms on one link); the units
+                may be left out.
+            window: W, at least 1: any whole number, also such as no action has.
+            dataset: one of those that were calibrated; may be left out where only one is meant.
+
+        Raises:
+            ConfigError: no such condition, window or data set.
+        """
+        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+            raise ConfigError(f"window={shortened(window)}: a whole number of steps, at least 1, is needed.")
+        under = condition_named(condition)
+        return float(self.steps[self._meant(dataset)].step_ms(window, under.mbit, under.delay_ms))
+
+    def costs(self, dataset: str | None = None, *, parts: int | None = None) -> CacheCosts:
+        """The same model as constants of the simulator and the planner.
+
+        Power, and the model of a fetch, are the shipped ones where they were not measured.
+
+        Args:
+            dataset: one of those that were calibrated; may be left out where only one is meant.
+            parts: P of the costs; None for as many as fetched from each other, or else four.
+
+        Raises:
+            ConfigError: no such data set, or fewer than two parts.
+        """
+        name = self._meant(dataset)
+        fitted = self.rpc.get(name)
+        measured = PARTS if fitted is None else len(fitted.owners)
+        return self.steps[name].costs(
+            name,
+            parts=measured if parts is None else parts,
+            row_bytes=ROW_BYTES.get(name, DEFAULT_ROW_BYTES) if fitted is None else fitted.row_bytes,
+            watts=self.watts or WATTS,
+            rpc=RPC.get(name, DEFAULT_RPC) if fitted is None else fitted.typical,
+            noise=NOISE if fitted is None else fitted.noise,
+        )
+
+    def errors(self, dataset: str | None = None) -> list[CellError]:
+        """Every measured cell beside its predictions, of one data set or of all: takes about a second, once."""
+        only = dataset or self.dataset
+        names = list(self.cells) if only is None else [self._meant(only)]
+        return [error for name in names for error in self._errors_of(name)]
+
+    def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
+        """Cells that were kept back, beside what is predicted for them; :func:`regrets` takes them, too.
+
+        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` that of a fit without the cell's condition.
+
+        Args:
+            source: as of :func:`calibrate`; of data sets that were calibrated.
+
+        Raises:
+            DataError: nothing to read, or a row that is not what it should be.
+            ConfigError: no such data set was calibrated, or a condition of no known form.
+        """
+        found = []
+        for dataset, kept in read_steps(source).items():
+            own = self.cells.get(self._meant(dataset), ())
+            without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
+            told = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
+            found += [
+                CellError(
+                    dataset,
+                    cell.condition,
+                    cell.window,
+                    cell.ms,
+                    float(ms),
+                    float(ms),
+                    float(out_ms),
+                    _middle_ms(cell, own),
+                )
+                for cell, ms, out_ms in told
+            ]
+        return found
+
+    def table(self) -> str:
+        """Cells, mean errors, the plain guess's, regret, constants and the models of a fetch, as Markdown."""
+        return calibration_table(self)
+
+    def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
+        if dataset not in self._told:
+            own = self.cells[dataset]
+            told = (
+                predicted_ms(self.steps[dataset], own),
+                left_out(self.cells, dataset, lambda cell, other: cell is other),
+                left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
+            )
+            self._told[dataset] = tuple(
+                CellError(
+                    dataset,
+                    cell.condition,
+                    cell.window,
+                    cell.ms,
+                    float(ms),
+                    float(cell_out),
+                    float(out),
+                    _middle_ms(cell, own),
+                )
+                for cell, ms, cell_out, out in zip(own, *told, strict=True)
+            )
+        return self._told[dataset]
+
+    def _meant(self, dataset: str | None) -> str:
+        meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
+        if meant is None:
+            raise ConfigError(f"which data set? Give dataset=, one of {', '.join(self.steps)}.")
+        meant = _SHORT.get(meant, meant)
+        if meant not in self.steps:
+            raise UnknownNameError("calibrated data set", meant, self.steps)
+        return meant
+
+
+SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
+
+
+def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:
+    """Measured under the same condition at the window nearest to 16, but not in the cell itself; NaN if nowhere."""
+    same = condition_named(cell.condition)
+    others = [other for other in known if other is not cell and condition_named(other.condition) == same]
+    return min(others, key=lambda other: abs(np.log2(other.window / MIDDLE))).ms if others else float("nan")
+
+
+def calibrate(
+    source: str | Path | Iterable[Mapping[str, Any]],
+    *,
+    dataset: str | None = None,
+    fetches: Mapping[str, Fetches] | None = None,
+) -> Calibration:
+    """Fit the models of steps and fetches to measurements of one cluster.
+
+    Five constants of each data set are free, and two that the data sets of a cluster share: the replies that a step
+    waits for, and the rate of an owner that nothing throttles. So all that the source holds are fitted together,
+    whichever is meant.
+
+    Args:
+        source: a folder with ``step_time.csv`` and, if there, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with
+            dataset, condition, window and measured_ms (mappings, or a table of pandas).
+        dataset: the one that is meant where predictions name none.
+        fetches: by data set, instead of the folder's; see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`.
+
+    Raises:
+        DataError: nothing to read, or a row that is not what it should be.
+        ConfigError: no such data set there, or a condition of no known form.
+
+    References: GreenDyGNN section IV-B, algorithm 1.
+    """
+    cells = {name: tuple(own) for name, own in read_steps(source).items()}
+    folder = Path(source) if isinstance(source, str | Path) and Path(source).is_dir() else None
+    measured = fetches if fetches is not None else {} if folder is None else read_fetches(folder)
+    calibration = Calibration(
+        steps=fit_steps(cells),
+        rpc={name: fit_rpc(own) for name, own in measured.items()},
+        watts=None if folder is None else read_power(folder),
+        cells=cells,
+        dataset=_SHORT.get(dataset, dataset) if dataset else None,
+    )
+    if dataset:
+        calibration._meant(dataset)
+    return calibration
+
+
+def predict(condition: str, window: int, *, dataset: str, calibration: Calibration | None = None) -> float:
+    """Milliseconds of a step, by a calibration or by the shipped constants; see :meth:`Calibration.predict`."""
+    return (calibration or SHIPPED).predict(condition, window, dataset=dataset)
+
+
+# Turns what a run of ours recorded into what costs are calibrated from.
+
+
+def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: str = "clean") -> dict[str, Fetches]:
+    """Fetches of a run, as ``calibrate(..., fetches=)`` takes them.
+
+    Args:
+        rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are read. A run asks all owners at once.
+        dataset: its name.
+        condition: the links' condition all the while.
+
+    Raises:
+        DataError: no rows, or one without these columns.
+    """
+    names = ("part", "owner", "rows", "bytes", "rtt_s")
+    taken = []
+    for number, row in enumerate(rows, 1):
+        try:
+            taken.append([float(row[name]) for name in names])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"fetch {number}, {shortened(dict(row))}: {', '.join(names)} are needed.") from error
+    if not taken:
+        raise DataError(f"no fetches of {dataset} were recorded: train it with a system that fetches features.")
+    requester, owner, asked, nbytes, rtt_s = np.array(taken).T
+    whole = [column.astype(np.int64) for column in (requester, owner, asked)]
+    named, at_once = np.full(len(taken), condition), np.ones(len(taken), dtype=np.bool_)
+    return {dataset: Fetches(dataset, named, at_once, whole[0], whole[1], whole[2], nbytes, rtt_s)}
+
+
+def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:
+    """Cells of a run, as :func:`dtdg_lab.control.calibrate` takes them: the mean of a step by window.
+
+    Args:
+        steps: window that served it, and seconds, of every step that counts.
+        dataset: its name.
+        condition: the links' condition all the while: "clean", or what one owner's links were set to; where these are
+            given by link, X Mbit/s of ``c1_X`` are P - 1 times the rate of one.
+    """
+    by_window: dict[int, list[float]] = {}
+    for window, seconds in steps:
+        by_window.setdefault(window, []).append(seconds)
+    return [
+        {"dataset": dataset, "condition": condition, "window": window, "measured_ms": 1e3 * float(np.mean(own))}
+        for window, own in sorted(by_window.items())
+    ]

@@ -1,0 +1,312 @@
+"""The best that can be done on a trace: a dynamic programme over every step at which a cache could be rebuilt.
+
+Windows may be abandoned before their last step, at the price that policies pay for it (``CacheBatch.owed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.feature_store import CacheDecision, CacheView
+from dtdg_lab.systems.feature_cache.policies.costs import CacheChoices, CacheCosts, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.env import CacheViews
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
+
+AT_ONCE = 64  # runs that are planned at once: more take gigabytes
+REFERENCE = (
+    16  # see :mod:`dtdg_lab.systems.feature_cache.policies.simulator`: at its power a change of the allocation is paid
+)
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachePlan:
+    """What is best from every step on (B runs of S steps, P allocations that may hold before, C choices).
+
+    Attributes:
+        choices: what can be chosen.
+        to_go: (B, S + 1, P) joules (or seconds) from a step to the end at best, by the allocation that held before.
+        best: (B, S, P) the choice that reaches it; the lowest number where several do.
+        lengths: (B, S, P) steps that it serves: its window's, or fewer where it is best abandoned.
+    """
+
+    choices: CacheChoices
+    to_go: Floats
+    best: Numbers
+    lengths: Numbers
+
+    @property
+    def totals(self) -> Floats:
+        """(B,) of the whole run at best; what it begins with costs no change."""
+        return self.to_go[:, 0].min(axis=1)
+
+    @property
+    def firsts(self) -> Numbers:
+        """(B,) the choice of the first window."""
+        return self.best[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
+
+    @property
+    def first_lengths(self) -> Numbers:
+        """(B,) steps that the first window serves."""
+        return self.lengths[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
+
+    def windows(self, run: int = 0) -> list[tuple[int, int]]:
+        """(first step, choice) of every window of one run."""
+        step, chosen, length, found = 0, int(self.firsts[run]), int(self.first_lengths[run]), []
+        while True:
+            found.append((step, chosen))
+            step += length
+            if step >= self.best.shape[1]:
+                return found
+            held = self.choices.allocations[chosen]
+            chosen, length = int(self.best[run, step, held]), int(self.lengths[run, step, held])
+
+
+def best_plan(
+    episodes: Sequence[CacheEpisode], *, of_joules: bool = True, change_s: float = 0.0, only_actions: bool = False
+) -> CachePlan:
+    """What is best for each of B episodes, exactly: no policy can do better on the same episodes.
+
+    Args:
+        episodes: of one length and one number of parts.
+        of_joules: least joules; else least seconds.
+        change_s: as the simulator's.
+        only_actions: whole windows of actions only, as live: not the choice that is no action, the window of an epoch,
+            and no window that is abandoned.
+
+    Raises:
+        PlanError: there are no episodes, or they are of different sizes.
+    """
+    sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
+    if len(sizes) != 1:
+        raise PlanError(f"episodes of (steps, parts, steps of an epoch) {sorted(sizes)}: one size is needed.")
+    ((_, parts, epoch_steps),) = sizes
+    choices = cache_choices(parts, epoch_steps)
+    if len(episodes) > AT_ONCE:
+        some = [
+            best_plan(
+                episodes[first : first + AT_ONCE], of_joules=of_joules, change_s=change_s, only_actions=only_actions
+            )
+            for first in range(0, len(episodes), AT_ONCE)
+        ]
+        to_go, best, lengths = (
+            np.concatenate(of) for of in zip(*((plan.to_go, plan.best, plan.lengths) for plan in some), strict=True)
+        )
+        return CachePlan(choices, to_go, best, lengths)
+    reference = choices.actions.action(REFERENCE)
+    costs = np.stack([episode.step_costs(of_joules=of_joules) for episode in episodes])
+    seconds = np.stack([episode.step_costs(of_joules=False)[reference] for episode in episodes])
+    references = np.stack([costs[:, reference], seconds])
+    rebuilds = np.stack([episode.rebuild_costs(of_joules=of_joules) for episode in episodes])
+    if only_actions:
+        return _planned(choices, costs[:, :-1], references, change_s)
+    return _planned(choices, costs, references, change_s, rebuilds)
+
+
+def _planned(
+    choices: CacheChoices, costs: Floats, references: Floats, change_s: float, rebuilds: Floats | None = None
+) -> CachePlan:
+    """The plan from costs of every step.
+
+    Args:
+        choices: of which the first are planned with.
+        costs: (B, C, S) of a step under each of them.
+        references: (2, B, S) cost of the reference's steps, and their seconds: what a second of change costs.
+        change_s: as the simulator's.
+        rebuilds: (B, C, S) of it what rebuilding takes, where windows may be abandoned.
+    """
+    runs, count, steps = costs.shape
+    windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
+    before, spent = _summed(costs), _summed(references)
+    to_go = np.zeros((runs, steps + 1, choices.actions.parts))
+    best, lengths = (np.zeros((runs, steps, choices.actions.parts), dtype=np.int64) for _ in range(2))
+    others = allocations != np.arange(choices.actions.parts)[:, None]  # (P, C) whether a choice changes the allocation
+    ends = None if rebuilds is None else _EarlyEnds(windows, allocations, before, rebuilds)
+    for step in range(steps - 1, -1, -1):
+        end = np.minimum(step + windows, steps)
+        cost = before[:, row, end] - before[:, :, step] + to_go[:, end, allocations]
+        served = np.broadcast_to(end - step, cost.shape)
+        if ends is not None:
+            cost, served = ends.least(step, cost, served)
+        if change_s:
+            passed = spent[:, :, end] - spent[:, :, step, None]
+            price = change_s * passed[0] / passed[1]
+            by_held = cost[:, None, :] + price[:, None, :] * others
+            best[:, step], to_go[:, step] = by_held.argmin(axis=2), by_held.min(axis=2)
+        else:
+            best[:, step], to_go[:, step] = cost.argmin(axis=1)[:, None], cost.min(axis=1)[:, None]
+        lengths[:, step] = np.take_along_axis(served, best[:, step], 1)
+        if ends is not None:
+            ends.reached(step, to_go[:, step])
+    return CachePlan(choices, to_go, best, lengths)
+
+
+class _EarlyEnds:
+    """Where windows are best abandoned: minima over the steps at which they could end, as the programme goes back.
+
+    What a window from s costs that ends at t is a part of t and a part of s. Minima over the t of any window are those
+    of two overlapping spans whose lengths are a power of 2, and each of these is of two spans half as long. Only the
+    spans of the last 256 steps are kept.
+    """
+
+    def __init__(self, windows: Numbers, allocations: Numbers, before: Floats, rebuilds: Floats) -> None:
+        self._order = np.argsort(windows, kind="stable")
+        self._windows, self._allocations = windows[self._order], allocations[self._order]
+        self._rebuilt, self._before = _summed(rebuilds)[:, self._order], before[:, self._order]
+        self._steps = rebuilds.shape[2]
+        thrown = self._windows[:, None] * rebuilds[:, self._order]
+        self._ending = self._before[:, :, :-1] - self._rebuilt[:, :, :-1] + thrown
+        longest = int(windows.max())
+        self._ring = 1 << longest.bit_length()
+        # of span 2^i, the first choice whose window is long enough to need it
+        self._from = [int(np.searchsorted(self._windows, 2**level + 1)) for level in range((longest - 1).bit_length())]
+        shape = (max(len(self._from), 1), self._ring, len(before), len(windows))
+        self._least, self._where = np.full(shape, np.inf), np.zeros(shape, dtype=np.int32)
+
+    def reached(self, step: int, to_go: Floats) -> None:
+        """Take in what is best from a step on, (B, P), before the steps before it."""
+        slot = step % self._ring
+        self._least[0, slot] = self._ending[:, :, step] + to_go[:, self._allocations]
+        self._where[0, slot] = step
+        for level, first in enumerate(self._from[1:], start=1):
+            far = (step + 2 ** (level - 1)) % self._ring
+            below, where = self._least[level - 1, :, :, first:], self._where[level - 1, :, :, first:]
+            nearer = below[slot] <= below[far]
+            self._least[level, slot, :, first:] = np.where(nearer, below[slot], below[far])
+            self._where[level, slot, :, first:] = np.where(nearer, where[slot], where[far])
+
+    def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
+        """(B, C) costs from a step on and steps served, where windows that end early are cheaper."""
+        cost, served = cost.copy(), served.copy()
+        last = np.minimum(step + self._windows, self._steps)  # it may end at those from step + 1 to last - 1
+        (may,) = np.nonzero(last > step + 1)
+        if not len(may):
+            return cost, served
+        last, of = last[may], self._order[may]
+        level = np.log2(last - step - 1).astype(np.int64)
+        near, far = np.full_like(level, (step + 1) % self._ring), (last - 2**level) % self._ring
+        values = self._least[level, near, :, may].T, self._least[level, far, :, may].T
+        nearer = values[0] <= values[1]
+        where = np.where(nearer, self._where[level, near, :, may].T, self._where[level, far, :, may].T)
+        owed = np.take_along_axis(self._rebuilt[:, may], last[None, :, None], 2)[..., 0] - self._before[:, may, step]
+        early = np.where(nearer, *values) + owed
+        better = early < cost[:, of]
+        cost[:, of] = np.where(better, early, cost[:, of])
+        served[:, of] = np.where(better, where - step, served[:, of])
+        return cost, served
+
+
+def _summed(costs: Floats) -> Floats:
+    """(..., S) -> (..., S + 1) sums over the steps before."""
+    summed = np.zeros((*costs.shape[:-1], costs.shape[-1] + 1))
+    np.cumsum(costs, axis=-1, out=summed[..., 1:])
+    return summed
+
+
+def cost_of(
+    episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
+) -> float:
+    """Joules (or seconds) of an episode whose windows began at these steps with these choices.
+
+    A window lasts until the next one begins, as it did live where a cache came late; one that ended before its last
+    step was abandoned, and pays for it.
+
+    Args:
+        episode: what the run met.
+        windows: (first step, choice) of each, ascending from step 0.
+        of_joules: joules; else seconds.
+        change_s: as the simulator's.
+
+    Raises:
+        PlanError: the windows do not begin at step 0, do not ascend, or begin after the end.
+    """
+    firsts, ends = [first for first, _ in windows], [*(first for first, _ in windows[1:]), episode.steps]
+    if firsts[:1] != [0] or any(first >= end for first, end in zip(firsts, ends, strict=True)):
+        raise PlanError(f"windows from steps {firsts[:8]}: the first is 0, and they ascend below {episode.steps}.")
+    choices = cache_choices(episode.trace.parts, episode.epoch_steps)
+    costs = episode.step_costs(of_joules=of_joules)
+    reference = choices.actions.action(REFERENCE)
+    joules, seconds = episode.step_costs()[reference], episode.step_costs(of_joules=False)[reference]
+    rebuilds = episode.rebuild_costs(of_joules=of_joules)
+    total, held = 0.0, choices.allocations[windows[0][1]]
+    for (first, choice), end in zip(windows, ends, strict=True):
+        changed = choices.allocations[choice] != held
+        planned = min(first + choices.windows[choice], episode.steps)
+        price = change_s * (joules[first:planned].sum() / seconds[first:planned].sum() if of_joules else 1.0)
+        total += costs[choice, first:end].sum() + price * changed
+        if end < planned:
+            total += rebuilds[choice, end:planned].sum() + choices.windows[choice] * rebuilds[choice, end]
+        held = choices.allocations[choice]
+    return float(total)
+
+
+def regret_of(
+    episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
+) -> float:
+    """Joules (or seconds), 0 or more, by which an episode with these windows costs more than the best.
+
+    The best is that of the best plan and of these windows themselves: windows that ended early or late, as they do
+    live, are none that a plan can choose, and may cost less than all that it can. See :func:`cost_of`.
+    """
+    best = best_plan([episode], of_joules=of_joules, change_s=change_s).totals[0]
+    return max(cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best), 0.0)
+
+
+class Clairvoyant:
+    """Knows what the links will do, and follows the best plan for it.
+
+    Args:
+        plan: of the runs that it decides for; live, of one.
+        runs: number of each, as views tell them; from 0 where they are not given.
+
+    References: ours; the paper compares with no optimum.
+    """
+
+    name = "clairvoyant"
+
+    def __init__(self, plan: CachePlan, runs: Sequence[int] | None = None) -> None:
+        numbers = range(len(plan.best)) if runs is None else runs
+        self._plan = plan
+        self._rows = {number: row for row, number in enumerate(numbers)}
+        self.first, self.first_lengths = plan.firsts, plan.first_lengths
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The best action from ``view.step`` on."""
+        allocation = self._plan.choices.allocations[view.previous]
+        step = min(view.step, self._plan.best.shape[1] - 1)  # a run that goes on after its plan keeps the last
+        return CacheDecision(self.name, int(self._plan.best[0, step, allocation]))
+
+    def decide_all(self, views: CacheViews) -> Numbers:
+        """(B,) the best choice of each run."""
+        return self._plan.best[self._places(views)]
+
+    def lengths_all(self, views: CacheViews) -> Numbers:
+        """(B,) steps that each is to serve."""
+        return self._plan.lengths[self._places(views)]
+
+    def _places(self, views: CacheViews) -> tuple[Numbers, Numbers, Numbers]:
+        rows = np.array([self._rows[run] for run in views.runs.tolist()])
+        steps = np.minimum(views.steps, self._plan.best.shape[1] - 1)
+        return rows, steps, self._plan.choices.allocations[views.previous]
+
+
+def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
+    """The clairvoyant of a live run whose congestion is a schedule or a recorded trace: whole windows of actions only.
+
+    Args:
+        trace: links to the part that it decides for, step by step to the end of the run.
+        costs: calibrated; where they are wrong, so is the plan.
+        epoch_steps: steps of an epoch.
+    """
+    choices = cache_choices(trace.parts, epoch_steps)
+    tables = cache_tables(costs, choices, trace)
+    reference = choices.actions.action(REFERENCE)
+    references = np.stack([tables.step_j[reference], tables.step_s[reference]])[:, None, trace.which]
+    return Clairvoyant(_planned(choices, tables.step_j[None, :-1, trace.which], references, 0.0))

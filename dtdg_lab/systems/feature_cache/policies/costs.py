@@ -1,0 +1,504 @@
+"""Costs of a training step with a feature cache: seconds and joules by window, allocation and state of the links."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+
+# What a training step costs, in seconds and joules, for a window, an allocation of the cache and the links' state.
+#
+# One law that calibration fits, the simulator draws from and the planner thinks ahead with. Where P - 1 other parts
+# own
+# the features that are fetched:
+#
+#     T(W) = base + max over owners o of |trips(W) delay_o, bytes_o(W) / rate_o| + rebuild_s / W     [overlap = 0]
+#     bytes_o(W) = row_bytes (misses_o(W) + exposed fetched_o(W) / W),  fetched(W) = rebuild_rows W^c,  c < 1
+#     misses_o(W) = rows_o (1 - h(W))^(x_o^kappa),  h(W) = h_min + (h_max - h_min) / (1 + (W / W_half)^gamma)
+#
+# with x_o the share of the cache that owner o has, over the share of the rows that are asked of it, and |a, b| their
+# norm: the sum for ``norm`` = 1, less where a transfer hides part of the waiting. The miss rate falls as an
+# exponential
+# of a power of the capacity: concave, nothing is hit without a cache, and where a cache holds all that a window asks
+# for
+# a smaller share changes nothing. Energy is power by time, with a power of its own while training waits.
+#
+# With ``overlapped`` the law is the one that :class:`dtdg_lab.systems.feature_cache.policies.calibration.StepModel`
+# fits: stages that
+# run beside
+# each other take the longer, and waits fall with hits. Without it, stages add up; shipped policies were trained so.
+#
+# References: GreenDyGNN section IV-A, equations 1 to 3.
+#
+# Differs from the paper: congestion is a delay and a rate of each link, not one factor (Eq. 3); a slow link carries
+# the
+# rebuild's bytes as well as the misses'; the law of the capacity, and how far fetching hides behind computing, are
+# ours.
+
+
+Vector = NDArray[np.float64]
+
+_ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
+_AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s", "hidden_s")
+_SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
+_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # not in digests where so
+SENT_NORM = 4  # how nearly what is sent is the larger of what misses and rebuilds send
+
+
+def joined_misses(most: ArrayLike, rebuilt: ArrayLike) -> Vector:
+    """Misses of a window, from those of an endless one and from what its rebuild sends in a step, in the same unit.
+
+    What is sent is nearly the larger of both, and what of it is no rebuild was missed. A cache holds all that a short
+    window asks for, so that hardly anything is missed there.
+    """
+    most, rebuilt = np.asarray(most, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
+    return np.asarray((most**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
+
+
+class StepCosts(NamedTuple):
+    """What steps cost: arrays over the leading axes of what was asked.
+
+    Attributes:
+        seconds: (...) of a step.
+        joules: (...) of a step, of one part.
+        miss_s: (...) seconds of it that the slowest owner's misses take, hidden or not.
+        rebuild_s: (...) seconds of it that rebuilding takes: its bytes on that link, and what stands still for it.
+        hits: (..., P - 1) share of the rows asked of each owner that the cache holds.
+        hit: (...) the same over all owners.
+        bytes_of: (..., P - 1) bytes that each owner sends in a step, misses and rebuild.
+        rtt_s: (..., P - 1) seconds of one fetch of the misses from each owner, alone on its link and without noise.
+    """
+
+    seconds: Vector
+    joules: Vector
+    miss_s: Vector
+    rebuild_s: Vector
+    hits: Vector
+    hit: Vector
+    bytes_of: Vector
+    rtt_s: Vector
+
+
+class _Loads(NamedTuple):
+    """What does not depend on the links: bytes per step of misses and rebuilds, waits, hits (..., P - 1)."""
+
+    miss: Vector
+    rebuild: Vector
+    waits: Vector
+    rebuild_waits: Vector
+    stands: Vector
+    hits: Vector
+
+
+@dataclass(frozen=True)
+class CacheCosts:
+    """Constants of one data set on one cluster, seen by one part.
+
+    Attributes:
+        name: of what was calibrated.
+        parts: P, at least 2.
+        base_s: seconds of a step for which nothing is fetched: computing, and the gradients.
+        rows: remote rows that a step asks for, over all owners.
+        row_bytes: bytes of one on the wire.
+        link_bytes_per_s: of an unhindered link from an owner to a requester.
+        trips: replies that a step waits for one after another; each is late by the link's delay.
+        rebuild_trips: the same for a rebuild.
+        hit_max, hit_min, hit_half, hit_slope: share of the rows asked for that the cache holds, by window: h(1) is near
+            hit_max, h(W) nears hit_min, and hit_half is the window between.
+        capacity_exponent: kappa, in [0, 1]: 0 where the size of the cache does not matter.
+        rebuild_rows: rows that a rebuild for W = 1 fetches.
+        rebuild_exponent: c of W^c, from -1 to 1.
+        rebuild_s: seconds that training stands for a rebuild, whatever its size.
+        exposed: share of the rebuild's bytes that delay training.
+        overlap: share of the shorter one of computing and fetching that hides behind the longer: 0 adds them up,
+            1 leaves the longer.
+        norm: how a link's waiting and its transfer add up: 1 is their sum, a large one nearly the longer of them.
+        busy_w, stall_w: watts of one part while it computes, and while it waits.
+        asked: share of the rows that is asked of each other part, (P - 1,) summing to 1; empty for equal shares.
+        rpc_s: seconds that one fetch takes beside its bytes and the link's delay (a step's are in ``base_s``).
+        rtt_noise: spread of a fetch's time about the RPC model, as a standard deviation of its logarithm.
+        miss_trips: replies that a step waits for, one after another, of an owner of whom it misses a row; who misses
+            none waits for none. It does so with the probability that a Poisson number of missed rows is not 0.
+        wait_rows: rows missed of an owner for which all but 1 / e of these replies are waited for.
+        overlapped: whether replies of misses and of rebuilds, and waiting and transfer, run beside each other: the
+            longer counts, not their sum or ``norm``. What is hit then follows from what rebuilds fetch
+            (:func:`joined_misses`) and ``hit_min``, not from ``hit_half`` and ``hit_slope``.
+        hidden_s: seconds of a step's fetching that hide behind the rest of the step, whatever ``overlap`` is.
+
+    Raises:
+        ConfigError: a constant is not a number, or outside what is allowed.
+    """
+
+    name: str
+    parts: int
+    base_s: float
+    rows: float
+    row_bytes: float
+    link_bytes_per_s: float
+    trips: float
+    rebuild_trips: float
+    hit_max: float
+    hit_min: float
+    hit_half: float
+    hit_slope: float
+    capacity_exponent: float
+    rebuild_rows: float
+    rebuild_exponent: float
+    rebuild_s: float = 0.0
+    exposed: float = 1.0
+    overlap: float = 0.0
+    norm: float = 1.0
+    busy_w: float = 1.0
+    stall_w: float = 1.0
+    asked: tuple[float, ...] = ()
+    rpc_s: float = 0.0
+    rtt_noise: float = 0.2
+    miss_trips: float = 0.0
+    wait_rows: float = 1.0
+    overlapped: bool = False
+    hidden_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.parts < 2:
+            raise ConfigError(f"parts={self.parts}: a cache of others' features needs at least 2.")
+        for names, low, high in (
+            (_ABOVE_ZERO, np.nextafter(0.0, 1.0), np.inf),
+            ((*_AT_LEAST_ZERO, "rtt_noise", "miss_trips"), 0.0, np.inf),
+            (_SHARES, 0.0, 1.0),
+            (("norm",), 1.0, np.inf),
+            (("rebuild_exponent",), -1.0, 1.0),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if not (low <= value <= high and np.isfinite(value)):
+                    least = "above 0" if 0 < low < 1 else f"of at least {low:g}"
+                    allowed = f"from {low:g} to {high:g}" if high == 1.0 else least
+                    raise ConfigError(f"{name}={value}: a number {allowed} is needed.")
+        if not self.asked:
+            object.__setattr__(self, "asked", (1 / (self.parts - 1),) * (self.parts - 1))
+        if len(self.asked) != self.parts - 1 or min(self.asked) <= 0 or abs(sum(self.asked) - 1) > 1e-6:
+            raise ConfigError(f"asked={self.asked}: {self.parts - 1} shares above 0 that sum to 1 are needed.")
+
+    def digest(self) -> str:
+        """SHA-256 of all constants, in hexadecimal: what a policy was trained against."""
+        constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
+        told = json.dumps(constants, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def told(self) -> dict[str, object]:
+        """Constants by name, as plain values: what :meth:`from_told` takes."""
+        return asdict(self)
+
+    @staticmethod
+    def from_told(told: dict[str, object]) -> CacheCosts:
+        """Constants as :meth:`told` gave them, also through JSON.
+
+        Raises:
+            ConfigError: a name is missing or unknown.
+        """
+        known = {field.name for field in fields(CacheCosts)}
+        if unknown := sorted(set(told) - known):
+            raise ConfigError(f"constants of cache costs named {', '.join(unknown)}: allowed are {sorted(known)}.")
+        values = dict(told)
+        values["asked"] = tuple(values.get("asked") or ())  # type: ignore[arg-type]
+        try:
+            return CacheCosts(**values)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise ConfigError(f"constants of cache costs: {error}.") from error
+
+    def hit_rate(self, windows: ArrayLike) -> Vector:
+        """h(W) of an evenly shared cache, by window (...)."""
+        windows = np.asarray(windows, dtype=np.float64)
+        if self.overlapped:
+            missed = joined_misses(self.rows * (1 - self.hit_min), self.fetched(windows) / windows) / self.rows
+            return np.clip(self.hit_max - missed, 0.0, 1.0)
+        fall = self.hit_max - self.hit_min
+        return np.asarray(self.hit_min + fall / (1 + (windows / self.hit_half) ** self.hit_slope))
+
+    def fetched(self, windows: ArrayLike) -> Vector:
+        """Rows that a rebuild for a window fetches, over all owners, by window (...)."""
+        return np.asarray(self.rebuild_rows * np.asarray(windows, dtype=np.float64) ** self.rebuild_exponent)
+
+    def step(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> StepCosts:
+        """What a step costs; all arguments broadcast over their leading axes.
+
+        Args:
+            windows: (...) W, in steps.
+            delays_s: (..., P - 1) seconds added to every reply of each other part.
+            bytes_per_s: (..., P - 1) that each link lets pass; infinite where nothing limits it.
+            shares: (..., P - 1) of the cache that each other part's rows have, summing to 1.
+        """
+        return self._step(self._loads(windows, shares), delays_s, bytes_per_s)
+
+    def step_s(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> Vector:
+        """Seconds of a step, (...): arguments as of :meth:`step`."""
+        return self.step(windows, delays_s, bytes_per_s, shares).seconds
+
+    def of_actions(self, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
+        """What a step costs under every action of :class:`CacheActions`: arrays (..., A), hits (..., A, P - 1).
+
+        Args:
+            delays_s: (..., P - 1), as of :meth:`step`.
+            bytes_per_s: (..., P - 1), likewise; None where nothing limits the links.
+        """
+        delays = np.asarray(delays_s, dtype=np.float64)[..., None, :]
+        rates = np.inf if bytes_per_s is None else np.asarray(bytes_per_s, dtype=np.float64)[..., None, :]
+        return self._step(_loads_of_actions(self), delays, rates)
+
+    def chosen(self, actions: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
+        """What a step costs under one action each: ``actions`` (...), links (..., P - 1); see :meth:`of_actions`."""
+        places = np.asarray(actions)
+        loads = _Loads(*(array[places] for array in _loads_of_actions(self)))
+        return self._step(loads, delays_s, np.inf if bytes_per_s is None else bytes_per_s)
+
+    def _loads(self, windows: ArrayLike, shares: ArrayLike) -> _Loads:
+        window = np.asarray(windows, dtype=np.float64)[..., None]
+        asked = np.array(self.asked)
+        room = (np.asarray(shares, dtype=np.float64) / asked) ** self.capacity_exponent
+        even = self.hit_rate(window)
+        hits = 1 - (1 - even) ** room
+        miss = self.row_bytes * self.rows * asked * (1 - hits)
+        held = np.divide(hits, even, out=np.ones_like(hits), where=np.broadcast_to(even, hits.shape) > 0)
+        rebuild = self.row_bytes * asked * held * self.fetched(window) / window
+        lone = window[..., 0]
+        return _Loads(
+            miss,
+            rebuild,
+            self.trips + self.miss_trips * -np.expm1(-miss / (self.row_bytes * self.wait_rows)),
+            self.rebuild_trips * self.exposed / lone,
+            self.rebuild_s / lone,
+            hits,
+        )
+
+    def _step(self, loads: _Loads, delays_s: ArrayLike, bytes_per_s: ArrayLike) -> StepCosts:
+        delays = np.asarray(delays_s, dtype=np.float64)
+        s_per_byte = 1 / np.minimum(np.asarray(bytes_per_s, dtype=np.float64), self.link_bytes_per_s)
+        waits_s = loads.waits * delays
+        rebuild_waits_s = loads.rebuild_waits[..., None] * delays
+        miss_s, rebuild_s = loads.miss * s_per_byte, self.exposed * loads.rebuild * s_per_byte
+        late_s = np.maximum(waits_s, rebuild_waits_s) if self.overlapped else waits_s + rebuild_waits_s
+        link_s = self._joined(late_s, miss_s + rebuild_s)
+        slowest = link_s.argmax(-1)[..., None]
+        fetch_s, of_rebuild, added = (
+            np.take_along_axis(of_links, slowest, -1)[..., 0]
+            for of_links in (link_s, rebuild_waits_s + rebuild_s, waits_s + rebuild_waits_s + miss_s + rebuild_s)
+        )
+        rebuild_s = of_rebuild * np.divide(fetch_s, added, out=np.ones_like(fetch_s), where=added > 0)
+        waited_s = np.maximum(fetch_s - self.hidden_s, 0.0)
+        stall_s = waited_s - self.overlap * np.minimum(waited_s, self.base_s) + loads.stands
+        hits = np.broadcast_to(loads.hits, link_s.shape)
+        return StepCosts(
+            seconds=self.base_s + stall_s,
+            joules=self.busy_w * self.base_s + self.stall_w * stall_s,
+            miss_s=fetch_s - rebuild_s,
+            rebuild_s=rebuild_s + loads.stands,
+            hits=hits,
+            hit=hits @ np.array(self.asked),
+            bytes_of=np.broadcast_to(loads.miss + loads.rebuild, link_s.shape),
+            rtt_s=self.rpc_s + delays + miss_s,
+        )
+
+    def _joined(self, waits_s: Vector, transfers_s: Vector) -> Vector:
+        if self.overlapped:
+            return np.maximum(waits_s, transfers_s)
+        if self.norm == 1.0:
+            return waits_s + transfers_s
+        return np.asarray((waits_s**self.norm + transfers_s**self.norm) ** (1 / self.norm))
+
+
+@lru_cache(maxsize=256)
+def _loads_of_actions(costs: CacheCosts) -> _Loads:
+    """Loads of all actions, (A,) and (A, P - 1): they are asked for at every decision, and never change."""
+    actions = CacheActions(costs.parts)
+    windows = [actions.window(action) for action in range(len(actions))]
+    loads = costs._loads(windows, np.stack([actions.shares(action) for action in range(len(actions))]))
+    for array in loads:
+        array.setflags(write=False)
+    return loads
+
+
+# What every choice of a window and an allocation costs under each of the few conditions that the links are in.
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheChoices:
+    """What can be chosen in the simulator: the A = 8 P actions, and one more, an evenly shared cache for each epoch.
+
+    Attributes:
+        actions: those that may be chosen live; their numbers are kept.
+        windows: (A + 1,) W of each choice.
+        allocations: (A + 1,) 0 for the uniform one, else 1 + the place of the part that is preferred.
+        shares: (A + 1, P - 1) of the cache that each other part's rows get.
+    """
+
+    actions: CacheActions
+    windows: NDArray[np.int64]
+    allocations: NDArray[np.int64]
+    shares: Floats
+
+    @property
+    def per_epoch(self) -> int:
+        """Number of the choice that is no action: rebuild where an epoch begins (RapidGNN)."""
+        return len(self.actions)
+
+
+@lru_cache(maxsize=64)
+def cache_choices(parts: int, epoch_steps: int) -> CacheChoices:
+    """The choices of P parts where an epoch has so many steps.
+
+    Raises:
+        PlanError: fewer than two parts, or an epoch without steps.
+    """
+    if epoch_steps < 1:
+        raise PlanError(f"epoch_steps={epoch_steps}: an epoch has at least one step.")
+    actions = CacheActions(parts)
+    numbers = np.arange(len(actions) + 1)
+    windows = np.array([*(actions.window(action) for action in range(len(actions))), epoch_steps])
+    allocations = np.append(numbers[:-1] // len(WINDOWS), 0)
+    shares = np.stack([*(actions.shares(action) for action in range(len(actions))), actions.shares(0)])
+    return CacheChoices(actions, windows, allocations, shares)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheTables:
+    """Costs of a step by choice and condition (C = A + 1 choices, K conditions, P parts).
+
+    Attributes:
+        step_s: (C, K) seconds.
+        step_j: (C, K) joules of one part.
+        miss_s: (C, K) seconds of the step that the slowest owner's misses take.
+        rebuild_s: (C, K) seconds of the step that rebuilding takes.
+        hits: (C, P - 1) share of the rows asked of each owner that the cache holds.
+        hit: (C,) the same over all owners.
+        miss_bytes: (C, P - 1) bytes of the misses of each owner in a step.
+    """
+
+    step_s: Floats
+    step_j: Floats
+    miss_s: Floats
+    rebuild_s: Floats
+    hits: Floats
+    hit: Floats
+    miss_bytes: Floats
+
+
+def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> CacheTables:
+    """Costs of a step for every choice under every condition of a trace.
+
+    Raises:
+        PlanError: costs, choices and trace are of different numbers of parts.
+    """
+    if not costs.parts == choices.actions.parts == trace.parts:
+        raise PlanError(
+            f"costs of {costs.parts} parts, choices of {choices.actions.parts} and links of {trace.parts}: one number "
+            "of parts is needed."
+        )
+    cost = costs.step(choices.windows[:, None], trace.delay_s, trace.bytes_per_s, choices.shares[:, None, :])
+    hits = cost.hits[:, 0]
+    return CacheTables(
+        step_s=cost.seconds,
+        step_j=cost.joules,
+        miss_s=cost.miss_s,
+        rebuild_s=cost.rebuild_s,
+        hits=hits,
+        hit=cost.hit[:, 0],
+        miss_bytes=costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits),
+    )
+
+
+# How long one fetch of features takes: our model of a remote procedure call, and the paper's.
+
+
+_MS = 1e3
+
+
+class RpcLaw(Protocol):
+    """Tells the time of a fetch from its bytes and the link's delay, and the delay from the time."""
+
+    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
+        """Seconds of a fetch; arguments broadcast."""
+        ...
+
+    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
+        """Seconds of delay that a fetch's time tells of, 0 or more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RpcModel:
+    """rtt = a + b bytes + trips delay + bytes / rate.
+
+    Attributes:
+        a_s: seconds of a fetch beside its bytes: what initiating one costs.
+        s_per_byte: b, seconds a byte where nothing limits the link.
+        trips: how many of the fetch's messages are late by the delay, one after another.
+
+    Raises:
+        ConfigError: a constant is negative or no number, or ``trips`` is not above 0.
+
+    References: SYSTEMS.md section 5, instead of GreenDyGNN's equation 4 (see :class:`PaperRpcModel`).
+    """
+
+    a_s: float
+    s_per_byte: float
+    trips: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.a_s < np.inf and 0 <= self.s_per_byte < np.inf and 0 < self.trips < np.inf):
+            raise ConfigError(f"{self}: seconds of at least 0, and trips above 0, are needed.")
+
+    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0, bytes_per_s: ArrayLike = np.inf) -> Vector:
+        """Seconds of a fetch of so many bytes; arguments broadcast."""
+        sizes = np.asarray(nbytes, dtype=np.float64)
+        added = self.trips * np.asarray(delay_s, dtype=np.float64) + sizes / np.asarray(bytes_per_s, dtype=np.float64)
+        return np.asarray(self.a_s + self.s_per_byte * sizes + added)
+
+    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike, bytes_per_s: ArrayLike = np.inf) -> Vector:
+        """Seconds of delay that a fetch's time tells of, 0 where it was faster than the model says."""
+        return np.maximum(np.asarray(rtt_s) - self.rtt_s(nbytes, 0.0, bytes_per_s), 0.0) / self.trips
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRpcModel:
+    """rtt = alpha + beta bytes + gamma bytes delay: kept for comparison, under the name ``paper``.
+
+    A delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower here, and one without bytes not at all.
+
+    Attributes:
+        alpha_s: seconds of a fetch beside its bytes.
+        s_per_byte: beta.
+        s_per_byte_ms: gamma, seconds a byte and a millisecond of delay.
+
+    References: GreenDyGNN equations 4 and 8, with the constants of section IV-B.
+    """
+
+    alpha_s: float = 4.67e-3
+    s_per_byte: float = 1.40e-9
+    s_per_byte_ms: float = 2.01e-10
+
+    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
+        """Seconds of a fetch of so many bytes; arguments broadcast."""
+        sizes, delay_ms = np.asarray(nbytes, dtype=np.float64), np.asarray(delay_s, dtype=np.float64) * _MS
+        return np.asarray(self.alpha_s + self.s_per_byte * sizes + self.s_per_byte_ms * sizes * delay_ms)
+
+    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
+        """Seconds of delay that a fetch's time tells of by Eq. 8; a fetch without bytes tells of none."""
+        sizes = np.asarray(nbytes, dtype=np.float64)
+        late = np.maximum(np.asarray(rtt_s) - self.rtt_s(sizes), 0.0)
+        per_ms = self.s_per_byte_ms * sizes
+        return np.asarray(np.divide(late, per_ms, out=np.zeros_like(late), where=per_ms > 0) / _MS)
+
+
+PAPER = PaperRpcModel()

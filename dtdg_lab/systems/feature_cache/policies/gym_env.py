@@ -1,0 +1,171 @@
+"""The simulator as a Gymnasium environment, for whoever brings a learner of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, SupportsInt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.env import state_bounds
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    REFERENCE,
+    CacheCase,
+    CacheNoise,
+    CacheSimulator,
+    training_cases,
+)
+
+try:
+    import gymnasium
+except ModuleNotFoundError as error:
+    raise NotAvailableError(
+        "the environment for learners needs gymnasium, which is not installed: install dtdg-lab[lab]. The simulator "
+        "itself (dtdg_lab.systems.feature_cache.policies.simulator) does without."
+    ) from error
+
+ENV_ID = "dtdg_lab/CacheWindows-v1"  # the number rises with every change that may alter results
+
+
+class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
+    """When to rebuild a cache of remote features, and whose rows to prefer in it.
+
+    Description:
+        A part of a graph that is trained in P parts fetches the features of the others' vertices, through links that
+        others use as well. It keeps a cache of the rows that the next W batches ask for most. See
+        :mod:`dtdg_lab.systems.feature_cache.policies.simulator`.
+
+    Action Space:
+        ``Discrete(8 P)``: a window and an allocation, numbered as by ``CacheActions``. It holds from the next boundary
+        on.
+
+    Observation Space:
+        ``Box((3 P + 11,), float32)``: see ``cache_state`` and ``state_names``.
+
+    Rewards:
+        ``-E / E_ref - lambda [allocation changed]`` of the window that the action makes, or savings: see
+        ``CacheSimulator``.
+
+    Starting State:
+        Step 0 of a run whose first window has 16 steps and is shared out evenly; nothing is heard yet.
+
+    Episode End:
+        Terminated where the window just decided reaches the end of the run; never truncated.
+
+    Version History:
+        v1: the first.
+
+    Args:
+        costs: calibrated costs, all of one number of parts; the shipped ones of four parts where not given.
+        cases: congestion; what policies are trained with where not given.
+        seed: of the episodes until ``reset`` is given another; those without a seed go on where the last one ended.
+        epochs: of a run.
+        epoch_steps: steps of an epoch.
+        penalty: lambda.
+        reward: "ratio" or "saved".
+        noise: how far things stray.
+
+    Raises:
+        ConfigError: the run is no longer than its first window, or what ``CacheSimulator`` refuses.
+        NotAvailableError: (at import) gymnasium is not installed.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared so by gymnasium
+
+    def __init__(
+        self,
+        costs: Sequence[CacheCosts] | None = None,
+        cases: Sequence[CacheCase] | None = None,
+        *,
+        seed: int = 0,
+        epochs: int = 30,
+        epoch_steps: int = 25,
+        penalty: float = 0.05,
+        reward: Literal["ratio", "saved"] = "ratio",
+        noise: CacheNoise | None = None,
+    ) -> None:
+        if epochs * epoch_steps <= REFERENCE:
+            raise ConfigError(
+                f"{epochs} epochs of {epoch_steps} steps: the first window, of {REFERENCE}, leaves nothing to decide."
+            )
+        known, drawn = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
+
+        def made(seed: int) -> CacheSimulator:
+            return CacheSimulator(
+                known,
+                drawn,
+                seed=seed,
+                epochs=epochs,
+                epoch_steps=epoch_steps,
+                penalty=penalty,
+                reward=reward,
+                noise=noise,
+            )
+
+        self._made = made
+        self._simulator = made(seed)
+        self._going = False
+        low, high = state_bounds(self._simulator.actions)
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+        self.action_space = gymnasium.spaces.Discrete(len(self._simulator.actions))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of this episode and those after it.
+            options: ``{"number": n}`` begins the n-th episode of the seed.
+
+        Raises:
+            ConfigError: another option.
+        """
+        super().reset(seed=seed)
+        if unknown := set(options or {}) - {"number"}:
+            raise ConfigError(f"options {sorted(unknown)} of reset: only number, of the episode, is known.")
+        if seed is not None:
+            self._simulator = self._made(seed)
+        states = self._simulator.reset(number=(options or {}).get("number"))
+        self._going = True
+        return states[0], self._told()
+
+    def step(self, action: SupportsInt) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Decide, and go on to the next boundary.
+
+        Raises:
+            PlanError: the episode has ended or not begun, or there is no such action.
+        """
+        number = int(action)
+        if not self._going:
+            raise PlanError("no episode is going on: call reset first.")
+        if not self.action_space.contains(number):
+            raise PlanError(f"action {number}: there are {len(self._simulator.actions)}, numbered from 0.")
+        states, rewards, done, info = self._simulator.step([number])
+        self._going = not done[0]
+        costs = {
+            "joules": float(info.joules[0]),
+            "seconds": float(info.seconds[0]),
+            "steps": int(info.steps[0]),
+            "reference_j": float(info.reference_j[0]),
+        }
+        return states[0], float(rewards[0]), bool(done[0]), False, {**self._told(), **costs}
+
+    def _told(self) -> dict[str, Any]:
+        """What an observer may want to know of an episode, and no policy may."""
+        (episode,) = self._simulator.running
+        return {
+            "case": episode.case.name if episode.case else "",
+            "number": episode.number,
+            "costs": episode.costs.name,
+        }
+
+
+def register_env() -> None:
+    """Make ``gymnasium.make(ENV_ID)`` work; a second call does nothing."""
+    if ENV_ID not in gymnasium.registry:
+        gymnasium.register(ENV_ID, entry_point="dtdg_lab.systems.feature_cache.policies.gym_env:CacheEnv")

@@ -1,0 +1,391 @@
+"""A cache policy that thinks ahead: the action that calibrated costs say is cheapest, also if links change soon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheDecision, CacheView
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheViews, RunsMemory
+
+TURNS = 5.0  # how much likelier an owner is to become late, for each unit of its remembered multiplier's logarithm
+LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
+HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
+HEARD_STEPS = 3  # how long ago, on average, what is heard was
+CHANGES, CHANGE_STEPS = 1.0, 60.0  # change points, and the steps that they took, that are assumed before any is found
+TRUSTED_STEPS = 200.0  # steps after which two thirds of what its choices saved or lost are forgotten
+TRUST = 2.5  # steps of time that its choices may have lost against even shares before these are taken
+PRICE = 2.0  # how many times its price abandoning a window must save
+STRAYS = 0.2  # by how much an owner may be later than is heard
+STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
+
+Array = NDArray[np.float64]
+
+
+class LinkGuess(NamedTuple):
+    """What the links are thought to add: (B, P - 1) seconds to a reply, and seconds to each byte."""
+
+    delays_s: Array
+    s_per_byte: Array
+
+    def more(self, owner: int) -> LinkGuess:
+        """One owner somewhat later than is thought: what is heard strays."""
+        more = np.ones(self.delays_s.shape[1])
+        more[owner] += STRAYS
+        return LinkGuess(self.delays_s * more, self.s_per_byte * more)
+
+    def only(self, owner: int, least: LinkGuess) -> LinkGuess:
+        """One owner as late as the latest is, and no other; at least as late as another guess says."""
+        found = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
+        for into, values, lowest in zip(found, self, least, strict=True):
+            into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
+        return found
+
+
+class _Seen(NamedTuple):
+    """What is seen of B runs.
+
+    Attributes:
+        states: (B, S) with what is remembered.
+        delays_s: (B, P - 1) of each other part's replies.
+        previous: (B,) the actions that hold.
+        forecast: seconds of a step of every action under delays (B, P - 1), by the view.
+        rebuilds: seconds of a whole rebuild, likewise; None where costs are known.
+        rate: (B,) changes of the links to expect in a step.
+    """
+
+    states: NDArray[np.float32]
+    delays_s: Array
+    previous: NDArray[np.int64]
+    forecast: Callable[[Array], Array]
+    rebuilds: Callable[[Array], Array] | None
+    rate: Array
+
+
+class _Account:
+    """What the planner's own choices would have saved against even shares, in steps of time, for each of B runs.
+
+    Kept whether they are taken or not: where they have lost lately, even shares are taken until they pay again. Steps
+    before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at any step.
+    """
+
+    def __init__(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> None:
+        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), now.copy()
+        self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
+        self._share = np.zeros(len(runs))  # of a step that the serving one saved when it was last looked at
+
+    def take_in(self, rows: NDArray[np.int64], seconds: Array, now: NDArray[np.int64]) -> None:
+        """Count the steps since the last call, for which actions take so long (R, A) now."""
+        even = seconds[:, : len(WINDOWS)].min(axis=1)
+        share = 1 - seconds[np.arange(len(rows)), self.serving[rows]] / even
+        passed = np.maximum(now - self.now[rows], 0)
+        kept = np.exp(-passed / TRUSTED_STEPS)
+        self.saved[rows] = kept * self.saved[rows] + passed * (share + self._share[rows]) / 2
+        self._share[rows], self.now[rows] = share, now
+
+    def begin(self, rows: NDArray[np.int64], seconds: Array, actions: NDArray[np.int64]) -> None:
+        """Other actions serve from here on."""
+        self.serving[rows] = actions
+        self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
+
+    def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
+        """Itself, with new beginnings for runs that are new."""
+        if len(runs) != len(self.runs):
+            return _Account(runs, now, first)
+        fresh = (runs != self.runs) | (now < self.now)
+        self.saved[fresh] = self._share[fresh] = 0.0
+        self.now[fresh] = now[fresh]
+        self.serving[fresh] = self.pending[fresh] = first
+        self.runs = runs
+        return self
+
+
+class CachePlanner:
+    """Takes the action with the least expected regret over what the links may do next.
+
+    A window that is chosen begins when the one before it ends, and holds for W steps. Until then and meanwhile links
+    may change: with probability 1 - exp(-lambda s) s steps after what was heard, to clean links or to one late owner.
+    So long windows are taken where they are cheap whatever happens, and a cache biased to one owner is given for long
+    only where that owner will stay late. Lambda is the number of change points of the last 150 steps over these steps;
+    what is remembered of the run (:mod:`dtdg_lab.systems.feature_cache.policies.env`) says which owner may be the next.
+
+    Where a change is found, the window that serves is abandoned if that saves twice what it costs: the rebuilds that
+    are wasted. An account is kept of what the planner's own choices save against even shares, whether they are taken or
+    not; while they have lost 2.5 steps of time or more of late, even shares are taken.
+
+    Live, the view's forecast tells what each action would take: it counts the batches to come and knows the links'
+    rates. In the simulator the costs do, and a late owner is told from a throttled one by how much slower a step has
+    become: a delay adds many round trips, a throttled link only the time that its bytes take. With neither costs nor
+    such a forecast all lateness counts as delay.
+
+    Args:
+        actions: what may be chosen.
+        costs: calibrated, of the same number of parts: what to think ahead with for many simulated runs, and for one
+            whose view brings no forecast.
+        change_steps: steps without a change that count as much as one change, before any is seen.
+        late_s: how late an owner becomes that is not late yet.
+        stay: share of a step by which an action with another allocation must be cheaper than the best one with the
+            allocation that holds.
+        longest: window beyond which none is taken, so that what changes is seen before long.
+
+    Attributes:
+        base_s: seconds of a step for which nothing is fetched, by the costs; None without costs.
+
+    Raises:
+        ConfigError: change_steps is not above 0, the others are below 0, or the costs are of another number of parts.
+
+    References: ours, for the questions of GreenDyGNN section IV-C; Camacho, Bordons 2007 (model-predictive control).
+    """
+
+    name = "planner"
+
+    def __init__(
+        self,
+        actions: CacheActions,
+        costs: CacheCosts | None = None,
+        *,
+        change_steps: float = CHANGE_STEPS,
+        late_s: float = LATE_S,
+        stay: float = STAY,
+        longest: int = WINDOWS[-1],
+    ) -> None:
+        if not change_steps > 0 or late_s < 0 or stay < 0:
+            raise ConfigError(
+                f"change_steps={change_steps}, late_s={late_s}, stay={stay}: the first must be above 0, the others at "
+                "least 0."
+            )
+        if costs is not None and costs.parts != actions.parts:
+            raise ConfigError(
+                f"costs of {costs.parts} parts for a planner of {actions.parts}: give those of one number."
+            )
+        self.first = actions.action(16)
+        self._actions, self._costs = actions, costs
+        self.base_s = None if costs is None else costs.base_s
+        self._late_s, self._stay = late_s, stay
+        self._windows = np.array([actions.window(action) for action in range(len(actions))])
+        self._longest = max(longest, WINDOWS[0])
+        self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
+        nothing = np.zeros(0, dtype=np.int64)
+        self._account = _Account(nothing, nothing, self.first)
+        self._allocation = np.arange(len(actions)) // len(WINDOWS)
+        if costs is not None:
+            clean = costs.of_actions(np.zeros(actions.parts - 1))
+            self._hits, self._base_s = clean.hits, float(clean.seconds[self.first])
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """The cheapest action for what is seen; the one that holds where nothing can be thought ahead."""
+        told = view.forecast
+        if self._costs is None and told is None:
+            return CacheDecision(self.name, view.previous)
+
+        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
+        self._account = self._account.of(rows, now, self.first)
+        (action,), regret = self._decided(self._seen_of(view), self._costs if told is None else None, rows, now)
+        return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
+
+    def reconsider(self, view: CacheView) -> CacheDecision | None:
+        """What to abandon the window that serves for, now that links have changed; None to keep it."""
+        told = view.forecast
+        if view.pending < 0 or (told is None and self._costs is None):
+            return None
+        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
+        self._account = self._account.of(rows, now, self.first)
+        seen, costs = self._seen_of(view, remembers=False), self._costs if told is None else None
+        chosen, ends = self._reconsidered(
+            seen, costs, rows, now=now, pending=np.array([view.pending]), left=np.array([view.left])
+        )
+        return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
+
+    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
+        """(B,) the same for every run."""
+        self._account = self._account.of(views.runs, views.now, self.first)
+        seen, rows = self._seen(views), np.arange(len(views.runs))
+        return self._decided(seen, self._costs, rows, views.now)[0]
+
+    def _decided(
+        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Array]:
+        """(B,) actions, and (B, A) what each is expected to lose."""
+        account = self._account
+        seconds = self._seconds(seen, costs, self._links(seen, costs)[0])
+        account.take_in(rows, seconds, now)
+        account.begin(rows, seconds, account.pending[rows])
+        regret = self._regret(seen, costs, self._waits(seen.previous))
+        account.pending[rows] = own = self._chosen(regret, account.serving[rows])
+        return np.where(account.saved[rows] >= -TRUST, own, self._even(regret)), regret
+
+    def reconsider_all(
+        self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(B,) what is cheapest now that links have changed, and (B,) whether the window should end early for it."""
+        rows = np.flatnonzero(which)
+        chosen, ends = pending.copy(), which.copy()
+        seen, now = self._seen(views, rows), views.now[rows]
+        chosen[rows], ends[rows] = self._reconsidered(
+            seen, self._costs, rows, now=now, pending=pending[rows], left=left[rows]
+        )
+        return chosen, ends
+
+    def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
+        """What is seen of one run, (1, ...)."""
+
+        def stacked(told: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
+            return lambda delays_s: np.empty(0) if told is None else np.stack([told(each) for each in delays_s])
+
+        state, first = view.state[np.newaxis], np.zeros(1, dtype=np.int64)
+        states = (
+            self._memory.take_in(state, first, np.array([view.at])) if remembers else self._memory.recall(state, first)
+        )
+        return _Seen(
+            states,
+            view.delays_s[np.newaxis],
+            np.array([view.previous]),
+            stacked(view.forecast),
+            stacked(view.rebuilds),
+            self._rate(np.array([view.changes]), np.array([view.at])),
+        )
+
+    def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
+        """What is seen of all runs, or of some, whose memory is then left as it is."""
+        if rows is None:
+            states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
+        else:
+            states = self._memory.recall(views.states[rows], rows)
+        rate = self._rate(views.changes[rows], views.now[rows])
+        return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, None, rate)
+
+    def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
+        """(B,) changes of the links to expect in a step."""
+        return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(now, CHANGES_WITHIN)))
+
+    def _waits(self, previous: NDArray[np.int64]) -> Array:
+        """(B,) steps from what is heard to the first step of what is decided now."""
+        return HEARD_STEPS + self._windows[previous].astype(np.float64)
+
+    def _reconsidered(
+        self,
+        seen: _Seen,
+        costs: CacheCosts | None,
+        rows: NDArray[np.int64],
+        *,
+        now: NDArray[np.int64],
+        pending: NDArray[np.int64],
+        left: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        account, links = self._account, self._links(seen, costs)[0]
+        seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
+        account.take_in(rows, seconds, now)
+        regret = self._regret(seen, costs, np.full(len(rows), float(HEARD_STEPS)))
+        chosen = self._chosen(regret, account.serving[rows])
+
+        def pays(
+            serving: NDArray[np.int64], follows: NDArray[np.int64], chosen: NDArray[np.int64]
+        ) -> tuple[NDArray[np.bool_], Array]:
+            """Whether to abandon one action, and another that was to follow, for a third; and what that costs."""
+            at, lasts = np.arange(len(rows)), self._windows[follows]
+            best, lead = seconds[at, chosen], np.ceil(rebuilds[at, chosen] / seconds[at, serving])
+            stays = np.maximum(np.exp(-seen.rate * lead) - np.exp(-seen.rate * left), 0) / seen.rate
+            holds = np.exp(-seen.rate * left) * -np.expm1(-seen.rate * lasts) / seen.rate
+            saved = (seconds[at, serving] - best) * stays + (seconds[at, follows] - best) * holds
+            price = rebuilds[at, serving] * (1 + left / self._windows[serving])
+            return saved > PRICE * price, price + lead * (seconds[at, serving] - best)
+
+        own, price = pays(account.serving[rows], account.pending[rows], chosen)
+        even = seconds[:, : len(WINDOWS)].min(axis=1)
+        account.saved[rows] -= own * price / even
+        account.begin(rows, seconds, np.where(own, chosen, account.serving[rows]))
+        account.pending[rows] = np.where(own, chosen, account.pending[rows])
+        taken = np.where(account.saved[rows] >= -TRUST, chosen, self._even(regret))
+        return taken, pays(seen.previous, pending, taken)[0]
+
+    def _even(self, regret: Array) -> NDArray[np.int64]:
+        """(B,) the best action of those that prefer no part."""
+        even = regret[:, : len(WINDOWS)]
+        return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
+
+    def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
+        """What the links are thought to be like, and what they may be like next."""
+        states, delays_s = seen.states, seen.delays_s
+        heard = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
+        now, least = self._guess(states, np.where(heard, delays_s, 0.0), costs)
+        later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
+        return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
+
+    def _seconds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+        """(B, A) seconds of a step of every action."""
+        if costs is None:
+            return seen.forecast(guess.delays_s)
+        return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
+
+    def _rebuilds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+        """(B, A) seconds of a whole rebuild for every action."""
+        if costs is None:
+            assert seen.rebuilds is not None
+            return seen.rebuilds(guess.delays_s)
+        rates = 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)
+        return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
+
+    def _regret(self, seen: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
+        """(B, A) share of the best action's step by which each action is expected to be slower.
+
+        Args:
+            seen: what is seen.
+            costs: to think ahead with; None for the view's forecast.
+            waits: (B,) steps from what is heard to the first step of what is decided.
+        """
+        now, later = self._links(seen, costs)
+        others = seen.delays_s.shape[1]
+        today = np.mean([self._seconds(seen, costs, now.more(owner)) for owner in range(others)], axis=0)
+        rate, waits = seen.rate[:, None], waits[:, None]
+        # share of the window's steps that meet other links
+        changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
+        mean = seen.states[:, -2 * others : -others].astype(np.float64)
+        likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
+        may_cost = np.zeros_like(today)
+        for weight, links in zip(likely / likely.sum(axis=0), later, strict=True):
+            over = _over_best(self._seconds(seen, costs, links))
+            may_cost += weight[:, None] * changed * over
+        whole = (1 - changed) * _over_best(today) + may_cost
+        return np.asarray(whole / today.min(axis=1, keepdims=True))
+
+    def _guess(
+        self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
+    ) -> tuple[LinkGuess, LinkGuess]:
+        """What lateness (B, P - 1) of fetches comes from, and what it would be of an owner that becomes late."""
+        others = late_s.shape[1]
+        if costs is None:
+            nothing = np.zeros_like(late_s)
+            return LinkGuess(late_s, nothing), LinkGuess(np.full_like(late_s, self._late_s), nothing)
+        hits = states[:, others : 2 * others].astype(np.float64)
+        missed = np.maximum(costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits), costs.row_bytes)
+        served = np.abs(hits[:, np.newaxis] - self._hits).sum(axis=2).argmin(axis=1)[:, np.newaxis]
+        own = 1 / costs.link_bytes_per_s
+        by_delay, by_rate = (
+            np.log(np.take_along_axis(seconds, served, 1)[:, 0] / self._base_s)
+            for seconds in (
+                costs.of_actions(late_s).seconds,
+                costs.of_actions(np.zeros_like(late_s), 1 / (own + late_s / missed)).seconds,
+            )
+        )
+        apart = by_delay - by_rate
+        slower = states[:, 2 * others + 1] - by_rate
+        share = np.where(np.abs(apart) > 0.01, np.clip(slower / np.where(apart == 0, 1.0, apart), 0.0, 1.0), 0.5)
+        delayed = share[:, np.newaxis]
+        now = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
+        least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
+        return now, least
+
+    def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B, A), (B,) -> the least one, (B,); another allocation than the one that holds only where it pays."""
+        holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
+        priced = np.where(holds, regret, regret + self._stay)
+        return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
+
+
+def _over_best(seconds: Array) -> Array:
+    return np.asarray(seconds - seconds.min(axis=1, keepdims=True))

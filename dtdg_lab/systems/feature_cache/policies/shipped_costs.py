@@ -1,0 +1,71 @@
+"""Constants of what steps cost that come with the lab: those of a real cluster of four nodes, frozen.
+
+The simulator, the shipped policies and the tables of policies use them. They are of the law in which stages add up:
+shipped policies were trained against it. :data:`dtdg_lab.systems.feature_cache.policies.calibration.SHIPPED` predicts
+the same cluster
+by the
+law in which stages overlap, and is what step times should be asked of.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from dtdg_lab.core.errors import UnknownNameError
+from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.systems.feature_cache.policies.calibration import CAPACITY_EXPONENT, NOISE, PARTS, ROW_BYTES, RPC, WATTS
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+
+# base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit
+_ADDED = MappingProxyType(
+    {
+        "ogbn-products": (112.714, 101.584, 10.1607, 187.616, 0.46635, 11.1607, 5126.12),
+        "reddit": (84.007, 75.989, 34.217, 504.03, -0.21249, 11.5531, 5126.12),
+    }
+)
+
+
+def products(parts: int = PARTS) -> CacheCosts:
+    """GraphSAGE on ogbn-products, batches of 2000: where the cache holds half of what is asked for."""
+    return shipped_costs("ogbn-products", parts)
+
+
+def reddit(parts: int = PARTS) -> CacheCosts:
+    """GraphSAGE on Reddit, batches of 2000: where the cache holds nearly all that is asked for."""
+    return shipped_costs("reddit", parts)
+
+
+def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
+    """Frozen constants of a data set, seen by one requester of P - 1.
+
+    Raises:
+        UnknownNameError: no such data set.
+        ConfigError: fewer than two parts.
+    """
+    if name not in _ADDED:
+        raise UnknownNameError("data set with shipped costs", name, _ADDED)
+    base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit = _ADDED[name]
+    rows_of_mbit = 1 / BITS / ROW_BYTES[name]
+    asked = max(rebuild_mbit, miss_mbit)
+    return CacheCosts(
+        name=name,
+        parts=parts,
+        base_s=base_ms / 1e3,
+        rows=asked * rows_of_mbit,
+        row_bytes=ROW_BYTES[name],
+        link_bytes_per_s=unhindered_mbit / BITS / (parts - 1),
+        trips=trips,
+        rebuild_trips=1.0,
+        hit_max=1.0,
+        hit_min=1 - miss_mbit / asked,
+        hit_half=half,
+        hit_slope=1.0,
+        capacity_exponent=CAPACITY_EXPONENT,
+        rebuild_rows=rebuild_mbit * rows_of_mbit,
+        rebuild_exponent=exponent,
+        norm=1.5,
+        busy_w=WATTS.busy,
+        stall_w=WATTS.stall,
+        rpc_s=RPC[name].a_s,
+        rtt_noise=NOISE,
+    )

@@ -1,0 +1,500 @@
+"""Training of cache policies in the simulator, and their comparison with the clairvoyant optimum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.rl.dqn import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.systems.feature_cache.policies.base import (
+    DOUBLE_DQN,
+    DOUBLE_DQN_PLUS,
+    EpochHot,
+    FixedWindow,
+    RandomWindows,
+    StoredPolicy,
+    ThresholdWindow,
+    save_policy,
+)
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.env import (
+    LatenessMemory,
+    ManyPolicy,
+    PlansEnds,
+    Reconsiders,
+    memory_size,
+    state_size,
+)
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.simulator import (
+    ARCHETYPES,
+    PAPER_ARCHETYPES,
+    REFERENCE,
+    CacheCase,
+    CacheEpisode,
+    CacheNoise,
+    CacheSimulator,
+    StepInfo,
+    comparison_cases,
+    draw_episode,
+    training_cases,
+)
+
+# Policies against each other on the same simulated runs, and each against the best that could have been done.
+
+
+SEED = 10_000_019  # no seed that policies are trained with
+ACCEPTANCE_SEED = 20_000_003  # nor, of this one, that anything was chosen by: for cache_cases.acceptance_cases
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyRuns:
+    """What a policy made of B simulated runs.
+
+    Attributes:
+        policy: its name.
+        joules: (B,) of each whole run.
+        seconds: (B,) likewise.
+        windows: of each run, (first step, choice) of every window, the first one too.
+    """
+
+    policy: str
+    joules: Floats
+    seconds: Floats
+    windows: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def decisions(self) -> NDArray[np.int64]:
+        """(B,) windows that it decided."""
+        return np.array([len(run) - 1 for run in self.windows])
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPolicy:
+    """One policy in one case on one data set: means over its episodes.
+
+    Attributes:
+        costs: name of the data set's costs.
+        case: as ``CacheCase.name``.
+        policy: its name.
+        joules: of a run.
+        seconds: likewise.
+        decisions: likewise.
+        over_clairvoyant: joules over those of the best plan, less 1; never below 0.
+        over_best_fixed: joules over those of the fixed window that is best in this case, less 1.
+        over_epoch_hot: joules over those of one cache for each epoch (RapidGNN, without what
+            :class:`dtdg_lab.systems.feature_cache.policies.base.EpochHot` leaves out), less 1.
+    """
+
+    costs: str
+    case: str
+    policy: str
+    joules: float
+    seconds: float
+    decisions: float
+    over_clairvoyant: float
+    over_best_fixed: float
+    over_epoch_hot: float
+
+
+def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | None = None) -> PolicyRuns:
+    """Let a policy decide in B episodes to their ends.
+
+    Args:
+        simulator: it is begun anew; it must not restart runs.
+        policy: decides.
+        number: of the first episode; the ones after the last where it is not given.
+
+    Raises:
+        ConfigError: the simulator restarts runs, so that they have no end.
+    """
+    if simulator.restarts:
+        raise ConfigError("a simulator that restarts runs has no runs that end: make one with restart=False.")
+    plans = policy if isinstance(policy, PlansEnds) else None
+    simulator.reset(policy.first, number=number, length=None if plans is None else plans.first_lengths)
+    seconds, joules, *_ = simulator.first_window()
+    firsts = np.broadcast_to(np.asarray(policy.first), (simulator.episodes,))
+    windows = [[(0, int(first))] for first in firsts]
+    while not simulator.done.all():
+        views = simulator.views()
+        chosen = policy.decide_all(views)
+        lengths = None if plans is None else plans.lengths_all(views)
+        if isinstance(policy, Reconsiders):
+            while (found := simulator.look()).any():
+                views, left = simulator.alarm_views()
+                others, which = policy.reconsider_all(views, chosen, left, found)
+                which, more_s, more_j = simulator.abandon(others, which)
+                seconds, joules, chosen = seconds + more_s, joules + more_j, np.where(which, others, chosen)
+        for run in np.flatnonzero(~simulator.done).tolist():
+            windows[run].append((int(simulator.upcoming[run]), int(chosen[run])))
+        info = simulator.step(chosen, lengths)[3]
+        joules, seconds = joules + info.joules, seconds + info.seconds
+    return PolicyRuns(policy.name, joules, seconds, tuple(tuple(run) for run in windows))
+
+
+def always_compared(parts: int) -> dict[str, ManyPolicy]:
+    """The policies that learn nothing, by name: random, every fixed window, threshold and one cache for each epoch."""
+    actions = CacheActions(parts)
+    fixed: dict[str, ManyPolicy] = {f"fixed-{window}": FixedWindow(actions, window) for window in WINDOWS}
+    return {
+        "random": RandomWindows(actions),
+        **fixed,
+        "threshold": ThresholdWindow(actions),
+        "epoch_hot": EpochHot(actions),
+    }
+
+
+def compare(
+    policies: Mapping[str, ManyPolicy],
+    costs: Sequence[CacheCosts],
+    cases: Sequence[CacheCase] | None = None,
+    *,
+    episodes: int = 8,
+    seed: int = SEED,
+    epochs: int = 30,
+    epoch_steps: int = 25,
+    noise: CacheNoise | None = None,
+) -> list[ComparedPolicy]:
+    """How policies do in every case on every data set, all on the same episodes.
+
+    Args:
+        policies: by the names that they are to have here; those that learn nothing, ``best fixed`` and ``clairvoyant``
+            are added.
+        costs: one for each data set, all of one number of parts.
+        cases: congestion; those that no policy is trained with where they are not given.
+        episodes: in each case.
+        seed: of the episodes.
+        epochs: of each.
+        epoch_steps: steps of an epoch.
+        noise: how far things stray.
+
+    Raises:
+        ConfigError: nothing to compare.
+    """
+    cases = comparison_cases() if cases is None else cases
+    if not costs or not cases or episodes < 1:
+        raise ConfigError(
+            f"{len(costs)} costs, {len(cases)} cases, {episodes} episodes: at least one of each is needed."
+        )
+    rows = []
+    for known in costs:
+        drawn = [
+            draw_episode(
+                [known], cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps, noise=noise or CacheNoise()
+            )
+            for number in range(len(cases) * episodes)
+        ]
+        rows += _compared({**always_compared(known.parts), **policies}, known, drawn, cases)
+    return rows
+
+
+def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epoch_hot") -> float:
+    """Share of another policy's joules that a policy saves over all rows: cases that cost more count for more.
+
+    Args:
+        rows: of :func:`compare`, with both policies in the same cases.
+        policy: its name there.
+        than: the other's.
+
+    Raises:
+        ConfigError: one of them is in none of the rows, or they are not in the same cases.
+    """
+    spent = {name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)}
+    if not spent[policy] or spent[policy].keys() != spent[than].keys():
+        counts = ", ".join(f"{name!r} in {len(cases)} cases" for name, cases in spent.items())
+        raise ConfigError(f"{counts}: rows that have both in the same cases, and in at least one, are needed.")
+    return 1 - sum(spent[policy].values()) / sum(spent[than].values())
+
+
+def _compared(
+    policies: Mapping[str, ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
+) -> list[ComparedPolicy]:
+    """All policies on the episodes of one data set; the cases take turns among the episodes."""
+    simulator = CacheSimulator(
+        [costs], episodes=len(drawn), epoch_steps=drawn[0].epoch_steps, draw=lambda number: drawn[number]
+    )
+    clairvoyant = Clairvoyant(best_plan(drawn), [episode.number for episode in drawn])
+    runs = {name: run_policy(simulator, policy, number=0) for name, policy in policies.items()}
+    runs["clairvoyant"] = run_policy(simulator, clairvoyant, number=0)
+
+    def mean(values: Floats | NDArray[np.int64], case: int) -> float:
+        return float(values[case :: len(cases)].mean())
+
+    rows = []
+    for place, case in enumerate(cases):
+        best = min((mean(runs[f"fixed-{window}"].joules, place), f"fixed-{window}") for window in WINDOWS)[1]
+        for name, run in {**runs, "best fixed": runs[best]}.items():
+            joules = mean(run.joules, place)
+            rows.append(
+                ComparedPolicy(
+                    costs=costs.name,
+                    case=case.name,
+                    policy=name,
+                    joules=joules,
+                    seconds=mean(run.seconds, place),
+                    decisions=mean(run.decisions, place),
+                    over_clairvoyant=joules / mean(runs["clairvoyant"].joules, place) - 1,
+                    over_best_fixed=joules / mean(runs[best].joules, place) - 1,
+                    over_epoch_hot=joules / mean(runs["epoch_hot"].joules, place) - 1,
+                )
+            )
+    return rows
+
+
+# Learns a cache policy in the simulator, from constants that are frozen before the first episode.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTraining:
+    """How a policy is learned: with the constants, everything that decides what comes out.
+
+    Attributes:
+        name: of the policy.
+        seed: of weights, draws and episodes.
+        episodes: of 30 epochs, about: those that have begun when so many have ended go on no more.
+        double: Double DQN; False for DQN.
+        reward: "ratio" is the paper's, -E / E_ref of each decision. "saved" is ours: 1 - E / E_ref of every 16 steps
+            that a decision holds for, so that what is earned adds up to what a run saves.
+        horizon: "finite" lets nothing follow the last decision of a run, "endless" what its state is worth.
+        discount: gamma, of a decision; of 16 steps where the reward is "saved".
+        explored: episodes over which epsilon falls, in a line.
+        epsilon: probability of a drawn action from then on; 1 at first.
+        lanes: episodes that go on side by side.
+        decisions: for each update of the network.
+        rate: Adam's learning rate until half of the episodes have ended.
+        last_rate: what it falls to, in a line of its logarithm, at the end.
+        penalty: lambda.
+        hidden: widths of the hidden layers.
+        remembers: tell the policy how late owners have been for a while, beside the state.
+        archetypes: of congestion that episodes are drawn from, where no cases are given.
+
+    Raises:
+        ConfigError: a count below 1, or another number out of its bounds.
+
+    References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
+    :mod:`dtdg_lab.rl.dqn` for the rest). Epsilon's end, lambda, the rate and how often is learned are not
+    given there: ours.
+
+    Differs from the paper: 15,000 episodes, after which its policy is said to change no more, not 50,000; and an
+    endless horizon. Where every decision earns about -1 and a run ends, the policy that decides least often earns most:
+    with the paper's finite horizon ours took W = 128 always.
+    """
+
+    name: str = DOUBLE_DQN
+    seed: int = 0
+    episodes: int = 15_000
+    double: bool = True
+    reward: Literal["ratio", "saved"] = "ratio"
+    horizon: Literal["endless", "finite"] = "endless"
+    discount: float = DISCOUNT
+    explored: int = 5_000
+    epsilon: float = 0.05
+    lanes: int = 128
+    decisions: int = 16
+    rate: float = 5e-4
+    last_rate: float = 2e-5
+    penalty: float = 0.01
+    hidden: tuple[int, ...] = HIDDEN
+    remembers: bool = False
+    archetypes: tuple[str, ...] = PAPER_ARCHETYPES
+
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, name) for name in ("episodes", "explored", "lanes", "decisions")}
+        if (
+            min(counts.values()) < 1
+            or not (0 <= self.epsilon <= 1 and 0 <= self.discount <= 1)
+            or not 0 < self.last_rate <= self.rate
+        ):
+            raise ConfigError(
+                f"{counts}, epsilon={self.epsilon}, discount={self.discount}, rates {self.rate} to {self.last_rate}: "
+                "counts must be 1 or more, epsilon and discount from 0 to 1, and the rate above 0 and never rising."
+            )
+
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        told = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def epsilon_at(self, ended: int) -> float:
+        """Probability of a drawn action when so many episodes have ended."""
+        return max(self.epsilon, 1 - (1 - self.epsilon) * ended / self.explored)
+
+    def rate_at(self, ended: int) -> float:
+        """Adam's learning rate when so many episodes have ended."""
+        late = max(0.0, 2 * ended / self.episodes - 1)
+        return float(self.rate * (self.last_rate / self.rate) ** min(late, 1.0))
+
+
+SHIPPED_TRAININGS = (
+    PolicyTraining(),
+    PolicyTraining(
+        name=DOUBLE_DQN_PLUS,
+        episodes=5_000,
+        explored=1_500,
+        decisions=4,
+        reward="saved",
+        discount=0.9,
+        rate=1e-3,
+        hidden=(64, 64),
+        remembers=True,
+        archetypes=ARCHETYPES,
+    ),
+)
+
+
+def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
+    """How the policy of a name that comes with the lab was learned.
+
+    ``double_dqn`` is the paper's, whose reward counts a decision for one step as much as one for 128.
+    ``double_dqn_plus`` is ours: what a decision earns is counted by the steps that it holds for, states look back, and
+    the network is small.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    for training in SHIPPED_TRAININGS:
+        if training.name == name:
+            return training
+    raise UnknownNameError("learned policy", name, [training.name for training in SHIPPED_TRAININGS])
+
+
+def training_costs(parts: int) -> tuple[CacheCosts, ...]:
+    """Constants that the shipped policies are learned with, for P parts."""
+    return products(parts), reddit(parts)
+
+
+def train_policy(
+    parts: int,
+    training: PolicyTraining | None = None,
+    *,
+    costs: Sequence[CacheCosts] | None = None,
+    cases: Sequence[CacheCase] | None = None,
+    out: Path | None = None,
+    progress: bool = False,
+) -> StoredPolicy:
+    """Learn a policy for P parts, and write it to a file where one is named.
+
+    The digests of the constants are taken before the first episode; the same arguments give the same policy.
+
+    Args:
+        parts: P, 2 or more.
+        training: how; as the paper's where None.
+        costs: the simulator's constants; those of :func:`training_costs` where None.
+        cases: congestion to learn under; the training's archetypes at the severities of training where None.
+        out: the file.
+        progress: show a bar with the time that is left.
+
+    Raises:
+        ConfigError: costs of another number of parts.
+    """
+    training = training or PolicyTraining()
+    costs = tuple(costs or training_costs(parts))
+    if {cost.parts for cost in costs} != {parts}:
+        raise ConfigError(
+            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}: give others."
+        )
+    frozen = tuple(cost.digest() for cost in costs)
+    simulator = CacheSimulator(
+        costs,
+        tuple(cases or training_cases(training.archetypes)),
+        episodes=training.lanes,
+        seed=training.seed,
+        penalty=training.penalty,
+        restart=True,
+    )
+    with _bar(training.episodes, shown=progress) as advance:
+        learner = _learned(simulator, training, parts, advance)
+    policy = StoredPolicy(
+        name=training.name,
+        parts=parts,
+        seed=training.seed,
+        episodes=training.episodes,
+        double=training.double,
+        hidden=training.hidden,
+        remembers=training.remembers,
+        constants=frozen,
+        training=training.digest(),
+        parameters=learner.online.parameters.astype(np.float32),
+    )
+    if out is not None:
+        save_policy(out, policy)
+    return policy
+
+
+def _learned(
+    simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
+) -> DoubleDQN:
+    """A learner that has lived through all episodes."""
+    memory = LatenessMemory(training.lanes, parts)
+    inputs = state_size(parts) + (memory_size(parts) if training.remembers else 0)
+    learner = DoubleDQN(
+        inputs, len(CacheActions(parts)), seed=training.seed, double=training.double, hidden=training.hidden
+    )
+
+    def told(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
+        return memory.take_in(states, steps) if training.remembers else states
+
+    states = told(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
+    ended, owed, earned = 0, 0, 0.0
+    while ended < training.episodes:
+        actions = learner.choose(states, training.epsilon_at(ended))
+        begun, rewards, done, info = simulator.step(actions)
+        follows = np.full(training.lanes, training.discount)
+        if training.reward == "saved":
+            rewards, follows = _saved(info, training)
+        if training.horizon == "finite":
+            follows[done] = 0.0
+        after = told(info.final_states, info.passed)
+        learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
+        owed += training.lanes
+        for _ in range(owed // training.decisions):
+            learner.learn(training.rate_at(ended))
+        owed %= training.decisions
+        states = after
+        if done.any():
+            memory.forget(done)
+            states = np.where(done[:, np.newaxis], told(begun, np.zeros_like(info.steps)), after)
+        earned += 0.01 * (float(rewards.mean()) - earned)
+        ended += int(done.sum())
+        advance(int(done.sum()), earned)
+    return learner
+
+
+def _short(values: Array) -> NDArray[np.float32]:
+    return values.astype(np.float32)
+
+
+def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
+    """(B,) what was saved while the decisions held, discounted by 16 steps, and by how much what follows counts."""
+    lasted = info.steps / REFERENCE
+    follows = training.discount**lasted
+    weights = (1 - follows) / (1 - training.discount) if training.discount < 1 else lasted
+    saved = 1 - info.joules / np.where(info.steps > 0, info.reference_j, 1.0)
+    return saved * weights - training.penalty * info.changed, follows
+
+
+@contextmanager
+def _bar(episodes: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
+    """What to call with episodes that have ended and the mean reward of late."""
+    from tqdm.auto import tqdm
+
+    with tqdm(total=episodes, unit="episode", disable=not shown) as bar:
+
+        def advance(count: int, earned: float) -> None:
+            if count:
+                bar.set_postfix_str(f"reward {earned:.3f}", refresh=False)
+                bar.update(min(count, episodes - bar.n))
+
+        yield advance

@@ -1,0 +1,669 @@
+"""Remote feature fetching: addresses, wire format, client and server handle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
+from dtdg_lab.core.feature_store import LinkState, OwnerReply
+
+# What servers of features and those who ask them say to each other: a fixed head, then an array as it lies in memory.
+#
+# A request is two frames, a head and the keys (k,) int64; a reply is a head and rows (k, F) float32, or a head and
+# the
+# text of a refusal. Nothing is unpickled: what comes is measured against its head before it is read as numbers. Who
+# may
+# speak at all is decided before, where the connection is made (see
+# :mod:`dtdg_lab.systems.feature_cache.server_process`).
+
+
+USER = b"dtdg-lab"  # name under which a run's token is given
+ROWS, REFUSED, COMING = 1, 2, 3  # kinds of replies: what was asked for, why it is not given, a sign of life
+MOST_TOLD = 300  # letters of a refusal
+
+_MAGIC = b"DTf1"
+_REQUEST = struct.Struct("<4sIQdQ")  # magic, part that asks, number, seconds it waits, keys
+_REPLY = struct.Struct("<4sIQQQ")  # magic, kind, number of the request, rows, floats of each
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRequest:
+    """A request as it came.
+
+    Attributes:
+        requester: part that asks.
+        number: of the request, the asker's own count.
+        timeout_s: seconds of silence after which it gives up.
+        keys: (k,) int64.
+        nbytes: of its frames.
+    """
+
+    requester: int
+    number: int
+    timeout_s: float
+    keys: NDArray[np.int64]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as it came.
+
+    Attributes:
+        kind: ``ROWS``, ``REFUSED`` or ``COMING``.
+        number: of the request.
+        rows: (k, F) float32, not to be written to; (0, 0) unless of the kind ``ROWS``.
+        told: why it is refused.
+        nbytes: of its frames.
+    """
+
+    kind: int
+    number: int
+    rows: NDArray[np.float32]
+    told: str
+    nbytes: int
+
+
+def request_frames(requester: int, number: int, timeout_s: float, keys: NDArray[np.int64]) -> list[Any]:
+    """The frames of a request; the keys are not copied."""
+    return [_REQUEST.pack(_MAGIC, requester, number, timeout_s, len(keys)), np.ascontiguousarray(keys, dtype="<i8")]
+
+
+def read_request(frames: list[Any]) -> FeatureRequest | None:
+    """What was asked; None if that cannot be told.
+
+    Args:
+        frames: buffers, without the sender's routing frame.
+    """
+    if len(frames) != 2 or len(frames[0]) != _REQUEST.size:
+        return None
+    magic, requester, number, timeout_s, count = _REQUEST.unpack(frames[0])
+    if magic != _MAGIC or len(frames[1]) != 8 * count or not (math.isfinite(timeout_s) and timeout_s > 0):
+        return None
+    keys = _aligned(np.frombuffer(frames[1], dtype="<i8"))
+    return FeatureRequest(requester, number, timeout_s, keys, len(frames[0]) + len(frames[1]))
+
+
+def rows_frames(number: int, rows: NDArray[np.float32]) -> list[Any]:
+    """The frames of a reply with rows (k, F), which are not copied."""
+    return [_REPLY.pack(_MAGIC, ROWS, number, *rows.shape), rows]
+
+
+def refusal_frames(number: int, told: str) -> list[Any]:
+    """The frames of a reply that says why there are no rows."""
+    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), told[:MOST_TOLD].encode()]
+
+
+def coming_frames(number: int) -> list[Any]:
+    """The frames of a sign of life: the reply is on its slow way."""
+    return [_REPLY.pack(_MAGIC, COMING, number, 0, 0), b""]
+
+
+def rows_nbytes(rows: int, features: int) -> int:
+    """Bytes of the frames of a reply with so many rows."""
+    return _REPLY.size + 4 * rows * features
+
+
+def read_reply(frames: list[Any]) -> Reply | None:
+    """What was answered; None if that cannot be told.
+
+    Args:
+        frames: buffers; the rows stay where they are.
+    """
+    if len(frames) != 2 or len(frames[0]) != _REPLY.size:
+        return None
+    magic, kind, number, count, features = _REPLY.unpack(frames[0])
+    nbytes = len(frames[0]) + len(frames[1])
+    if magic != _MAGIC or kind not in (ROWS, REFUSED, COMING):
+        return None
+    nothing = np.empty((0, 0), dtype=np.float32)
+    if kind != ROWS:
+        return Reply(kind, number, nothing, bytes(frames[1]).decode(errors="replace"), nbytes)
+    if nbytes != rows_nbytes(count, features):
+        return None
+    rows = _aligned(np.frombuffer(frames[1], dtype="<f4")).reshape(count, features)
+    return Reply(kind, number, rows, "", nbytes)
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, copied if it begins where no number may: small frames lie anywhere in what was received."""
+    return array if array.flags.aligned else array.copy()
+
+
+# Asks other parts' servers for rows of features, all owners at once.
+
+
+POLL_MS = 50  # how often who waits looks whether it was closed meanwhile
+SOCKETS_EACH = 3  # of an owner: its own, and both ends of what watches it
+FILES, FILES_EACH = 5, 4  # that a client keeps open, and for each owner that it asks
+NEXT = "Resume the run from its last checkpoint; see the log of that rank for why."
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An owner that has not answered yet."""
+
+    keys: int
+    begin_s: float
+    heard_s: float  # when it last gave a sign of life
+    sent: int
+
+
+class FeatureClient:
+    """One connection to each owner, for one thread at a time; any thread may close it.
+
+    Bytes are those of requests and replies, without what TCP and ZeroMQ put around them. Rows that were received are
+    not copied, and must not be written to.
+
+    Args:
+        part: the one that asks.
+        addresses: of each part's server; the own part may be among them and is never asked.
+        token: of the run.
+        features: F, floats in a row.
+        timeout_s: seconds without a sign of life after which an owner is given up.
+        parts_per_rank: consecutive parts that a rank serves, for messages.
+
+    Attributes:
+        rpcs: requests that were answered with rows.
+        bytes_sent: of these requests.
+        bytes_received: of these replies.
+
+    Raises:
+        NotAvailableError: pyzmq is not installed, or no more connections can be opened.
+        PlanError: a time-out or a number of features that is not above 0.
+    """
+
+    def __init__(
+        self,
+        part: int,
+        addresses: Mapping[int, str],
+        token: bytes,
+        features: int,
+        timeout_s: float = 10.0,
+        *,
+        parts_per_rank: int = 1,
+    ) -> None:
+        if timeout_s <= 0 or features < 1:
+            raise PlanError(f"timeout_s={timeout_s}, features={features}: both must be above 0.")
+        zmq = import_zmq()
+        self.part, self.rpcs, self.bytes_sent, self.bytes_received = part, 0, 0, 0
+        self._features, self._timeout_s, self._per_rank = features, timeout_s, parts_per_rank
+        self._number = 0
+        self._closed, self._busy = threading.Event(), threading.Lock()
+        self._gone: dict[int, str] = {}  # owners whose connection ended, and how
+        self._context = zmq.Context()
+        self._sockets: dict[int, Any] = {}
+        self._monitors: dict[int, Any] = {}
+        self._poller = zmq.Poller()
+        self._context.max_sockets = max(self._context.max_sockets, SOCKETS_EACH * len(addresses))
+        try:
+            for owner, address in addresses.items():
+                if owner != part:
+                    self._connect(owner, address, token)
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise NotAvailableError(
+                f"part {part} cannot connect to the servers of {len(addresses)} parts' features: {error}. Raise the "
+                "limit of open files (ulimit -n), or set fewer parts or more ranks."
+            ) from error
+
+    def __enter__(self) -> FeatureClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
+        """Ask all owners at once, and return when the last has answered: one RPC for each.
+
+        Args:
+            wanted: of each owner asked, the keys of its rows (k,), at least one.
+
+        Raises:
+            PlanError: no keys are given, or an owner that has no address.
+            RunFailedError: an owner gave no sign of life in time, has gone or refused, or this client was closed.
+        """
+        with self._busy:
+            self._check(wanted)
+            asked: dict[int, _Asked] = {}
+            self._number += 1
+            for owner, keys in wanted.items():
+                asked[owner] = self._ask(owner, keys)
+            replies: dict[int, OwnerReply] = {}
+            while asked:
+                events = dict(self._poller.poll(self._patience_ms(asked)))
+                for owner, socket in self._sockets.items():
+                    if socket in events:
+                        self._take(owner, asked, replies)
+                self._hear(events)
+                self._give_up_gone(asked)
+                self._give_up_silent(asked)
+            return {owner: replies[owner] for owner in wanted}
+
+    def close(self) -> None:
+        """Leave; who waits for an answer is woken with an error. A second call does nothing."""
+        self._closed.set()
+        with self._busy:
+            for monitor in self._monitors.values():
+                monitor.close(linger=0)
+            for socket in self._sockets.values():
+                socket.close(linger=0)
+            self._sockets, self._monitors = {}, {}
+            if not self._context.closed:
+                self._context.term()
+
+    def _connect(self, owner: int, address: str, token: bytes) -> None:
+        zmq = import_zmq()
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.plain_username, socket.plain_password = USER, token.hex().encode()
+        socket.reconnect_ivl = -1  # who listens there after an owner has died is not to be told the token
+        ends = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        monitor = socket.get_monitor_socket(ends | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        socket.connect(address)
+        self._sockets[owner], self._monitors[owner] = socket, monitor
+        self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(monitor, zmq.POLLIN)
+
+    def _check(self, wanted: Mapping[int, NDArray[np.int64]]) -> None:
+        if self._closed.is_set():
+            raise RunFailedError(f"the features' connections of part {self.part} are closed.")
+        for owner, keys in wanted.items():
+            if owner not in self._sockets:
+                raise PlanError(f"part {self.part} cannot ask part {owner}: it knows {sorted(self._sockets)}.")
+            if not len(keys):
+                raise PlanError(f"part {self.part} asks part {owner} for 0 rows: ask only who has something.")
+
+    def _ask(self, owner: int, keys: NDArray[np.int64]) -> _Asked:
+        zmq = import_zmq()
+        frames = request_frames(self.part, self._number, self._timeout_s, keys)
+        now_s = time.perf_counter()
+        asked = _Asked(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
+        try:
+            self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            self._hear(dict(self._poller.poll(0)))
+            how = self._gone.get(owner, "takes no more requests")
+            raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
+        return asked
+
+    def _take(self, owner: int, asked: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
+        """Receive what an owner sent, its frames left where they are."""
+        frames = self._sockets[owner].recv_multipart(copy=False)
+        now_s, waited = time.perf_counter(), asked.get(owner)
+        reply = read_reply([frame.buffer for frame in frames])
+        if waited is None or (reply is not None and reply.number != self._number):
+            return  # to an earlier request, which was given up
+        waited.heard_s = now_s
+        if reply is None or not self._fits(reply, waited.keys):
+            raise RunFailedError(
+                f"{self._named(owner)} sent something else than the {waited.keys:,} rows of {self._features} floats "
+                f"asked for. All ranks must run one version of this package, on the same data. {NEXT}"
+            )
+        if reply.kind == REFUSED:
+            after_s = now_s - waited.begin_s
+            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.told}")
+        if reply.kind == COMING:
+            return
+        del asked[owner]
+        self.rpcs += 1
+        self.bytes_sent += waited.sent
+        self.bytes_received += reply.nbytes
+        replies[owner] = OwnerReply(owner, reply.rows, now_s - waited.begin_s, waited.sent + reply.nbytes)
+
+    def _fits(self, reply: Reply, keys: int) -> bool:
+        return reply.kind in (REFUSED, COMING) or reply.rows.shape == (keys, self._features)
+
+    def _hear(self, events: Mapping[Any, int]) -> None:
+        """Find whose connection has ended, which is known at once where the network tells."""
+        from zmq.utils.monitor import parse_monitor_message
+
+        for owner, monitor in self._monitors.items():
+            if monitor in events:
+                told = int(parse_monitor_message(monitor.recv_multipart())["event"])
+                self._gone.setdefault(owner, _ended(told))
+
+    def _give_up_gone(self, asked: dict[int, _Asked]) -> None:
+        for owner, waited in asked.items():
+            # what it sent before it went may still lie here
+            if owner in self._gone and not self._sockets[owner].poll(0):
+                after_s = time.perf_counter() - waited.begin_s
+                raise RunFailedError(
+                    f"{self._named(owner)} {self._gone[owner]}, {after_s:.1f} s after it was asked for "
+                    f"{waited.keys:,} row(s). {NEXT}"
+                )
+
+    def _give_up_silent(self, asked: dict[int, _Asked]) -> None:
+        if self._closed.is_set():
+            raise RunFailedError(f"part {self.part} was closed while it asked part(s) {sorted(asked)}.")
+        now_s = time.perf_counter()
+        for owner, waited in asked.items():
+            if now_s - waited.heard_s > self._timeout_s and not self._sockets[owner].poll(0):
+                raise RunFailedError(
+                    f"{self._named(owner)} gave no sign of life for {now_s - waited.heard_s:.1f} s after it was asked "
+                    f"for {waited.keys:,} row(s): its process stands still or cannot be reached. {NEXT} A larger "
+                    "fetch_timeout_s waits longer."
+                )
+
+    def _patience_ms(self, asked: dict[int, _Asked]) -> int:
+        left_s = min(waited.heard_s for waited in asked.values()) + self._timeout_s - time.perf_counter()
+        return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
+
+    def _named(self, owner: int) -> str:
+        return f"the server of part {owner}'s features (rank {owner // self._per_rank})"
+
+
+def _ended(event: int) -> str:
+    zmq = import_zmq()
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return "does not take this run's token"
+    return "has ended: its connection was closed"
+
+
+def import_zmq() -> Any:
+    """The module ``zmq``.
+
+    Raises:
+        NotAvailableError: it is not installed.
+    """
+    try:
+        import zmq
+    except ImportError as error:
+        raise NotAvailableError(
+            f"features are served through pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
+        ) from error
+    return zmq
+
+
+# Arrays in files that two processes map, so that neither sends them to the other.
+
+
+def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
+    """Put an array where a child finds it: where its file is, if it is the map of one, else in a file in memory.
+
+    Args:
+        array: of any shape and a plain type.
+        files: closes the file in memory, which lives on while a process maps it.
+
+    Returns:
+        For :func:`opened`, as JSON: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
+    """
+    told: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
+    # a view into a map keeps the map's own offset: only the whole map is where it says
+    if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
+        path, offset, mode = (getattr(array, name) for name in ("filename", "offset", "mode"))
+        if path is not None and mode in ("r", "r+"):
+            return {**told, "path": str(path), "offset": offset}
+    if hasattr(os, "memfd_create"):
+        file: Any = os.fdopen(os.memfd_create("features"), "wb")
+    else:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the others)
+    files.enter_context(file)
+    np.ascontiguousarray(array).tofile(file)
+    file.flush()
+    return {**told, "fd": file.fileno()}
+
+
+def opened(told: dict[str, Any]) -> NDArray[Any]:
+    """The array that :func:`placed` told of, mapped to be read; a descriptor is closed.
+
+    Raises:
+        OSError: the file is not there.
+        ValueError: it is shorter than the array.
+    """
+    shape, dtype = tuple(told["shape"]), np.dtype(told["dtype"])
+    count = int(np.prod(shape))
+    if "path" in told:
+        return np.memmap(told["path"], dtype, "r", told["offset"], shape) if count else np.empty(shape, dtype)
+    try:
+        if not count:
+            return np.empty(shape, dtype)
+        content = mmap.mmap(told["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
+    finally:
+        os.close(told["fd"])  # a map holds its own
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+# Serves the features of one rank's parts to the other parts, from a process of its own.
+
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+GRACE_S = 0.3  # for a process that is asked to end, before it is killed
+
+
+class FeatureServer:
+    """One child process with a socket for each part; it ends with the process that started it.
+
+    Features lie in files that the child maps: those of a ``np.memmap`` where they are, others in a copy in memory,
+    made once. A second copy in the child's own memory is never made.
+
+    Args:
+        rows: of each part served, its rows (K, F) float32; F is the same in all.
+        keys: of each part, the keys of its rows (K,) int64, ascending.
+        token: of the run; who does not know it cannot connect. See
+        :func:`dtdg_lab.systems.feature_cache.addresses.agree_token`.
+        host: address of this machine to listen at. Elsewhere than on loopback, features and token cross the network
+            as readable as gradients do.
+        timeout_s: seconds the child may take to start.
+        orders_s: seconds it may take to answer an order; None: as many.
+
+    Attributes:
+        addresses: of each part, for :class:`dtdg_lab.systems.feature_cache.rpc.FeatureClient`.
+        pid: of the process.
+
+    Raises:
+        NotAvailableError: pyzmq is missing, or the process cannot be started.
+        PlanError: rows and keys do not fit.
+        RunFailedError: the process could not listen, or did not begin in time.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[int, NDArray[np.float32]],
+        keys: Mapping[int, NDArray[np.int64]],
+        token: bytes,
+        *,
+        host: str = "127.0.0.1",
+        timeout_s: float = 30.0,
+        orders_s: float | None = None,
+    ) -> None:
+        import_zmq()
+        _check(rows, keys)
+        self._parts, self._timeout_s = tuple(rows), timeout_s
+        self._turn, self._closed = threading.Lock(), False
+        self._answered = b""
+        with contextlib.ExitStack() as files:
+            told = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
+            self._start([array["fd"] for arrays in told.values() for array in arrays.values() if "fd" in array])
+        try:
+            began = self._order({"host": host, "token": token.hex(), "parts": told})
+        except RunFailedError:
+            self.close()
+            raise
+        self._timeout_s = timeout_s if orders_s is None else orders_s
+        self.addresses: dict[int, str] = {int(part): address for part, address in began["addresses"].items()}
+        self.pid = self._child.pid
+
+    def __enter__(self) -> FeatureServer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def set_links(self, links: LinkState) -> None:
+        """Make replies of these parts as slow as their rows of ``links`` say; it holds when this returns.
+
+        Raises:
+            PlanError: the links are of fewer parts.
+            RunFailedError: the process has ended or does not answer.
+        """
+        if links.parts <= max(self._parts):
+            raise PlanError(f"links of {links.parts} parts: this server serves part(s) {sorted(self._parts)}.")
+        rows = {
+            part: {
+                "delay_s": links.delay_s[part].tolist(),
+                "bytes_per_s": [None if np.isinf(rate) else rate for rate in links.bytes_per_s[part].tolist()],
+            }
+            for part in self._parts
+        }
+        self._order({"do": "links", "rows": rows})
+
+    def served(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Requests answered with rows so far, and bytes of both, by (owner, requester).
+
+        Raises:
+            RunFailedError: the process has ended or does not answer.
+        """
+        counts = self._order({"do": "served"})["served"]
+        return {(owner, requester): (rpcs, nbytes) for owner, requester, rpcs, nbytes in counts}
+
+    def dropped(self) -> int:
+        """Messages that were no requests, and connections without the token, so far.
+
+        Raises:
+            RunFailedError: the process has ended or does not answer.
+        """
+        return int(self._order({"do": "served"})["dropped"])
+
+    def check(self) -> None:
+        """Raise if the process has ended; it costs microseconds.
+
+        Raises:
+            RunFailedError: it has.
+        """
+        if not self._closed and self._child.poll() is not None:
+            raise self._ended()
+
+    def close(self) -> None:
+        """End the process, whatever it is doing, in less than a second; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        assert self._child.stdin and self._child.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.close()  # the end of orders
+        try:
+            self._child.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        with self._turn:  # who waits for an answer has now met the end of answers
+            self._child.stdout.close()
+            self._said.close()
+
+    def _start(self, fds: list[int]) -> None:
+        try:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "dtdg_lab.systems.feature_cache.server_process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                bufsize=0,
+                env=_environment(),
+                pass_fds=fds,
+            )
+        except OSError as error:
+            self._said.close()
+            raise NotAvailableError(
+                f"the process that serves features could not be started: {error}. Free memory or processes, or run "
+                "with fewer ranks on this machine."
+            ) from error
+
+    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Give an order and wait for its answer."""
+        with self._turn:
+            if self._closed:
+                raise self._ended()
+            deadline_s = time.monotonic() + self._timeout_s
+            try:
+                self._write(json.dumps(order).encode() + b"\n", deadline_s)
+                answer: dict[str, Any] = json.loads(self._line(deadline_s))
+            except (BrokenPipeError, EOFError, ValueError) as error:
+                raise self._ended() from error
+            if "failed" in answer:
+                raise RunFailedError(f"the server of part(s) {sorted(self._parts)}'s features: {answer['failed']}")
+            return answer
+
+    def _write(self, content: bytes, deadline_s: float) -> None:
+        assert self._child.stdin
+        while content:  # a pipe that is ready takes so many bytes without waiting
+            self._await(self._child.stdin, select.POLLOUT, deadline_s)
+            content = content[self._child.stdin.write(content[: select.PIPE_BUF]) or 0 :]
+
+    def _line(self, deadline_s: float) -> bytes:
+        assert self._child.stdout
+        while b"\n" not in self._answered:
+            self._await(self._child.stdout, select.POLLIN, deadline_s)
+            if not (content := os.read(self._child.stdout.fileno(), 1 << 16)):
+                raise EOFError("the end of its answers")
+            self._answered += content
+        line, self._answered = self._answered.split(b"\n", 1)
+        return line
+
+    def _await(self, pipe: IO[bytes], event: int, deadline_s: float) -> None:
+        poll = select.poll()  # select refuses files numbered 1024 and above
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
+            raise RunFailedError(
+                f"the server of the features of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
+                f"answered for {self._timeout_s:.1f} s: it stands still. Resume the run from its last checkpoint. A "
+                "larger fetch_timeout_s waits longer."
+            )
+
+    def _ended(self) -> RunFailedError:
+        """Why the process takes no orders."""
+        if self._closed:
+            return RunFailedError(f"the server of the features of part(s) {sorted(self._parts)} was closed.")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(1.0)
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        said = f" It said: {lines[-1][:300]}" if lines else ""
+        status = self._child.returncode
+        why = " The system does this where memory runs out." if status == -9 else ""
+        return RunFailedError(
+            f"the server of the features of part(s) {sorted(self._parts)} ended with status {status}.{why}{said} "
+            "Resume the run from its last checkpoint."
+        )
+
+
+def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
+    if not rows or set(rows) != set(keys):
+        raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: the same, at least one.")
+    for part, given in rows.items():
+        names = keys[part]
+        if given.ndim != 2 or given.dtype != np.float32 or names.shape != given.shape[:1] or names.dtype != np.int64:
+            raise PlanError(
+                f"part {part}: rows {given.dtype} {given.shape} and keys {names.dtype} {names.shape}; (K, F) float32 "
+                "and (K,) int64 are needed."
+            )
+        if (names[1:] <= names[:-1]).any():
+            raise PlanError(f"part {part}: keys must ascend, each once. Sort rows and keys together.")
+    if len({given.shape[1] for given in rows.values()}) != 1:
+        raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: one width for all parts.")
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with this very package where the child looks for it, and no thread pools."""
+    root = str(Path(__file__).resolve().parents[3])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": path}

@@ -1,0 +1,145 @@
+"""The view of features that are fetched: caches, hits, latencies, bytes, congestion and who decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dtdg_lab.systems.feature_cache.charts import (
+    CongestionLog,
+    FeatureFacts,
+    congestion_panel,
+    contents_panel,
+    estimates_panel,
+    feature_facts,
+    feature_words,
+    features_left,
+    hits_panel,
+    latency_panel,
+    owners_panel,
+    shares_panel,
+    traffic_panel,
+    traffic_words,
+    windows_panel,
+)
+from dtdg_lab.systems.feature_cache.hit_sums import HitSums
+from dtdg_lab.systems.feature_cache.log import FeatureLog, resolved_of
+from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.style import Marks
+
+Panel = tuple[Figure, str]
+Known = tuple[int, int, FeatureFacts | None]  # attempt, step; None where the run went on with features at hand
+_KEPT = 64
+
+
+class FeaturesView:
+    """The features that the parts of one run ask each other for, and what its newest steps took.
+
+    Args:
+        marks: the run's changes.
+    """
+
+    def __init__(self, marks: Marks) -> None:
+        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), CongestionLog()
+        self._marks = marks
+        self._known: list[Known] = []
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``features``; it is told again by an attempt that goes on, and with another policy."""
+        facts = None if features_left(row["data"]) else feature_facts(row["data"])
+        if self._known and _layout(facts) == _layout(self.facts):
+            self._known[-1] = (*self._known[-1][:2], facts)
+        else:
+            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
+
+    def links(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``congestion``."""
+        self.congestion.event(row, attempt)
+
+    def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``resolved``."""
+        self.log.resolve(rank, row, attempt)
+        self.sums.add(resolved_of(row), attempt)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; what was told just before ``step`` stays."""
+        self.log.truncate(step, attempt)
+        kept = [row for rows in self.log.resolved.all().values() for row in rows]
+        self.sums.truncate(step, attempt, kept)
+        self.congestion.truncate(step, attempt)
+        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
+
+    @property
+    def facts(self) -> FeatureFacts | None:
+        """The feature path in use; None where the run has none."""
+        return self._known[-1][2] if self._known else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is anything to show: features that are fetched, or links that are slower than they were."""
+        return self.facts is not None or any(links.congested for links in self.congestion.changes())
+
+    @property
+    def since(self) -> int:
+        """The step from which on parts and keys are as now; the policy may have changed."""
+        return self._known[-1][1] if self._known else 0
+
+    def panels(self) -> list[Panel]:
+        """The panels in order; the links alone where features are at hand, nothing where these are free."""
+        return list(self.named_panels().values())
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs: ``windows``, ``hits``, ..., and those of what the run uses."""
+        facts, since, now = self.facts, self.since, self.congestion.now
+        if facts is None:
+            return {"links": congestion_panel(now, now.parts)} if now is not None and self.shown else {}
+        steps, windows = self.log.resolved.steps(since=since), self.log.windows.all(since=since)
+        choices = self.log.choices.all(since=since)
+        decided = any(choice.delays_ms for each in choices.values() for choice in each)
+        cached, newest = facts.cached or bool(windows), max(steps, default=None)
+        misses, bulk = (self.log.fetches(purpose, since=since) for purpose in ("miss", "bulk"))
+        found = {
+            "windows": windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
+            "hits": hits_panel(steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached),
+            "latency": latency_panel(misses, bulk, self.congestion, self._marks),
+        }
+        if decided:
+            found["estimates"] = estimates_panel(choices, self.congestion, self._marks)
+        found["links"] = congestion_panel(now, facts.parts)
+        if cached:
+            found["contents"] = contents_panel(windows, cached=cached)
+            found["shares"] = shares_panel(windows, self.congestion, self._marks, cached=cached)
+        found["owners"] = owners_panel(steps)
+        every = [window for each in windows.values() for window in each]
+        found["traffic"] = traffic_panel(steps, every, facts.row_bytes, self._marks)
+        if choices:
+            found["actions"] = actions_panel(choices, self.congestion, self._marks)
+        if any(choice.values for each in choices.values() for choice in each):
+            found["values"] = values_panel(choices)
+        return found
+
+    def figure(self) -> Figure:
+        """All panels as one figure."""
+        panels = self.panels()
+        if not panels:
+            raise LookupError("this run fetches no features: ask for `shown` first")
+        return grid(panels, title="Features that are fetched" if self.facts is not None else "Links")
+
+    def sentence(self) -> str:
+        """The feature path, what its newest steps took, and the links now, in words."""
+        facts, since, now = self.facts, self.since, self.congestion.now
+        links = "" if now is None else f"Links: {now.words or 'nothing is added'}."
+        if facts is None:
+            return links if self.shown else ""
+        text, steps = feature_words(facts), self.log.resolved.steps(since=since)
+        if steps:
+            windows = [window for each in self.log.windows.all(since=since).values() for window in each]
+            text += f" {traffic_words(steps, windows, facts.row_bytes)}"
+        return f"{text} {links}".strip()
+
+
+def _layout(facts: FeatureFacts | None) -> tuple[object, ...] | None:
+    """What numbers of parts are of: the parts and the keys; the policy may change."""
+    return None if facts is None else (facts.parts, facts.rows, facts.row_bytes)

@@ -1,0 +1,164 @@
+"""The view of hybrid batches: the batch in training, where batches come from, reservoir, adjuster, averaging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dtdg_lab.systems.hybrid_batches.charts import (
+    PartBatch,
+    ReservoirLog,
+    RoundLog,
+    TargetLog,
+    few_words,
+    reservoir_panels,
+    staleness_panel,
+    target_map_panel,
+    target_sources_panel,
+    target_sources_words,
+)
+from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, hybrid_facts, hybrid_left, hybrid_words
+from dtdg_lab.systems.hybrid_batches.policy_charts import (
+    AdjusterFacts,
+    AdjusterLog,
+    LoggedChoice,
+    adjuster_facts,
+    adjuster_panels,
+    adjuster_words,
+)
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.series import RankSteps
+from dtdg_lab.visualization.style import Marks
+
+Panel = tuple[Figure, str]
+Known = tuple[int, int, HybridFacts | None]  # attempt, step; None where the run went on with other steps
+_KEPT = 16
+
+
+class HybridView:
+    """The hybrid batches of one run as they are now, and what its newest steps took.
+
+    Args:
+        marks: the run's changes.
+    """
+
+    def __init__(self, marks: Marks) -> None:
+        self.targets, self.reservoir, self.rounds = TargetLog(), ReservoirLog(), RoundLog()
+        self.decisions, self.steps = AdjusterLog(), RankSteps()
+        self._marks = marks
+        self._known: list[Known] = []
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``hybrid``; it is told again by an attempt that goes on, and with every choice of a size."""
+        facts = None if hybrid_left(row["data"]) else hybrid_facts(row["data"])
+        if self._known and _plan(facts) == _plan(self.facts):
+            self._known[-1] = (*self._known[-1][:2], facts)
+        else:
+            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
+
+    def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
+        """Add one row of the table ``steps``; of runs with such batches alone."""
+        if self._known:
+            self.steps.row(rank, row, seconds, attempt)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; what was told just before ``step`` stays."""
+        for log in (self.targets, self.reservoir, self.rounds, self.decisions, self.steps):
+            log.truncate(step, attempt)
+        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
+
+    @property
+    def facts(self) -> HybridFacts | None:
+        """The batches in use; None where the run has none."""
+        return self._known[-1][2] if self._known else None
+
+    @property
+    def since(self) -> int:
+        """The step from which on parts, sizes and adjuster are as now; the choice among sizes may have changed."""
+        return self._known[-1][1] if self._known else 0
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the run has had hybrid batches of one plan alone, so that its losses say something of that."""
+        return len(self._known) == 1 and self.facts is not None
+
+    def now(self) -> dict[int, PartBatch]:
+        """The newest batch of every part that has a map, by part."""
+        facts = self.facts
+        if facts is None:
+            return {}
+        found = self.targets.newest(since=self.since)
+        return {part: batch for part, batch in found.items() if _fits(batch, facts)}
+
+    def adjuster(self) -> AdjusterFacts | None:
+        """What the decisions were and earned; None before the first."""
+        choices, facts = self._choices(), self.facts
+        return adjuster_facts(choices, len(facts.sizes)) if facts is not None and choices else None
+
+    def _choices(self) -> list[LoggedChoice]:
+        """Decisions of the adjuster in use."""
+        facts = self.facts
+        found = self.decisions.choices(since=self.since)
+        return [] if facts is None else [choice for choice in found if choice.policy == facts.adjuster]
+
+    def map(self) -> Panel | None:
+        """The batch now in training; None where the run has none."""
+        return None if self.facts is None else target_map_panel(self.facts, self.now())
+
+    def panels(self) -> list[Panel]:
+        """The panels in order; none where the run has no hybrid batches."""
+        return list(self.named_panels().values())
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs: ``map``, ``sources``, and those of what the run uses."""
+        facts, since = self.facts, self.since
+        if facts is None:
+            return {}
+        waited = self.steps.batch_share(since=since)
+        found = {
+            "map": target_map_panel(facts, self.now()),
+            "sources": target_sources_panel(
+                self.targets.steps(since=since), self._marks, waited, reservoir=facts.reservoir
+            ),
+        }
+        if facts.reservoir:
+            found |= reservoir_panels(self.reservoir, facts, since=since)
+        if facts.adjusted:
+            found |= adjuster_panels(self._choices(), facts, self._marks)
+        if facts.exchange == "models":
+            found["staleness"] = staleness_panel(self.rounds, self.steps, self._marks, since=since)
+        return found
+
+    def figure(self) -> Figure:
+        """All panels as one figure."""
+        facts = self.facts
+        if facts is None:
+            raise LookupError("this run has no hybrid batches: ask for `facts` first")
+        panels = self.named_panels()
+        last = len(panels) - 1
+        return grid(list(panels.values()), title="Hybrid batches", wide=[0] if last % 2 == 0 else [0, last])
+
+    def sentence(self) -> str:
+        """The batches, what training waits for them, and what the adjuster did, in words."""
+        facts, since = self.facts, self.since
+        if facts is None:
+            return ""
+        text = " ".join(filter(None, (hybrid_words(facts), few_words(facts))))
+        steps = self.targets.steps(since=since)
+        if steps:
+            waited = self.steps.batch_share(since=since)
+            text += f" {target_sources_words(steps, waited, reservoir=facts.reservoir)}"
+        adjuster = self.adjuster()
+        if adjuster is not None:
+            text += f" {adjuster_words(adjuster, facts, self._choices()[-1].action)}"
+        return text
+
+
+def _plan(facts: HybridFacts | None) -> tuple[object, ...] | None:
+    """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
+    return None if facts is None else (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.adjuster)
+
+
+def _fits(batch: PartBatch, facts: HybridFacts) -> bool:
+    return batch.part < len(facts.candidates) and facts.first <= batch.snapshots.start

@@ -1,0 +1,1 @@
+"""ESDG: snapshots over ranks in blocks of time, redistributed to nodes for the recurrent layer."""

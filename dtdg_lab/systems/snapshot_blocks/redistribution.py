@@ -1,0 +1,457 @@
+"""ESDG: snapshots over ranks, redistributed to nodes over ranks for the recurrent layer."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import abc
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.plans import SnapshotBlocks, share
+from dtdg_lab.distributed.all_to_all import PendingRows
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.backprop.time_blocks import Here
+from dtdg_lab.engine.graph_view import stack_ranges
+from dtdg_lab.engine.halo_exchange import ExchangeLog
+from dtdg_lab.engine.strategy import (
+    BlockSeam,
+    Leg,
+    SequenceSegment,
+    SnapshotSequence,
+    StackedSpace,
+    StepMarks,
+    TimeBlock,
+    Unmarked,
+    in_turn,
+)
+from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.delta import unpack, unpack_pairs
+
+# Rows of whole snapshots become rows of some vertices in all snapshots, all to all, and come back.
+#
+# Ranks of a column hold the same rows of different snapshots of a block. What a rank's spatial parts give goes to the
+# rank that runs the vertex through time; what comes out of that goes to the rank that has the snapshot in the next
+# layer. Gradients go the other way. With overlap a piece travels while the next is computed: own snapshots one after
+# another on the way to vertices, pieces of own vertices on the way back. Work is cut alike whether or not: results
+# are
+# the same bits.
+#
+# References: ESDG section 4.2 (redistribution), section 6.5 (overlap, left open there).
+#
+# Differs from the paper: rows do not come back after the last layer, where loss is a sum over vertices; the gradient
+# of
+# what no parameter has touched is not sent; section 5.1 sends [Y0 ; Y0 W] of CD-GCN, here Y0 alone goes.
+
+
+T = TypeVar("T")
+
+PIECES = 4  # that work is cut into, so that rows of one can travel while the next is computed
+LEAST_ROWS = 4096  # of a piece, over all its snapshots: below, the calls take longer than what they hide
+TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
+
+
+@dataclass(slots=True)
+class Redistribution:
+    """How the rows of a plan move between the ranks of this rank's column.
+
+    Attributes:
+        plan: who has which snapshots and vertices.
+        rank: this one, of the run's R.
+        column: the K ranks of its column.
+        log: takes down what moved.
+        dtype: of the rows.
+        device: where they are.
+        features: F, width of the input.
+        overlap: whether rows travel piece by piece while more are computed.
+        reuse: whether rows that depend on no parameter are moved once and kept.
+        alone: whether own snapshots must be worked on one after another: where ranks exchange rows while a model pulls.
+        kept: block -> what was moved once.
+    """
+
+    plan: SnapshotBlocks
+    rank: int
+    column: Group
+    log: ExchangeLog
+    dtype: torch.dtype
+    device: str
+    features: int
+    overlap: bool
+    reuse: bool
+    alone: bool
+    kept: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> list[int]:
+        """The run's ranks in the column, by their place in it."""
+        return self.plan.column(self.rank)
+
+    def slots(self, block: int, rank: int) -> list[range]:
+        """A rank's own snapshots of a block in runs that are computed together; as many for every rank, some empty."""
+        largest = max((self.plan.own(block, other) for other in self.ranks), key=len)
+        rows = max(len(self.plan.rows(other)) for other in range(self.plan.ranks))
+        runs = len(stack_ranges(largest, rows=rows, features=self.features, device=self.device)) if largest else 0
+        runs = max(runs, min(PIECES, len(largest), len(largest) * rows // LEAST_ROWS))
+        return [share(self.plan.own(block, rank), slot, runs) for slot in range(runs)]
+
+    def seam(self, block: int, way: str) -> RankSeam:
+        """The seam of one block; ``way`` is what a movement of values is called: ``forward`` or ``rerun``."""
+        return RankSeam(self, block, way)
+
+    def empty(self, *shape: int) -> Tensor:
+        """Room for rows."""
+        return torch.empty(*shape, dtype=self.dtype, device=self.device)
+
+
+class RankSeam:
+    """Moves rows of one block of time (see :class:`dtdg_lab.engine.strategy.BlockSeam`). Collective in the column.
+
+    Args:
+        of: how rows move.
+        block: which block.
+        way: ``forward`` or ``rerun``.
+    """
+
+    def __init__(self, of: Redistribution, block: int, way: str) -> None:
+        plan, ranks = of.plan, of.ranks
+        self._of, self._way, self._number = of, way, block
+        self._block, self._rows = plan.block(block), plan.rows(of.rank)
+        self._own = [plan.own(block, rank) for rank in ranks]
+        self._chunks = [plan.chunk(rank) for rank in ranks]
+        self._slots = [of.slots(block, rank) for rank in ranks]
+        self._me = of.column.rank
+
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+        """Own snapshots' rows go to the ranks that have their vertices, run by run."""
+        of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
+        first = of.reuse and leg.layer == 0 and not leg.backward
+        if first and self._number in of.kept:
+            return of.kept[self._number], []
+        out = of.empty(len(self._block), len(self._chunks[self._me]), leg.width)
+        rests: list[T] = []
+        pieces: list[Tensor] = []
+        flying: list[tuple[PendingRows, list[range]]] = []
+        with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
+            for slot, own in enumerate(self._slots[self._me]):
+                if own:
+                    rows, rest = next(found)
+                    rests.append(rest)
+                    pieces.append(rows.unflatten(0, (len(own), -1)))
+                if of.overlap:
+                    there = [slots[slot] for slots in self._slots]
+                    flying.append((self._send_snapshots(pieces, there, leg), there))
+                    pieces = []
+        if not of.overlap:
+            flying.append((self._send_snapshots(pieces, self._own, leg), self._own))
+        for pending, there in flying:
+            rows = self._arrived(pending, leg, TO_VERTICES)
+            parts = rows.split([len(snapshots) * out.shape[1] for snapshots in there])
+            for snapshots, part in zip(there, parts, strict=True):
+                start = snapshots.start - self._block.start
+                out[start : start + len(snapshots)] = part.view(len(snapshots), *out.shape[1:])
+        arrived = list(out.unbind())
+        if first:
+            of.kept[self._number] = arrived
+        return arrived, rests
+
+    def to_snapshots(
+        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+    ) -> tuple[list[Tensor], list[T]]:
+        """Own vertices' rows go to the ranks that have the snapshots, piece by piece."""
+        of, own = self._of, self._own[self._me]
+        out = of.empty(len(own), len(self._rows), leg.width)
+        rests: list[T] = []
+        here: list[Tensor] = []
+        flying: list[tuple[PendingRows, list[range]]] = []
+        for number, (rows, rest) in enumerate(in_turn(work, pieces, device=of.device)):
+            rests.append(rest)
+            if of.overlap:
+                there = [share(chunk, number, len(pieces)) for chunk in self._chunks]
+                flying.append((self._send_vertices(rows, there, leg), there))
+            else:
+                here.append(rows)
+        if not of.overlap:
+            flying.append((self._send_vertices(torch.cat(here, dim=1), self._chunks, leg), self._chunks))
+        for pending, there in flying:
+            arrived = self._arrived(pending, leg, TO_SNAPSHOTS)
+            parts = arrived.split([len(own) * len(vertices) for vertices in there])
+            for vertices, part in zip(there, parts, strict=True):
+                start = vertices.start - self._rows.start
+                out[:, start : start + len(vertices)] = part.view(len(own), len(vertices), leg.width)
+        lengths = [len(slot) for slot in self._slots[self._me] if slot]
+        return [rows.flatten(0, 1) for rows in out.split(lengths)] if lengths else [], rests
+
+    def pieces(self, rows: int, size: int) -> list[slice]:
+        """The own chunk, in as many even pieces as the largest chunk needs."""
+        longest, shortest = (max(map(len, self._chunks)), min(map(len, self._chunks)))
+        worth = len(self._block) * longest // LEAST_ROWS
+        number = max(-(-longest // size), min(PIECES, shortest, worth), 1)
+        cut = [share(range(rows), piece, number) for piece in range(number)]
+        return [slice(piece.start, piece.stop) for piece in cut]
+
+    def _send_snapshots(self, pieces: list[Tensor], there: list[range], leg: Leg) -> PendingRows:
+        """Start sending rows (S', n, C) of own snapshots; rank p sends those ``there[p]``."""
+        own, chunk = there[self._me], len(self._chunks[self._me])
+        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, leg.width)
+        starts = [chunk.start - self._rows.start for chunk in self._chunks]
+        cut = [
+            x[:, start : start + len(chunk)].reshape(-1, leg.width)
+            for start, chunk in zip(starts, self._chunks, strict=True)
+        ]
+        send = [len(own) * len(chunk) for chunk in self._chunks]
+        return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], leg, TO_VERTICES)
+
+    def _send_vertices(self, y: Tensor, there: list[range], leg: Leg) -> PendingRows:
+        """Start sending rows (S, piece, C) of own vertices; rank q sends those ``there[q]``."""
+        own, piece = len(self._own[self._me]), len(there[self._me])
+        send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
+        return self._start(
+            y.reshape(-1, leg.width), send, [own * len(vertices) for vertices in there], leg, TO_SNAPSHOTS
+        )
+
+    def _start(self, rows: Tensor, send: list[int], receive: list[int], leg: Leg, name: str) -> PendingRows:
+        log = self._of.log
+        row_bytes = leg.width * rows.element_size()
+        number = log.start(leg.layer, self._way_of(leg), send, row_bytes, own=self._me)
+        place = (number, leg.layer, 2 * leg.backward + (name == TO_SNAPSHOTS))
+        return self._of.column.start_exchange(rows, send, receive, place=place)
+
+    def _arrived(self, pending: PendingRows, leg: Leg, name: str) -> Tensor:
+        self._of.log.marks("compute")
+        found = pending.wait()
+        self._of.log.arrived(leg.layer, self._way_of(leg), name, found)
+        return found.rows
+
+    def _way_of(self, leg: Leg) -> str:
+        return "backward" if leg.backward else self._way
+
+
+# The blocks of time of a rank's share: own snapshots are brought, and the seam is that of the block.
+
+
+class Snapshots(Protocol):
+    """What a timeline asks of a sequence."""
+
+    def stack(self, snapshots: range) -> StackedSpace:
+        """Some consecutive snapshots as one space."""
+        ...
+
+    def stacks(self, snapshots: range, layer: int) -> Sequence[StackedSpace]:
+        """Consecutive snapshots for one layer, as many stacked as are small."""
+        ...
+
+
+class BlockTimeline:
+    """Own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
+
+    Args:
+        plan: who has which snapshots and vertices.
+        rank: this one.
+        snapshots: its rows of them.
+        run: of the vertices that it runs through time.
+        bring: brings the graphs of own snapshots.
+        moves: how rows move between ranks; None where all snapshots are on this one.
+        one_by_one: whether no snapshots are stacked, as for models that look at each by itself.
+
+    Attributes:
+        marks: told when graphs have been brought, and where blocks begin; set anew for every step.
+        turned: told the same as ``marks.block``.
+    """
+
+    def __init__(
+        self,
+        plan: SnapshotBlocks,
+        rank: int,
+        snapshots: Snapshots,
+        run: SequenceSegment,
+        *,
+        bring: Callable[[range], None],
+        moves: Redistribution | None,
+        one_by_one: bool,
+    ) -> None:
+        self.marks: StepMarks = Unmarked()
+        self.turned: Callable[[int, str], None] = lambda number, way: None
+        self._plan, self._rank, self._snapshots, self._run = plan, rank, snapshots, run
+        self._bring, self._moves, self._one_by_one = bring, moves, one_by_one
+
+    def __len__(self) -> int:
+        return self._plan.blocks
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        """Bring the own snapshots of a block here."""
+        self.marks("compute")
+        own = self._plan.own(number, self._rank)
+        self._bring(own)
+        spaces = self._spaces(number, own)
+        self.marks("transfer")
+        self._begin(number, way)
+        layers = range(self._run.model.layers)
+        stacks = [[space.layer(layer) for space in spaces] for layer in layers]
+        seam: BlockSeam = Here(spaces, device=self._run.sequence.device, alone=self._run.sequence.collective)
+        if self._moves is not None:
+            seam = self._moves.seam(number, way)
+        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
+
+    def turn(self, number: int) -> None:
+        """Backward of a block begins."""
+        self.marks("compute")
+        self._begin(number, "backward")
+
+    def _begin(self, number: int, way: str) -> None:
+        self.marks.block(number, way)
+        self.turned(number, way)
+
+    def _spaces(self, number: int, own: range) -> list[StackedSpace]:
+        if self._one_by_one:
+            return [self._snapshots.stack(range(t, t + 1)) for t in own]
+        if self._moves is None:
+            return list(self._snapshots.stacks(own, 0))
+        return [self._snapshots.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
+
+
+# A rank's vertices that run through time, beside its snapshots: what the loss of the snapshot layout is taken over.
+
+
+class ColumnSequence:
+    """A rank's snapshots as it has them, and a chunk of their vertices (see ``parallel.sequence``).
+
+    Args:
+        snapshots: spaces of the rank's rows.
+        vertices: (m,) the chunk's numbers in the graph.
+    """
+
+    def __init__(self, snapshots: SnapshotSequence, vertices: range) -> None:
+        self._snapshots = snapshots
+        self.device, self.dtype, self.collective = snapshots.device, snapshots.dtype, snapshots.collective
+        self.own = len(vertices)
+        self.vertices: Tensor | None = torch.arange(vertices.start, vertices.stop, device=snapshots.device)
+
+    def space(self, t: int) -> StackedSpace:
+        """Snapshot t, its rows here."""
+        return self._snapshots.space(t)
+
+    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedSpace]:
+        """Consecutive snapshots, their rows here."""
+        return self._snapshots.stacks(snapshots, layer)
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether any rank that shares the snapshots says so."""
+        return self._snapshots.any_rank(flag)
+
+    def join(self, z: Tensor) -> Tensor:
+        """Rows of own snapshots with those of the ranks that share them."""
+        return self._snapshots.join(z)
+
+    def has_turn(self, t: int) -> bool:
+        """Whether this rank, of those that share the snapshot, computes what needs all of its vertices."""
+        return self._snapshots.has_turn(t)
+
+
+# How long snapshots take to arrive, whole and as differences, in turn: copying them, and making them usable.
+
+
+WARM_UPS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TransferTime:
+    """Medians over repeats.
+
+    Attributes:
+        copy_s: seconds of copying the payload.
+        unpack_s: seconds from there to arrays that can be trained from.
+        total_s: seconds of both.
+    """
+
+    copy_s: float
+    unpack_s: float
+    total_s: float
+
+
+def transfer_times(
+    snapshots: Sequence[Snapshot], form: TransferFormat, *, device: str, repeats: int
+) -> tuple[TransferTime, TransferTime]:
+    """Times of bringing snapshots, which follow one another: each whole, and the later ones as differences.
+
+    Encoding is not in them: it is done once. On a CUDA device copies are from pinned memory, and each part is waited
+    for. Both ways take turns, so that what else the machine does hits both.
+
+    Args:
+        snapshots: S of them.
+        form: in which they travel.
+        device: where they arrive.
+        repeats: turns of each way, at least 1.
+    """
+    ways = [_Transfer(encode(snapshots, form, difference=difference), device) for difference in (False, True)]
+    found: tuple[list[tuple[float, float]], ...] = ([], [])
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(WARM_UPS + repeats):
+            for way, times in zip(ways, found, strict=True):
+                both = way.timed()
+                if turn >= WARM_UPS:
+                    times.append(both)
+    finally:
+        if collecting:
+            gc.enable()
+    return _medians(found[0]), _medians(found[1])
+
+
+def _medians(times: list[tuple[float, float]]) -> TransferTime:
+    copies, unpacks = zip(*times, strict=True)
+    return TransferTime(median(copies), median(unpacks), median(map(sum, times)))
+
+
+class _Transfer:
+    """A payload that is brought again and again."""
+
+    def __init__(self, payload: Payload, device: str) -> None:
+        self._payload, self._device, self._cuda = payload, device, torch.device(device).type == "cuda"
+        if self._cuda:
+            arrays = [payload.numbers, *([] if payload.values is None else [payload.values])]
+            self._pages = [torch.tensor(array).pin_memory() for array in arrays]
+
+    def timed(self) -> tuple[float, float]:
+        """Seconds of copying, and of unpacking."""
+        self._wait()
+        began = time.perf_counter()
+        if self._cuda:
+            tensors = [page.to(self._device, non_blocking=True) for page in self._pages]
+        else:
+            copy = self._copied()
+        self._wait()
+        copied = time.perf_counter()
+        held = self._unpacked(tensors) if self._cuda else self._decoded(copy)
+        self._wait()
+        ended = time.perf_counter()
+        del held  # what lived until the end was not freed within the time
+        return copied - began, ended - copied
+
+    def _copied(self) -> Payload:
+        values = None if self._payload.values is None else self._payload.values.copy()
+        numbers = self._payload.numbers.copy()
+        for array in (numbers, values):
+            if array is not None:
+                array.setflags(write=False)
+        return Payload(self._payload.contents, numbers, values)
+
+    def _decoded(self, payload: Payload) -> object:
+        return decode_pairs(payload) if payload.contents.form.pairs else decode(payload)
+
+    def _unpacked(self, tensors: list[Tensor]) -> object:
+        contents = self._payload.contents
+        if contents.form.pairs:
+            return unpack_pairs(contents, tensors[0])
+        return unpack(contents, tensors[0], tensors[1] if len(tensors) > 1 else None)
+
+    def _wait(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize(self._device)

@@ -1,0 +1,136 @@
+"""Whole snapshots on each rank for what mixes neighbours, some vertices for what runs through time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.backprop import evolving_weights as evolved
+from dtdg_lab.engine.backprop import evolving_weights as summarised
+from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
+from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.engine.halo import HaloSequence
+from dtdg_lab.engine.halo_exchange import ExchangeLog, Exchanger
+from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline, ColumnSequence, Redistribution
+from dtdg_lab.tasks.base import Task
+
+
+class SnapshotLayout:
+    """One step an epoch: the whole training part in blocks of time, loss at every snapshot. Collective.
+
+    Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleLayout`, whatever the blocks and ranks.
+
+    Args:
+        model: any but of ``neighbourhood`` memory, whose spatial part reads what the snapshot before left.
+        plan: who has which snapshots and vertices; its snapshots are the labelled ones of the training part.
+        snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
+        task: what is predicted.
+        group: the run's ranks.
+        halo: what ranks that split snapshots exchange rows by; None where none do.
+        overlap: whether rows travel piece by piece while more are computed.
+        reuse: whether rows that depend on no parameter are moved once and kept.
+
+    References: ESDG sections 3 and 4; section 6.5 for what it leaves open: overlap, and snapshots split by rows.
+    """
+
+    def __init__(
+        self,
+        model: DynamicModel,
+        plan: SnapshotBlocks,
+        snapshots: DeviceSequence | HaloSequence,
+        task: Task,
+        group: Group,
+        *,
+        halo: Exchanger | None,
+        overlap: bool,
+        reuse: bool,
+    ) -> None:
+        self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
+        _, column = group.split(plan.row_ranks)
+        ranks = plan.column(group.rank)
+        self._log, self._summaries = ExchangeLog(ranks), Exchanger(column, leg="summaries")
+        through_time = model.memory == "per_vertex"
+        constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
+        moves = None
+        if plan.groups > 1:
+            moves = Redistribution(
+                plan,
+                group.rank,
+                column,
+                self._log,
+                snapshots.dtype,
+                snapshots.device,
+                snapshots.graph.num_features,
+                overlap,
+                reuse and constant,
+                snapshots.collective,
+            )
+        of_run = snapshots if moves is None or not through_time else ColumnSequence(snapshots, plan.chunk(group.rank))
+        self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
+        self._gather = SnapshotSummaries(plan, ranks, self._summaries)
+        self._timeline = BlockTimeline(
+            plan,
+            group.rank,
+            snapshots,
+            self._run,
+            bring=self._bring,
+            moves=moves,
+            one_by_one=model.memory == "weights_from_data",
+        )
+        self._timeline.turned = self._turned
+
+    def epoch(self, epoch: int) -> Sequence[Work]:
+        """The one step, the same every epoch."""
+        return (Work(0, (0,) if self._rank == 0 else (), 1),)
+
+    def compute(self, work: Work, marks: StepMarks) -> Computed:
+        """This rank's share of the loss and of the gradients of the whole sequence."""
+        run = self._run
+        self._log.marks = self._summaries.marks = self._timeline.marks = marks
+        if self._halo is not None:
+            self._halo.marks = marks
+        marks("batch")
+        run.task.prepare(run.at)
+        marks("transfer")
+        loss = float(self._add_gradients())
+        own = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
+        return Computed(loss, len(work.groups), own * self._snapshots.own)
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Rows and bytes sent to each rank, seconds of exchanges and graphs brought, since this was last asked."""
+        links = [*self._log.drain(), *self._in_column(self._summaries)]
+        legs = [*self._log.legs.drain(), *self._summaries.legs.drain()]
+        if self._halo is not None:
+            first = self._rank - self._rank % self._plan.row_ranks  # of the ranks that share this one's snapshots
+            links += [(layer, way, first + to, rows, moved) for layer, way, to, rows, moved in self._halo.drain()]
+            legs += self._halo.legs.drain()
+        feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
+        return {"links": links, "exchanges": legs, "transfers": [] if feed is None else [*feed.drain()]}
+
+    def _add_gradients(self) -> Tensor:
+        memory = self._run.model.memory
+        if memory == "per_vertex":
+            return blocks.add_gradients_blocks(self._run, self._timeline)
+        if memory == "weights_from_data":
+            return summarised.add_gradients_summarised(self._run, self._timeline, self._gather)
+        return evolved.add_gradients_evolved(self._run, self._timeline)
+
+    def _bring(self, own: range) -> None:
+        if isinstance(self._snapshots, DeviceSequence):
+            self._snapshots.bring(own)
+
+    def _turned(self, number: int, way: str) -> None:
+        if self._halo is not None and way != "backward":
+            self._halo.forward_way = way
+
+    def _in_column(self, exchanger: Exchanger) -> list[tuple[int, str, int, int, int]]:
+        """Links by the run's ranks."""
+        ranks = self._plan.column(self._rank)
+        return [(layer, way, ranks[to], rows, moved) for layer, way, to, rows, moved in exchanger.drain()]

@@ -1,0 +1,1 @@
+"""DyGNeX, PSG and BLAD: groups of snapshots, scheduled over ranks."""

@@ -1,0 +1,1498 @@
+"""The schedule view: who computes which group when, what it costs, and what other schedules would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil, floor, log10
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    PHASE_COLOURS,
+    PURGE_COLOUR,
+    TEXT_COLOUR,
+    WARNING_COLOUR,
+    series_colour,
+)
+from dtdg_lab.visualization.phases import BALANCED, OWN
+from dtdg_lab.visualization.series import Series
+
+# What the pictures of a schedule are made of: the facts of an event ``schedule``.
+
+
+_EQUAL = 5e-4  # difference of two makespans below which they are called equal
+
+Assignment = tuple[tuple[tuple[int, ...], ...], ...]
+SOURCES = {
+    "size": "sizes of the groups",
+    "profile": "a profile of epochs before",
+    "linear": "a linear model of vertices and edges, fitted to profiled groups",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduleFacts:
+    """A schedule of K snapshot groups on P parts, executed by R ranks.
+
+    Attributes:
+        scheduler: its name.
+        ranks: R.
+        parts: P; each rank executes P / R of them.
+        per_rank: groups a part may compute in an iteration.
+        source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
+        times_s: (K,) seconds of each group as the scheduler knew them.
+        assignment: [iteration][part] -> groups.
+        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
+        bound_s: no schedule of these times and exchanges is shorter.
+        gap: makespan over a bound, less 1; None where unknown.
+        notes: what must be known of how it was made.
+        targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
+        solve_s: making it took.
+        fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
+        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where it was not
+            told.
+    """
+
+    scheduler: str
+    ranks: int
+    parts: int
+    per_rank: int
+    source: str
+    times_s: NDArray[np.float64]
+    assignment: Assignment
+    makespan_s: float
+    bound_s: float
+    gap: float | None
+    notes: str
+    solve_s: float
+    fit: Mapping[str, float] | None
+    round_robin_s: float | None
+    targets: int | None = None
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether its times are seconds; sizes have no unit."""
+        return self.source != "size"
+
+    @property
+    def groups(self) -> int:
+        """K."""
+        return len(self.times_s)
+
+    @property
+    def iterations(self) -> int:
+        """Updates of the model in an epoch."""
+        return len(self.assignment)
+
+    @property
+    def excess(self) -> float | None:
+        """How much longer than the bound its makespan is, as a share; None where there is no bound."""
+        return self.makespan_s / self.bound_s - 1 if self.bound_s > 0 else None
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``fold, 97 groups on 4 ranks``."""
+        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
+
+    def scale(self, measured_s: NDArray[np.float64]) -> float | None:
+        """What makes its times seconds: 1, or for sizes the measured over the told, of groups that were measured.
+
+        Args:
+            measured_s: (K,) seconds, NaN where unknown.
+        """
+        if self.in_seconds:
+            return 1.0
+        known = np.isfinite(measured_s)
+        told = float(self.times_s[known].sum())
+        return float(measured_s[known].sum()) / told if told > 0 else None
+
+
+def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
+    """The facts in the data of an event ``schedule``.
+
+    Raises:
+        DataError: something is missing or does not fit.
+    """
+    try:
+        fit, gap, round_robin = data.get("fit"), data.get("gap"), data.get("psg_makespan_s")
+        targets = data.get("targets")
+        return ScheduleFacts(
+            scheduler=str(data["scheduler"]),
+            ranks=int(data["ranks"]),
+            parts=int(data["parts"]),
+            per_rank=int(data["per_rank"]),
+            source=str(data["source"]),
+            times_s=np.asarray(data["times_s"], np.float64),
+            assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
+            makespan_s=float(data["makespan_s"]),
+            bound_s=float(data["bound_s"]),
+            gap=None if gap is None else float(gap),
+            notes=str(data.get("notes") or ""),
+            solve_s=float(data["solve_s"]),
+            fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
+            round_robin_s=None if round_robin is None else float(round_robin),
+            targets=None if targets is None else int(targets),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"a schedule cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+        ) from error
+
+
+def is_end(data: Mapping[str, Any]) -> bool:
+    """Whether an event ``schedule`` says that the run went on without one: in a layout without snapshot groups."""
+    return "layout" in data and data["layout"] is None
+
+
+def schedule_words(facts: ScheduleFacts) -> str:
+    """A schedule in a sentence or two, as a row of a table of events."""
+    text = (
+        f"{facts.label}, at most {facts.per_rank} a part and iteration: {facts.iterations:,} iterations an epoch. "
+        f"Made in {format_seconds(facts.solve_s)} from {SOURCES.get(facts.source, facts.source)}: "
+    )
+    if facts.in_seconds:
+        text += f"{format_seconds(facts.makespan_s)} an epoch, "
+    excess = facts.excess
+    text += "no bound known" if excess is None else f"{format_share(max(0.0, excess))} above what no schedule beats"
+    if facts.round_robin_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
+        saved = 1 - facts.makespan_s / facts.round_robin_s
+        less = (
+            f"{format_share(abs(saved))} {'less' if saved > 0 else 'more'} than"
+            if abs(saved) >= _EQUAL
+            else "as long as"
+        )
+        text += f", {less} round robin"
+    if facts.targets is not None:
+        tried = "all" if facts.targets >= facts.groups else f"{facts.targets:,} of up to {facts.groups:,}"
+        text += f"; DyGNeX-G tried {tried} targets in each iteration"
+    return f"{text}. {facts.notes}".strip().rstrip(".") + "."
+
+
+def format_share(value: float) -> str:
+    """A share in percent, with a decimal where it is small."""
+    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
+
+
+def unit_of(largest_s: float) -> tuple[str, float]:
+    """The unit an axis of seconds is best read in, and how many of it a second has."""
+    return ("ms", 1e3) if largest_s < 1 else ("s", 1.0)
+
+
+# The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
+
+
+KEPT = 6_000  # blocks of a kind and epoch
+DRAWN = 900  # blocks, of which of a rank:
+_OF_A_RANK = 60
+_LABELLED = 12  # ranks up to which a block has room for its number
+WATCHED_S = 3.0  # an epoch that takes so long is drawn while it runs, a shorter one when it is over
+EXCHANGES = {"wait": "waiting", "communicate": "exchange"}
+_TONES = ("#8CC7E8", "#2F7FB8")  # by turns, so that the blocks of an iteration are seen as one
+_PACE = ("#F2B089", "#D55E00")
+_NOTHING = 2e-4  # of the width of the chart, below which a pause is not drawn
+_DIGIT = 0.0075  # of the width of the chart, that a digit needs
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a rank did from when to when in a step: a group's number, or no group where it waited or exchanged."""
+
+    rank: int
+    step: int
+    start_ns: int
+    end_ns: int
+    group: int = -1
+
+
+@dataclass(slots=True)
+class Epoch:
+    """The blocks of one epoch by kind: ``group``, ``wait`` or ``communicate``; the newest ``KEPT`` of each."""
+
+    number: int
+    attempt: int
+    groups: int = 0  # computed so far
+    cut: bool = False
+    blocks: dict[str, dict[tuple[int, int, int], Block]] = field(default_factory=dict)
+
+    def add(self, kind: str, block: Block) -> None:
+        """Add a block, once."""
+        known = self.blocks.setdefault(kind, {})
+        place = (block.rank, block.step, block.start_ns)
+        if place in known:
+            return
+        known[place] = block
+        self.groups += kind == "group"
+        if len(known) > KEPT:
+            del known[next(iter(known))]
+            self.cut = True
+
+    def of(self, kind: str) -> list[Block]:
+        """Blocks of a kind."""
+        return list(self.blocks.get(kind, {}).values())
+
+    def paces(self) -> dict[int, int]:
+        """Step -> the rank whose groups took longest in it."""
+        loads: dict[int, dict[int, int]] = {}
+        for block in self.of("group"):
+            ranks = loads.setdefault(block.step, {})
+            ranks[block.rank] = ranks.get(block.rank, 0) + block.end_ns - block.start_ns
+        return {step: max(ranks, key=lambda rank: ranks[rank]) for step, ranks in loads.items()}
+
+    @property
+    def start_ns(self) -> int:
+        """When its first block began."""
+        return min(block.start_ns for known in self.blocks.values() for block in known.values())
+
+    @property
+    def span_s(self) -> float:
+        """From its first block to the end of the last."""
+        ends = [block.end_ns for known in self.blocks.values() for block in known.values()]
+        return (max(ends) - self.start_ns) / 1e9 if ends else 0.0
+
+
+class GanttLog:
+    """Blocks of the newest epoch and the one before."""
+
+    def __init__(self) -> None:
+        self._newest: Epoch | None = None
+        self._before: Epoch | None = None
+
+    def group(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``groups``."""
+        self._add("group", rank, row, attempt, int(row["group"]))
+
+    def phase(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``phases``: waiting and exchanging, of epochs that have groups."""
+        if row["phase"] in EXCHANGES:
+            self._add(str(row["phase"]), rank, row, attempt, -1)
+
+    def _add(self, kind: str, rank: int, row: Mapping[str, Any], attempt: int, group: int) -> None:
+        place = (attempt, int(row["epoch"]))
+        if self._newest is None or place > (self._newest.attempt, self._newest.number):
+            self._before, self._newest = self._newest, Epoch(place[1], attempt)
+        for epoch in (self._newest, self._before):
+            if epoch is not None and place == (epoch.attempt, epoch.number):
+                epoch.add(kind, Block(rank, int(row["step"]), int(row["start_ns"]), int(row["end_ns"]), group))
+
+    def shown(self, groups: int) -> Epoch | None:
+        """The epoch to draw: the newest that is over, or the running one where epochs are long.
+
+        Args:
+            groups: K, of a whole epoch.
+        """
+        newest, before = self._newest, self._before
+        if newest is None or before is None or not before.groups:
+            return newest if newest is not None and newest.groups else None
+        return newest if newest.groups >= groups or (newest.groups and before.span_s >= WATCHED_S) else before
+
+
+def gantt_figure(
+    epoch: Epoch | None, ranks: int, *, bound_s: float | None = None, predicted_s: float | None = None, label: str = ""
+) -> Figure:
+    """Blocks of groups by rank over time; blocks of one iteration have one tone, those all wait for are orange.
+
+    Args:
+        epoch: what to draw; None before there is any.
+        ranks: R.
+        bound_s: no schedule ends an epoch of these groups before; a line where the whole epoch is drawn.
+        predicted_s: when the scheduler expected the end; a line as well.
+        label: of the schedule, for the title.
+    """
+    title = "Gantt chart" + ("" if epoch is None else f" of epoch {epoch.number + 1}") + (label and f" · {label}")
+    if epoch is None:
+        nothing = {"type": "bar", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
+        layout = frame(title, "time since the epoch began (s)", "")
+        return {"data": [nothing], "layout": with_note(layout, "no group yet")}
+    shown, first = _fitting(epoch, ranks)
+    whole = first is None and not epoch.cut
+    origin_ns = epoch.start_ns if whole else min(b.start_ns for blocks in shown.values() for b in blocks)
+    ends = [block.end_ns for blocks in shown.values() for block in blocks]
+    lines = {"no schedule of these groups ends before": bound_s, "predicted end": predicted_s} if whole else {}
+    end_s = max([(max(ends) - origin_ns) / 1e9, *(value for value in lines.values() if value is not None)])
+    unit, factor = unit_of(end_s)
+    if not whole:
+        title += f" · last {len({block.step for block in shown['group']}):,} iterations"
+    first_step = min(block.step for block in shown["group"])
+    drawing = _Drawing(origin_ns, factor / 1e9, unit, 1e9 * end_s, first_step, ranks <= _LABELLED)
+    data = [*drawing.groups(shown["group"], epoch.paces()), *drawing.pauses(shown)]
+    data += [
+        _line(f"{name} {format_seconds(value)}", value * factor, ranks, dash)
+        for (name, value), dash in zip(lines.items(), ("dash", "dot"), strict=False)
+        if value is not None
+    ]
+    x_title = f"time since the epoch began ({unit})" if whole else f"time ({unit})"
+    layout = frame(
+        title,
+        x_title,
+        "",
+        barmode="overlay",
+        bargap=0.25,
+        xaxis={"range": [0, 1.02 * end_s * factor], "showgrid": False},
+        yaxis={
+            "range": [ranks - 0.4, -0.6],
+            "tickvals": [*range(ranks)],
+            "showgrid": False,
+            "ticksuffix": " ",
+            "ticktext": [f"rank {rank}" for rank in range(ranks)],
+        }
+        if ranks <= 32
+        else {"range": [ranks - 0.4, -0.6], "showgrid": False, "title": {"text": "rank"}},
+    )
+    return {"data": data, "layout": layout}
+
+
+def gantt_words(epoch: Epoch | None) -> str:
+    """What to look for, and how much of the drawn time ranks waited."""
+    if epoch is None:
+        return "No group yet."
+    spent = sum(block.end_ns - block.start_ns for block in epoch.of("group"))
+    waited = sum(block.end_ns - block.start_ns for block in epoch.of("wait"))
+    if len({block.rank for block in epoch.of("group")}) < 2:
+        return "Blocks are groups, one tone an iteration: of one rank, so nobody waits."
+    return (
+        f"Blocks are groups, one tone an iteration. Orange ones set the pace: the other ranks wait for them (hatched), "
+        f"{format_seconds(waited / 1e9)} of rank time, {format_share(waited / (spent + waited))}. "
+        "A good schedule has little hatching."
+    )
+
+
+def _fitting(epoch: Epoch, ranks: int) -> tuple[dict[str, list[Block]], int | None]:
+    """Blocks by kind of the newest iterations that can be drawn, and the first of these; None where all can."""
+    groups = epoch.of("group")
+    first = None
+    most = min(DRAWN, _OF_A_RANK * ranks)
+    if len(groups) > most:
+        steps = sorted((block.step for block in groups), reverse=True)
+        first = min(steps[most] + 1, steps[0])
+    kept = {kind: epoch.of(kind) for kind in ("group", *EXCHANGES)}
+    return {kind: [b for b in blocks if first is None or b.step >= first] for kind, blocks in kept.items()}, first
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """Where time 0 is, what a nanosecond is in the unit of the axis, and how wide the chart is."""
+
+    origin_ns: int
+    factor: float
+    unit: str
+    span_ns: float
+    first_step: int
+    labelled: bool
+
+    def groups(self, blocks: list[Block], paces: Mapping[int, int]) -> Iterable[dict[str, Any]]:
+        """Two traces: groups, and those of the rank that sets the pace of its iteration."""
+        kinds = {"group": _TONES, "group that sets the pace": _PACE}
+        several = len({block.rank for block in blocks}) > 1
+        for name, tones in kinds.items():
+            paced = tones is _PACE
+            found = [block for block in blocks if (several and paces[block.step] == block.rank) == paced]
+            if found:
+                yield self._bars(name, found) | {
+                    "marker": {
+                        "color": [tones[(b.step - self.first_step) % 2] for b in found],
+                        "line": {"width": 1, "color": "white"},
+                    },
+                    "text": [self._label(block) for block in found],
+                    "textposition": "inside",
+                    "textangle": 0,
+                    "insidetextanchor": "middle",
+                    "insidetextfont": {"size": 10, "color": [self._writing(tones, block) for block in found]},
+                    "customdata": [[b.group, b.step - self.first_step + 1, b.step, b.rank] for b in found],
+                    "hovertemplate": "rank %{customdata[3]}: group %{customdata[0]}, iteration %{customdata[1]} "
+                    f"(step %{{customdata[2]}}), %{{x:.4g}} {self.unit}<extra></extra>",
+                }
+
+    def pauses(self, shown: Mapping[str, list[Block]]) -> Iterable[dict[str, Any]]:
+        """Waiting, hatched, and the exchange of gradients."""
+        looks = {
+            "wait": {
+                "color": "#FFFFFF",
+                "line": {"width": 0},
+                "pattern": {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 5, "solidity": 0.25},
+            },
+            "communicate": {"color": PHASE_COLOURS["communicate"], "line": {"width": 0}},
+        }
+        for kind, name in EXCHANGES.items():
+            found = [block for block in shown[kind] if block.end_ns - block.start_ns > _NOTHING * self.span_ns]
+            if found:
+                yield self._bars(name, found) | {
+                    "marker": looks[kind],
+                    "hovertemplate": f"rank %{{y}}: {name} %{{x:.4g}} {self.unit}<extra></extra>",
+                }
+
+    def _bars(self, name: str, blocks: list[Block]) -> dict[str, Any]:
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [block.rank for block in blocks],
+            "width": 0.78,
+            "base": [round((block.start_ns - self.origin_ns) * self.factor, 6) for block in blocks],
+            "x": [round((block.end_ns - block.start_ns) * self.factor, 6) for block in blocks],
+        }
+
+    def _writing(self, tones: tuple[str, str], block: Block) -> str:
+        """White on the dark tone of blue."""
+        return "white" if tones is _TONES and (block.step - self.first_step) % 2 else TEXT_COLOUR
+
+    def _label(self, block: Block) -> str:
+        text = str(block.group)
+        room = (block.end_ns - block.start_ns) / self.span_ns
+        return text if self.labelled and room >= _DIGIT * (len(text) + 1) else ""
+
+
+def _line(name: str, at: float, ranks: int, dash: str) -> dict[str, Any]:
+    colour = WARNING_COLOUR if dash == "dash" else BASELINE_COLOUR
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [at, at],
+        "y": [-0.55, ranks - 0.45],
+        "line": {"color": colour, "width": 2, "dash": dash},
+        "hoverinfo": "name",
+    }
+
+
+# Times of snapshot groups: what the scheduler was told against what the ranks measured.
+
+
+_EPOCHS = 5  # newest measurements of a group that are kept
+_DRAWN = 1_500
+_COLOURED = 8  # ranks up to which each has a colour
+_LOG = 30.0  # largest over smallest time from which axes are logarithmic
+_SHARED = 0.8  # processor seconds over wall-clock seconds below which the reader is told
+_SLOW = 1.1  # a rank's measured over predicted, against that of all, from which it is named
+
+Measured = tuple[int, int, float, float]  # epoch, rank, wall-clock and processor seconds
+
+
+class GroupTimes:
+    """Seconds of every group in the newest epochs; its first is dropped once there is another, as it warms up."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, list[Measured]] = {}
+        self._warm: set[int] = set()
+        self._newest: dict[int, tuple[int, int]] = {}  # group -> attempt, epoch
+
+    def group(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``groups``."""
+        group, epoch = int(row["group"]), int(row["epoch"])
+        if (attempt, epoch) <= self._newest.get(group, (-1, -1)):
+            return
+        self._newest[group] = (attempt, epoch)
+        known = self._times.setdefault(group, [])
+        if known and group not in self._warm:
+            self._warm.add(group)
+            known.clear()
+        seconds = (int(row["end_ns"]) - int(row["start_ns"])) / 1e9
+        known.append((epoch, rank, seconds, float(row["cpu_s"] if row["cpu_s"] is not None else "nan")))
+        del known[:-_EPOCHS]
+
+    def clear(self) -> None:
+        """Forget all: groups are others now."""
+        self._times, self._warm, self._newest = {}, set(), {}
+
+    def seconds(self, groups: int) -> NDArray[np.float64]:
+        """(K,) median seconds of each group; NaN where none was measured."""
+        found = np.full(groups, np.nan)
+        for group, known in self._times.items():
+            if group < groups:
+                found[group] = median(each[2] for each in known)
+        return found
+
+    def ranks(self, groups: int) -> NDArray[np.int64]:
+        """(K,) the rank that computed each group last; -1 where none did."""
+        found = np.full(groups, -1)
+        for group, known in self._times.items():
+            if group < groups:
+                found[group] = known[-1][1]
+        return found
+
+    def processor_share(self) -> float | None:
+        """Processor seconds over wall-clock seconds of all groups; None where unknown."""
+        told = np.array([each[2:] for known in self._times.values() for each in known]).reshape(-1, 2)
+        told = told[np.isfinite(told).all(axis=1)]
+        wall = float(told[:, 0].sum())
+        return float(told[:, 1].sum()) / wall if wall > 0 else None
+
+
+def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> Figure:
+    """A dot a group, predicted across and measured up; on the diagonal both are equal.
+
+    Args:
+        facts: of the schedule.
+        measured_s: (K,) seconds, NaN where unknown.
+        ranks: (K,) that measured them.
+    """
+    title = "Group times: predicted against measured"
+    scale = facts.scale(measured_s)
+    known = np.flatnonzero(np.isfinite(measured_s) & (measured_s > 0) & (facts.times_s > 0))
+    if scale is None or not len(known):
+        layout = frame(title, "predicted (s)", "measured (s)")
+        nothing = {"type": "scatter", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
+        return {"data": [nothing], "layout": with_note(layout, "no group measured yet")}
+    if len(known) > _DRAWN:  # evenly over the sizes
+        known = known[np.argsort(facts.times_s[known], kind="stable")][:: -(-len(known) // _DRAWN)]
+        title += f" · {len(known):,} of {facts.groups:,}"
+    predicted, measured = scale * facts.times_s[known], measured_s[known]
+    low, high = min(predicted.min(), measured.min()), max(predicted.max(), measured.max())
+    unit, factor = unit_of(float(high))
+    equal: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "equal",
+        "x": [low * factor, high * factor],
+        "y": [low * factor, high * factor],
+        "hoverinfo": "skip",
+        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+    }
+    data = [equal]
+    there = sorted({int(rank) for rank in ranks[known]})
+    for rank in there if len(there) <= _COLOURED else [-1]:
+        mine = (ranks[known] == rank) if rank >= 0 else np.ones(len(known), bool)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"rank {rank}" if rank >= 0 else "group",
+                "showlegend": True,
+                "x": np.round(predicted[mine] * factor, 5).tolist(),
+                "y": np.round(measured[mine] * factor, 5).tolist(),
+                "customdata": known[mine].tolist(),
+                "marker": {"color": series_colour(max(rank, 0)), "size": 6, "opacity": 0.75},
+                "hovertemplate": f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}",
+            }
+        )
+    kind = {"type": "log"} if high > _LOG * low else {"rangemode": "tozero"}
+    return {"data": data, "layout": frame(title, _said(facts, unit), f"measured ({unit})", xaxis=kind, yaxis=kind)}
+
+
+def _said(facts: ScheduleFacts, unit: str) -> str:
+    source = {"size": "by size, scaled to the mean", "profile": "by profile", "linear": "by vertices and edges"}
+    return f"predicted {source.get(facts.source, facts.source)} ({unit})"
+
+
+def errors_of(facts: ScheduleFacts, measured_s: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Mean and largest relative error of the predicted times; None where no group was measured."""
+    scale = facts.scale(measured_s)
+    known = np.isfinite(measured_s) & (measured_s > 0)
+    if scale is None or not known.any():
+        return None
+    errors = np.abs(scale * facts.times_s[known] / measured_s[known] - 1)
+    return float(errors.mean()), float(errors.max())
+
+
+def times_words(
+    facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64], processor: float | None
+) -> str:
+    """The error in words, a rank that stands out, and whether ranks shared processors."""
+    errors = errors_of(facts, measured_s)
+    if errors is None:
+        return "No group measured yet."
+    words = [f"Predicted times are off by {format_share(errors[0])} on average, {format_share(errors[1])} at most."]
+    if facts.fit and "mean_error" in facts.fit:
+        words.append(f"On groups held out of the fit it was {format_share(facts.fit['mean_error'])}.")
+    ratios = _by_rank(facts, measured_s, ranks)
+    slow = max(ratios, key=lambda rank: ratios[rank])
+    if len(ratios) > 1 and ratios[slow] >= _SLOW:
+        words.append(f"Rank {slow}'s dots are high: it needs {ratios[slow]:.2f} times as long as all do for the same.")
+    if processor is not None and processor < _SHARED:
+        words.append(f"Processors worked {format_share(processor)} of it: shared by ranks, or waiting for a GPU.")
+    if len(words) == 1:
+        words.append(f"A schedule is as good as these times; the longest group takes {_longest(measured_s)}.")
+    return " ".join(words)
+
+
+def _longest(measured_s: NDArray[np.float64]) -> str:
+    return format_seconds(float(np.nanmax(measured_s)))
+
+
+def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> dict[int, float]:
+    """Rank -> measured over predicted of its groups, over the same of all."""
+    known = np.isfinite(measured_s) & (facts.times_s > 0)
+    whole = measured_s[known].sum() / facts.times_s[known].sum()
+    found = {}
+    for rank in {int(rank) for rank in ranks[known]}:
+        mine = known & (ranks == rank)
+        found[rank] = float(measured_s[mine].sum() / facts.times_s[mine].sum() / whole)
+    return found
+
+
+# How evenly a schedule loads the ranks, epoch by epoch: imbalance, waste, and who is on the critical path.
+
+
+_OPEN = 2  # epochs whose iterations are kept, so that late ranks and resumed steps find theirs
+_POINTS = 400
+_RATIOS = {
+    "most over least loaded rank": "most_over_least",
+    "slowest over mean of an iteration": "max_over_mean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBalance:
+    """Own time (batch, transfer, compute; no waiting) of R ranks in the I iterations of an epoch that all have told.
+
+    Attributes:
+        epoch: its number, from 0.
+        iterations: I.
+        own_s: (R,) seconds of each rank.
+        critical_s: of the slowest rank of every iteration, summed: the critical path.
+        paced_s: (R,) share of the critical path that each rank is, in seconds.
+        time_s: of the iterations with everything in it, on the rank that took longest for each.
+    """
+
+    epoch: int
+    iterations: int
+    own_s: NDArray[np.float64]
+    critical_s: float
+    paced_s: NDArray[np.float64]
+    time_s: float
+
+    @property
+    def most_over_least(self) -> float | None:
+        """Most over least loaded rank (the paper's ratio); None where a rank had nothing to do."""
+        least = float(self.own_s.min())
+        return float(self.own_s.max()) / least if least > 0 else None
+
+    @property
+    def max_over_mean(self) -> float | None:
+        """Slowest rank over the mean of all, iteration by iteration, weighted by time."""
+        mean = float(self.own_s.mean())
+        return self.critical_s / mean if mean > 0 else None
+
+    @property
+    def waste(self) -> float:
+        """Share of all ranks' time for which they have nothing to do but wait for the slowest of the iteration."""
+        ranks = len(self.own_s)
+        return (ranks * self.critical_s - float(self.own_s.sum())) / (ranks * self.time_s) if self.time_s > 0 else 0.0
+
+    @property
+    def own(self) -> float:
+        """Share of all ranks' time that is own work."""
+        return float(self.own_s.mean()) / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def critical(self) -> float:
+        """Share of the epoch that is the critical path; the rest is exchange, update and control."""
+        return self.critical_s / self.time_s if self.time_s > 0 else 0.0
+
+    @property
+    def slowest(self) -> int:
+        """The rank that is the most of the critical path."""
+        return int(self.paced_s.argmax())
+
+
+def balance_of(epoch: int, own_s: NDArray[np.float64], time_s: NDArray[np.float64]) -> EpochBalance:
+    """The balance of an epoch.
+
+    Args:
+        epoch: its number.
+        own_s: (I, R) own seconds.
+        time_s: (I, R) seconds of the whole iteration.
+    """
+    slowest = own_s.argmax(axis=1)
+    paced = np.bincount(slowest, weights=own_s.max(axis=1), minlength=own_s.shape[1]).astype(np.float64)
+    return EpochBalance(
+        epoch, len(own_s), own_s.sum(axis=0), float(paced.sum()), paced, float(time_s.max(axis=1).sum())
+    )
+
+
+class BalanceLog:
+    """Balance of every epoch of a run; of long runs of every second, fourth and so on."""
+
+    def __init__(self, ranks: int, points: int = _POINTS) -> None:
+        self._ranks = ranks
+        # a point's step is the last of its epoch, so that a resume cuts where it should; its seconds are the epoch
+        self._series = {name: Series(points) for name in ("most_over_least", "max_over_mean", "own", "waste")}
+        self._open: dict[int, dict[int, dict[int, _Told]]] = {}  # epoch, step, rank
+        self._known: list[EpochBalance] | None = None  # of the open ones, until there are more rows
+
+    def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``steps``."""
+        epoch, step = int(row["epoch"]), int(row["step"])
+        last = self._series["own"].last
+        if (last is not None and epoch <= last.seconds) or not 0 <= rank < self._ranks:
+            return
+        self._known = None
+        own = sum(float(row.get(f"{phase}_s") or 0.0) for phase in OWN)
+        ranks = self._open.setdefault(epoch, {}).setdefault(step, {})
+        ranks.setdefault(rank, _Told(own, float(row.get("time_s") or own), attempt))
+        while len(self._open) > _OPEN:
+            self._close(min(self._open))
+
+    def _close(self, epoch: int) -> None:
+        found, steps = self._balance(epoch), self._open.pop(epoch)
+        if found is not None:
+            attempt = max(told.attempt for ranks in steps.values() for told in ranks.values())
+            for name, series in self._series.items():
+                series.add(max(steps), epoch, getattr(found, name), attempt)
+
+    def _balance(self, epoch: int) -> EpochBalance | None:
+        """Of the iterations that all ranks have told; None before there is one."""
+        told = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
+        if not told:
+            return None
+        own, whole = (
+            np.array([[ranks[rank][which] for rank in range(self._ranks)] for ranks in told]) for which in (0, 1)
+        )
+        return balance_of(epoch, own, whole)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        self._known = None
+        for series in self._series.values():
+            series.truncate(step, attempt)
+        for epoch, steps in list(self._open.items()):
+            kept = {
+                known: {rank: told for rank, told in ranks.items() if known < step or told.attempt >= attempt}
+                for known, ranks in steps.items()
+            }
+            self._open[epoch] = {known: ranks for known, ranks in kept.items() if ranks}
+            if not self._open[epoch]:
+                del self._open[epoch]
+
+    def recent(self) -> list[EpochBalance]:
+        """The newest epochs, the running one last."""
+        if self._known is None:
+            self._known = [found for epoch in sorted(self._open) if (found := self._balance(epoch)) is not None]
+        return self._known
+
+    def last(self, iterations: int) -> EpochBalance | None:
+        """The newest epoch of so many iterations; the newest of all where none has been through them."""
+        recent = self.recent()
+        whole = [found for found in recent if found.iterations >= iterations]
+        return next(reversed(whole or recent), None)
+
+    def told(self, name: str) -> tuple[list[int], list[float | None]]:
+        """Epochs from 1, and a value for each: ``most_over_least``, ``max_over_mean``, ``own`` or ``waste``."""
+        points, recent = self._series[name].points, self.recent()
+        epochs = [int(point.seconds) + 1 for point in points] + [each.epoch + 1 for each in recent]
+        return epochs, [point.value for point in points] + [getattr(each, name) for each in recent]
+
+
+class _Told(NamedTuple):
+    """What a rank told of a step: own and whole seconds, and in which attempt."""
+
+    own_s: float
+    time_s: float
+    attempt: int
+
+
+def imbalance_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Figure:
+    """Two ratios over epochs, 1 where the work is even.
+
+    Args:
+        log: of the run.
+        marks: epoch (from 1) -> the schedule that begins with it.
+    """
+    data: list[dict[str, Any]] = []
+    for index, (name, key) in enumerate(_RATIOS.items()):
+        epochs, values = log.told(key)
+        line = {"color": ("#0072B2", "#D55E00")[index], "width": 2, "dash": ("solid", "dash")[index]}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if len(epochs) <= 60 else "lines",
+                "name": name,
+                "x": epochs,
+                "y": [None if value is None else round(value, 5) for value in values],
+                "line": line,
+                "marker": {"size": 5},
+                "hovertemplate": "epoch %{x}: %{y:.3f}",
+            }
+        )
+    known = [value for trace in data for value in trace["y"] if value is not None]
+    top = max(known, default=1.1) - 1 or 0.1
+    even = {
+        "type": "line",
+        "xref": "paper",
+        "yref": "y",
+        "x0": 0,
+        "x1": 1,
+        "y0": 1,
+        "y1": 1,
+        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+    }
+    layout = frame(
+        "Imbalance of own time",
+        "epoch",
+        "ratio (1 is even)",
+        xaxis=_epochs(data[0]["x"]),
+        showlegend=True,
+        yaxis={"range": [1 - 0.06 * top, 1 + 1.1 * top]},
+        shapes=[even] if known else [],
+    )
+    layout = _marked(layout, marks or {})
+    return {"data": data, "layout": layout if known else with_note(layout, "no whole iteration yet")}
+
+
+def shares_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Figure:
+    """Where the ranks' time goes, over epochs: own work, waste, and the rest; own work and waste are critical path."""
+    epochs, own = log.told("own")
+    _, waste = log.told("waste")
+    kinds: dict[str, tuple[Sequence[float | None], str]] = {
+        "own work": (own, PHASE_COLOURS["compute"]),
+        "waste: idle behind the slowest": (waste, PURGE_COLOUR),
+        "exchange and rest": ([1 - (a or 0) - (b or 0) for a, b in zip(own, waste, strict=True)], "#E9D5E1"),
+    }
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines" if len(epochs) > 1 else "lines+markers",
+            "name": name,
+            "x": epochs,
+            "y": [round(100 * (value or 0), 3) for value in values],
+            "stackgroup": "time",
+            "fillcolor": colour,
+            "line": {"width": 0.5, "color": colour},
+            "hovertemplate": "epoch %{x}: %{y:.1f} %",
+        }
+        for name, (values, colour) in kinds.items()
+    ]
+    layout = frame(
+        "Where the ranks' time goes",
+        "epoch",
+        "share of all ranks' time (%)",
+        xaxis=_epochs(epochs),
+        showlegend=True,
+        yaxis={"range": [0, 100]},
+    )
+    layout = _marked(layout, marks or {})
+    return {"data": data, "layout": layout if epochs else with_note(layout, "no whole iteration yet")}
+
+
+def imbalance_words(found: EpochBalance | None) -> str:
+    """The ratios of an epoch and what they mean."""
+    if found is None:
+        return "No whole iteration yet."
+    ratio, each = found.most_over_least, found.max_over_mean
+    least = "a rank had nothing to do at all" if ratio is None else f"the most loaded rank works {ratio:.2f} times as "
+    text = f"Epoch {found.epoch + 1}: {least}{'long as the least loaded' if ratio is not None else ''}"
+    if each is not None:
+        text += f"; iteration by iteration, the slowest works {each:.2f} times the mean"
+    return f"{text}. The second is what costs time: ranks meet at the end of every iteration."
+
+
+def shares_words(found: EpochBalance | None) -> str:
+    """Waste, critical path, and the rank that is the most of it."""
+    if found is None:
+        return "No whole iteration yet."
+    return (
+        f"Epoch {found.epoch + 1}: own work and waste make the critical path, "
+        f"{format_share(found.critical)} of its time; "
+        f"{format_share(found.waste)} is waste. {pace_words(found)}"
+    )
+
+
+def pace_words(found: EpochBalance) -> str:
+    """The slowest rank and its share of the critical path."""
+    ranks = len(found.own_s)
+    if ranks == 1 or found.critical_s <= 0:
+        return "One rank: nobody waits for it."
+    rank = found.slowest
+    part = float(found.paced_s[rank]) / found.critical_s
+    text = (
+        f"Rank {rank} is slowest: it is {format_share(part)} of the critical path of "
+        f"{format_seconds(found.critical_s)} "
+        f"(even: {format_share(1 / ranks)})"
+    )
+    over = float(found.own_s[rank] / found.own_s.mean())
+    if over >= BALANCED:
+        return f"{text} and works {over:.2f} times the mean."
+    return f"{text}."
+
+
+def _epochs(epochs: list[int]) -> dict[str, Any]:
+    """An axis of whole numbers."""
+    if not epochs:
+        return {}
+    span = epochs[-1] - epochs[0]
+    room = 0.02 * (span or 25)
+    return {"dtick": max(1, -(-span // 10)), "range": [epochs[0] - room, epochs[-1] + room]}
+
+
+def _marked(layout: dict[str, Any], marks: Mapping[int, str]) -> dict[str, Any]:
+    """A line and a name where a schedule begins."""
+    colour = BASELINE_COLOUR
+    for epoch, name in marks.items():
+        layout["shapes"] = [
+            *layout["shapes"],
+            {
+                "type": "line",
+                "xref": "x",
+                "yref": "paper",
+                "x0": epoch,
+                "x1": epoch,
+                "y0": 0,
+                "y1": 1,
+                "line": {"color": colour, "width": 1.2, "dash": "dot"},
+            },
+        ]
+        layout["annotations"] = [
+            *layout["annotations"],
+            {
+                "text": name,
+                "x": epoch,
+                "xref": "x",
+                "y": 1,
+                "yref": "paper",
+                "xanchor": "left",
+                "yanchor": "top",
+                "textangle": -90,
+                "showarrow": False,
+                "font": {"size": 10, "color": colour},
+                "bgcolor": "rgba(255,255,255,0.7)",
+            },
+        ]
+    return layout
+
+
+# The Gantt chart of a schedule that nobody has executed yet: its groups take the times it is given.
+
+
+_SECOND = 1e9  # nanoseconds
+_SHORT = {"group that sets the pace": "sets the pace", "no schedule of these groups ends before": "bound"}
+
+
+def planned_epoch(schedule: Schedule, times_s: ArrayLike, *, allreduce_s: float = 0.0) -> Epoch:
+    """The blocks of an epoch as planned: in each iteration ranks compute, wait for the slowest, and exchange.
+
+    Args:
+        schedule: of K groups on R ranks.
+        times_s: (K,) seconds of each group.
+        allreduce_s: seconds of the exchange that ends an iteration.
+    """
+    times = np.asarray(times_s, np.float64)
+    epoch, begun = Epoch(0, 0), 0.0
+    for step, row in enumerate(schedule.assignment):
+        ends = begun + max(sum(float(times[group]) for group in groups) for groups in row)
+        for rank, groups in enumerate(row):
+            now = begun
+            for group in groups:
+                epoch.add("group", _block(rank, step, now, now + float(times[group]), group))
+                now += float(times[group])
+            if ends > now:
+                epoch.add("wait", _block(rank, step, now, ends))
+            if allreduce_s > 0:
+                epoch.add("communicate", _block(rank, step, ends, ends + allreduce_s))
+        begun = ends + allreduce_s
+    return epoch
+
+
+def planned_figure(
+    schedule: Schedule,
+    times_s: ArrayLike,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    label: str = "",
+    until_s: float | None = None,
+) -> Figure:
+    """The Gantt chart of a schedule for given times, with the bound that no schedule beats, as a plotly figure dict.
+
+    Args:
+        schedule: of K groups on R ranks.
+        times_s: (K,) seconds of each group, not all 0.
+        per_rank: most groups of a rank in an iteration that the bound allows.
+        allreduce_s: seconds of the exchange that ends an iteration.
+        label: for the title, such as the scheduler's name.
+        until_s: where the time axis ends, so that charts can be compared; at the end of the epoch where not given.
+
+    Raises:
+        PlanError: a time is negative or not finite.
+    """
+    epoch = planned_epoch(schedule, times_s, allreduce_s=allreduce_s)
+    bound_s = lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s)
+    figure = gantt_figure(epoch, schedule.parts, bound_s=bound_s)
+    layout = figure["layout"]
+    layout["title"]["text"] = "Planned epoch" + (label and f" · {label}")
+    for trace in figure["data"]:  # several stand beside each other
+        for long, short in _SHORT.items():
+            trace["name"] = trace["name"].replace(long, short)
+    if until_s is not None:
+        factor = layout["xaxis"]["range"][1] / (1.02 * max(epoch.span_s, bound_s))  # of the axis' unit
+        layout["xaxis"]["range"] = [0, 1.02 * until_s * factor]
+    return figure
+
+
+def _block(rank: int, step: int, start_s: float, end_s: float, group: int = -1) -> Block:
+    return Block(rank, step, round(start_s * _SECOND), round(end_s * _SECOND), group)
+
+
+# What other schedulers would have made of the same group times: bars of makespan over the bound.
+
+
+Row = Mapping[str, Any]
+PSG = "psg"
+_USED, _OTHER = "#F2B089", "#8CC7E8"
+
+
+def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:
+    """What is known without solving anything: the schedule in use, and round robin's makespan (PSG)."""
+    rows = [
+        {
+            "scheduler": name_of(facts),
+            "makespan_s": facts.makespan_s,
+            "solve_s": facts.solve_s,
+            "targets": facts.targets,
+        }
+    ]
+    if facts.round_robin_s is not None and name_of(facts) != PSG:
+        rows.insert(0, {"scheduler": PSG, "makespan_s": facts.round_robin_s})
+    return rows
+
+
+def name_of(facts: ScheduleFacts) -> str:
+    """The scheduler as a replay names it: round robin with one group a rank is the system ``psg``."""
+    return PSG if (facts.scheduler, facts.per_rank) == ("round_robin", 1) else facts.scheduler
+
+
+def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale: float | None = 1.0) -> Figure:
+    """A bar for each scheduler, with how far it is above the bound and how long it took to solve.
+
+    Args:
+        rows: of ``scheduling.replay``: ``scheduler``, ``makespan_s``, and where known ``solve_s`` and ``imbalance``.
+        bound_s: no schedule is shorter.
+        used: the scheduler in use, in another colour.
+        scale: seconds of a unit of the times; None where that is unknown, and 1.0 is the bound.
+    """
+    title, factor, unit = "What would the others have done", 1 / bound_s if bound_s > 0 else 1.0, "bound = 1"
+    if scale is not None:
+        unit, factor = unit_of(scale * max((row["makespan_s"] for row in rows), default=1.0))
+        factor *= scale
+    names = [_name(row, used) for row in rows]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": names,
+        "x": [round(row["makespan_s"] * factor, 5) for row in rows],
+        "name": "predicted epoch",
+        "showlegend": False,
+        "text": [_said_what_if(row, bound_s) for row in rows],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textfont": {"size": 11},
+        "width": 0.7,
+        "marker": {"color": [_USED if row["scheduler"] == used else _OTHER for row in rows]},
+        "customdata": [_hover(row) for row in rows],
+        "hovertemplate": "%{y}: %{x:.4g} " + unit + "%{customdata}<extra></extra>",
+    }
+    bound = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "no schedule is shorter",
+        "x": [bound_s * factor] * 2,
+        "y": names[:1] * 2,
+        "showlegend": True,
+        "hoverinfo": "name",
+        "line": {"color": WARNING_COLOUR, "width": 2, "dash": "dash"},
+    }
+    edge = {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": bound_s * factor,
+        "x1": bound_s * factor,
+        "y0": 0,
+        "y1": 1,
+        "line": bound["line"],
+    }
+    layout = frame(
+        title,
+        f"time of an epoch's groups and exchanges ({unit})",
+        "",
+        xaxis={"rangemode": "tozero"},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "},
+        bargap=0.3,
+        shapes=[edge] if bound_s > 0 and rows else [],
+    )
+    return {"data": [bars, bound], "layout": layout if rows else with_note(layout, "no schedule yet")}
+
+
+def what_if_words(rows: Sequence[Row], *, bound_s: float, used: str = "") -> str:
+    """The best, against the one in use and round robin."""
+    if not rows:
+        return "No schedule yet."
+    best = min(rows, key=lambda row: float(row["makespan_s"]))
+    mine = next((row for row in rows if row["scheduler"] == used), None)
+    even = next((row for row in rows if row["scheduler"] in (PSG, "round_robin")), None)
+    words = []
+    if mine is not None and best["makespan_s"] < mine["makespan_s"] * (1 - 1e-9):
+        saved = format_share(1 - best["makespan_s"] / mine["makespan_s"])
+        words.append(f"For the same times {best['scheduler']} would need {saved} less than {used}.")
+    elif mine is not None and len(rows) > 1:
+        words.append(f"None of the others would be shorter than {used} for the same times.")
+    if even is not None and best is not even and best["makespan_s"] < even["makespan_s"]:
+        saved = format_share(1 - best["makespan_s"] / even["makespan_s"])
+        words.append(f"{best['scheduler']} needs {saved} less than round robin ({even['scheduler']}).")
+    if bound_s > 0:
+        left = best["makespan_s"] / bound_s - 1
+        words.append(f"No schedule could save more than {format_share(max(0.0, left / (1 + left)))} of what it needs.")
+    return " ".join(words)
+
+
+def _name(row: Row, used: str) -> str:
+    return f"{row['scheduler']}<br>(in use)" if row["scheduler"] == used else str(row["scheduler"])
+
+
+def _said_what_if(row: Row, bound_s: float) -> str:
+    text = f"{format_share(max(0.0, row['makespan_s'] / bound_s - 1))} above the bound" if bound_s > 0 else ""
+    text += f" · {row['targets']:,} targets" if row.get("targets") is not None else ""
+    return text + (f" · solved in {format_seconds(row['solve_s'])}" if row.get("solve_s") is not None else "")
+
+
+def _hover(row: Row) -> str:
+    text = "" if row.get("imbalance") is None else f", imbalance {row['imbalance']:.3f}"
+    return text + (f"<br>{row['notes']}" if row.get("notes") else "")
+
+
+Panel = tuple[Figure, str]
+Known = tuple[int, int, int, ScheduleFacts | None]  # attempt, step, epoch; None where the run went on without
+_KEPT = 16
+
+
+class ScheduleView:
+    """The schedules of one run, and how its ranks executed the newest."""
+
+    def __init__(self, ranks: int) -> None:
+        self.gantt = GanttLog()
+        self.balance = BalanceLog(ranks)
+        self.times = GroupTimes()
+        self._known: list[Known] = []
+        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
+        self._replayed: tuple[Row, ...] = ()
+        self._bound: tuple[tuple[int, int], float] | None = None  # of which attempt and epoch
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``schedule``."""
+        told = (attempt, int(row["time_ns"]))
+        if told in self._seen:
+            return
+        self._seen.add(told)
+        before, facts = self.facts, None if is_end(row["data"]) else schedule_facts(row["data"])
+        if before is not None and (facts is None or before.groups != facts.groups):
+            self.times.clear()
+        self._known = [*self._known, (attempt, int(row["step"] or 0), int(row["epoch"] or 0), facts)][-_KEPT:]
+        self._replayed = ()
+
+    def group(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``groups``."""
+        self.gantt.group(rank, row, attempt)
+        self.times.group(rank, row, attempt)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; a schedule made just before ``step`` stays."""
+        self.balance.truncate(step, attempt)
+        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
+
+    @property
+    def facts(self) -> ScheduleFacts | None:
+        """The schedule in use; None where the run has none."""
+        return self._known[-1][3] if self._known else None
+
+    def times_s(self) -> NDArray[np.float64]:
+        """(K,) measured seconds of each group, the predicted where none was measured: for replays."""
+        facts = self._facts()
+        measured = self.times.seconds(facts.groups)
+        return np.where(np.isfinite(measured), measured, (facts.scale(measured) or 1.0) * facts.times_s)
+
+    def replayed(self, rows: Sequence[Row]) -> None:
+        """Draw these rows of ``scheduling.replay`` instead of what the run told, until its next schedule."""
+        self._replayed = tuple(rows)
+
+    def panels(self) -> list[Panel]:
+        """Gantt chart, imbalance, waste, group times and the other schedulers; none where the run has no schedule."""
+        facts = self.facts
+        if facts is None:
+            return []
+        last, marks = self.balance.last(facts.iterations), self._marks()
+        measured, ranks = self.times.seconds(facts.groups), self.times.ranks(facts.groups)
+        found = [self.gantt_panel()]
+        if facts.ranks > 1:
+            found += [
+                (imbalance_figure(self.balance, marks), imbalance_words(last)),
+                (shares_figure(self.balance, marks), shares_words(last)),
+            ]
+        said = times_words(facts, measured, ranks, self.times.processor_share())
+        return [*found, (times_figure(facts, measured, ranks), said), self._what_if(facts, measured)]
+
+    def gantt_panel(self) -> Panel:
+        """The Gantt chart alone: what changes quickly."""
+        facts = self._facts()
+        epoch, scale = self.gantt.shown(facts.groups), facts.scale(self.times.seconds(facts.groups))
+        bound = None if epoch is None else self._bound_of(epoch, facts)
+        predicted = None if scale is None else scale * facts.makespan_s
+        label = facts.scheduler if epoch is not None and epoch.number >= self._known[-1][2] else ""
+        predicted = predicted if label else None  # the epoch is of the schedule before
+        return gantt_figure(epoch, facts.ranks, bound_s=bound, predicted_s=predicted, label=label), gantt_words(epoch)
+
+    def _bound_of(self, epoch: Epoch, facts: ScheduleFacts) -> float | None:
+        """Seconds that no schedule of the groups as they were measured in a whole epoch can beat."""
+        if epoch.cut or epoch.groups != facts.groups:
+            return None
+        place = (epoch.attempt, epoch.number)
+        if self._bound is None or self._bound[0] != place:
+            times = [(block.end_ns - block.start_ns) / 1e9 for block in epoch.of("group")]
+            per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
+            self._bound = (place, lower_bound_s(times, facts.ranks, per_rank=per_rank))
+        return self._bound[1]
+
+    def _what_if(self, facts: ScheduleFacts, measured: NDArray[np.float64]) -> Panel:
+        rows, used = self._replayed or tuple(rows_told(facts)), name_of(facts)
+        bound = float(self._replayed[0]["bound_s"]) if self._replayed else facts.bound_s
+        scale = 1.0 if self._replayed else facts.scale(measured)
+        return what_if_figure(rows, bound_s=bound, used=used, scale=scale), what_if_words(
+            rows, bound_s=bound, used=used
+        )
+
+    def figure(self) -> Figure:
+        """All panels as one figure; the Gantt chart over its whole width."""
+        return grid(self.panels(), title=f"Schedule: {self._facts().label}", wide={0})
+
+    def sentence(self) -> str:
+        """The schedule, the rank that sets the pace, and the waste, in words."""
+        facts = self.facts
+        if facts is None:
+            return ""
+        last = self.balance.last(facts.iterations)
+        if last is None or facts.ranks == 1:
+            return schedule_words(facts)
+        return f"{schedule_words(facts)} {pace_words(last)} {format_share(last.waste)} of the ranks' time is waste."
+
+    def _facts(self) -> ScheduleFacts:
+        if self.facts is None:
+            raise LookupError("this run has no schedule: ask for `facts` first")
+        return self.facts
+
+    def _marks(self) -> dict[int, str]:
+        """Epoch (from 1) -> scheduler, of schedules made in the middle of the run."""
+        return {epoch + 1: facts.scheduler for _, step, epoch, facts in self._known if step > 0 and facts is not None}
+
+
+# What schedulers come to on many ranks: throughput and imbalance over the number of ranks, as the paper's Figure 5.
+
+
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
+_GOOD = 0.85  # throughput the paper reaches at its largest cluster
+_UNEVEN = 10.0  # largest ratio up to which the axis is plain
+
+
+def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None = None, title: str = "") -> Figure:
+    """Throughput, imbalance, distance to the bound and solve time over ranks, a line a scheduler.
+
+    Args:
+        rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows with
+            different ``curve`` get panels of their own.
+        paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
+        title: of the whole.
+    """
+    from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
+
+    reached = PAPER_THROUGHPUT if paper is None else paper
+    curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
+    names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))
+    panels: list[Panel] = []
+    for draw in (_throughput, _imbalance, _idle, _solving):
+        for curve in curves:
+            mine = [row for row in rows if str(row.get("curve") or "") == curve]
+            panels.append(draw(mine, names, f" · {curve}" if curve else "", reached))
+    if not rows:
+        layout = with_note(frame("Throughput", "ranks", "share of one rank's"), "nothing simulated")
+        panels = [({"data": [{"type": "scatter", "x": [], "y": []}], "layout": layout}, "")]
+    return grid(panels, title=title or "Simulation of schedules on many ranks")
+
+
+def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other numbers of ranks") -> Panel:
+    """Predicted epoch times by number of ranks, beside those measured, with the error in words.
+
+    Args:
+        rows: as ``scheduling.epoch_times.EpochTime.row`` gives them.
+        title: of the chart.
+    """
+    unit, factor = unit_of(max((row["predicted_s"] for row in rows), default=1.0))
+    ranks = [str(row["ranks"]) for row in rows]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": ranks,
+            "marker": {"color": colour},
+            "showlegend": True,
+            "y": [None if row.get(key) is None else round(row[key] * factor, 5) for row in rows],
+            "text": [format_seconds(row[key]) if row.get(key) is not None else "" for row in rows],
+            "textposition": "outside",
+            "textangle": 0,
+            "cliponaxis": False,
+            "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} {unit}",
+        }
+        for name, key, colour in (("predicted", "predicted_s", "#8CC7E8"), ("measured", "measured_s", "#D55E00"))
+    ]
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "no schedule is shorter",
+            "x": ranks,
+            "hoverinfo": "skip",
+            "y": [round(row["bound_s"] * factor, 5) for row in rows],
+            "marker": {"symbol": "line-ew", "size": 26, "line": {"color": WARNING_COLOUR, "width": 2.5}},
+        }
+    )
+    layout = frame(
+        title,
+        "ranks",
+        f"time of an epoch ({unit})",
+        barmode="group",
+        bargap=0.35,
+        xaxis={"type": "category", "showgrid": False},
+        yaxis={"rangemode": "tozero"},
+    )
+    errors = {row["ranks"]: row["error"] for row in rows if row.get("error") is not None}
+    said = ", ".join(
+        f"{format_share(abs(error))} too {'long' if error >= 0 else 'short'} on {r}" for r, error in errors.items()
+    )
+    words = f"Predicted epochs are {said} ranks." if said else "No measured epoch to compare with."
+    return {"data": data, "layout": layout if rows else with_note(layout, "nothing predicted")}, words
+
+
+def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "throughput")
+    bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
+    if bound:
+        data.append(
+            _line_simulation("bound: none can be better", sorted(bound), [bound[r] for r in sorted(bound)], "dash")
+        )
+    if paper:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "the paper's DyGNeX-G",
+                "showlegend": False,
+                "x": list(paper),
+                "y": list(paper.values()),
+                "hovertemplate": "%{x} ranks: %{y:.3f}",
+                "marker": {"symbol": "star-open", "size": 12, "color": "black"},
+            }
+        )
+    least = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
+    layout = _over_ranks(
+        rows, f"Throughput per rank{curve}", "share of one rank's", {"range": [min(0.9 * least, 0.8), 1.02]}
+    )
+    largest = max(int(row["ranks"]) for row in rows)
+    last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
+    best = max(last, key=lambda name: last[name])
+    words = f"On {largest:,} ranks {best} keeps {format_share(last[best])} of one rank's throughput"
+    words += f"; the bound is {format_share(bound[largest])}" if largest in bound else ""
+    if "psg" in last and best != "psg":
+        words += f" and psg keeps {format_share(last['psg'])}"
+    drop = _drop(rows, best)
+    marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
+    return {"data": data, "layout": layout}, f"{words}.{drop} {marks}".strip()
+
+
+def _drop(rows: list[Row], name: str) -> str:
+    """Where a scheduler falls below what the paper keeps at its largest cluster."""
+    mine = sorted((int(row["ranks"]), float(row["throughput"])) for row in rows if row["scheduler"] == name)
+    for (ranks, before), (more, after) in pairwise(mine):
+        if before >= _GOOD > after:
+            return f" It falls below {format_share(_GOOD)} between {ranks:,} and {more:,} ranks."
+    return ""
+
+
+def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "imbalance")
+    known = [value for trace in data for value in trace["y"] if value is not None]
+    top = max(known, default=1.1)
+    kind = {"type": "log"} if top > _UNEVEN else {"range": [1 - 0.05 * (top - 1 or 0.1), 1 + 1.08 * (top - 1 or 0.1)]}
+    layout = _over_ranks(rows, f"Imbalance of an epoch{curve}", "most over least loaded rank (1)", kind)
+    idle = any(row["imbalance"] is None for row in rows)
+    words = "As the paper counts it, over whole epochs; 1 is even." + (
+        " Gaps: a rank has nothing to do at all, so the ratio is infinite." if idle else ""
+    )
+    return {"data": data, "layout": layout}, words
+
+
+def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "idle_share", 100.0)
+    layout = _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", {"rangemode": "tozero"})
+    words = (
+        "Time a rank waits in an iteration for the slowest one: this is what the throughput loses. With few groups a "
+        "rank there is nothing left to balance."
+    )
+    return {"data": data, "layout": layout}, words
+
+
+def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "solve_s")
+    layout = _over_ranks(rows, f"Time to make the schedule{curve}", "time", _decades([row["solve_s"] for row in rows]))
+    longest = max(rows, key=lambda row: float(row["solve_s"]))
+    words = (
+        f"Paid once. Longest: {longest['scheduler']} on {longest['ranks']:,} ranks, "
+        f"{format_seconds(longest['solve_s'])} for {longest['groups']:,} groups."
+    )
+    return {"data": data, "layout": layout}, words
+
+
+def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[dict[str, Any]]:
+    found = []
+    for index, name in enumerate(names):
+        mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
+        if mine:
+            found.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": name,
+                    "x": [int(row["ranks"]) for row in mine],
+                    "y": [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine],
+                    "line": {"color": series_colour(index), "width": 2},
+                    "hovertemplate": "%{x} ranks: %{y:.4g}",
+                    "marker": {"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 7},
+                }
+            )
+    return found
+
+
+def _line_simulation(name: str, xs: list[int], ys: list[float], dash: str) -> dict[str, Any]:
+    line = {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": xs,
+        "y": ys,
+        "line": line,
+        "showlegend": False,
+        "hovertemplate": "%{x} ranks: %{y:.4f}",
+    }
+
+
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis of seconds over whole powers of ten."""
+    known = [value for value in values if value > 0] or [1.0]
+    low, high = floor(log10(min(known))), ceil(log10(max(known)))
+    ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
+    said = [format_seconds(tick) for tick in ticks]
+    return {"type": "log", "range": [low, max(high, low + 1)], "tickvals": ticks, "ticktext": said}
+
+
+def _over_ranks(rows: list[Row], title: str, unit: str, y_axis: dict[str, Any]) -> dict[str, Any]:
+    counts = sorted({int(row["ranks"]) for row in rows})
+    axis = {"type": "log", "tickvals": counts, "ticktext": [str(count) for count in counts]}
+    return frame(title, "ranks", unit, xaxis=axis, yaxis=y_axis, showlegend=True)

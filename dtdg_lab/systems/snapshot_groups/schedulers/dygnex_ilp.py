@@ -1,0 +1,260 @@
+"""DyGNeX-L: the integer programme of the whole epoch, solved to a gap by OR-tools CP-SAT."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    Problem,
+    Slots,
+    checked,
+    finished,
+    loads_s,
+    makespan_s,
+    problem_bound_s,
+    relative_gap,
+)
+from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
+
+
+def schedule(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """Minimise the epoch over all assignments; stop at a proven gap, or when time is over with the best found.
+
+    Starts from the best heuristic (``best_of``), so it is never worse. Where the bound of ``bounds`` certifies that
+    one already, nothing is searched.
+
+    Args:
+        times_s: (K,) predicted or measured seconds of each group.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration.
+        allreduce_s: seconds of the exchange that ends an iteration: alpha.
+        gap: relative distance from the better of both bounds at which the search stops; 0 asks for the optimum.
+        time_limit_s: seconds for all: heuristics, building the programme, and the search, which then returns its best;
+            the notes say so, with the gap that is left. Building that takes more than half of what the heuristics left
+            is given up, and the best heuristic stands.
+        seed: of the search.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+
+    Returns:
+        A schedule with its gap. It is the same for the same input and seed where the search ends by its gap or by a
+        proof: its strategies take turns on one thread. Where time ends it, what it has found depends on the machine.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
+        NotAvailableError: OR-tools is not installed.
+
+    References: DyGNeX section 4.2 and appendix C.
+
+    Differs from the paper: CP-SAT in place of Gurobi; z_i >= each rank's load is enough for a maximum that is
+    minimised, so the big-M rows (equations 26 and 27) are not needed; ranks are ordered by load within an iteration
+    and iterations by duration, so that no schedule is searched twice; iterations may be empty and then cost nothing,
+    and there are as many as a best schedule may need (``Problem.most``, at most the paper's ceil(n/G) where L >= 2).
+    """
+    since = time.perf_counter()
+    problem = checked(
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
+    if importlib.util.find_spec("ortools") is None:
+        raise NotAvailableError(
+            "scheduler 'dygnex_ilp' needs OR-tools, which is not installed. Install it (pip install 'ortools>=9.10'), "
+            "or choose 'best_of' or 'dygnex_greedy'."
+        )
+    until = since + time_limit_s
+    bound_s = problem_bound_s(problem)
+    slots, notes, tried = best_slots(problem, bound_s, until=until)
+    start_gap = relative_gap(makespan_s(slots, problem), bound_s)
+    if start_gap <= gap:
+        notes = f"{notes} Certified by the bound: no search."
+    elif time.perf_counter() >= until:
+        notes = f"{notes} {_late(problem, start_gap)}"
+    else:
+        slots, bound_s, notes = _improved(problem, slots, bound_s, notes, until)
+    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s, targets=tried)
+
+
+def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until: float) -> tuple[Slots, float, str]:
+    """Slots, bound and notes after the search, which starts from these."""
+    found = searched(problem, slots, until=until)
+    if found is None:
+        late = _late(problem, relative_gap(makespan_s(slots, problem), bound_s))
+        return (
+            slots,
+            bound_s,
+            f"{notes} CP-SAT was not started: its programme was too large to be built in time. {late}",
+        )
+    if found.slots is not None and makespan_s(found.slots, problem) < makespan_s(slots, problem):
+        slots, notes = found.slots, "Best: CP-SAT."
+    bound_s = max(bound_s, found.bound_s)
+    if found.by_time:
+        return slots, bound_s, f"{notes} {_late(problem, relative_gap(makespan_s(slots, problem), bound_s))}"
+    return slots, bound_s, f"{notes} CP-SAT searched to the gap."
+
+
+def _late(problem: Problem, gap: float) -> str:
+    return f"Stopped by time_limit_s={problem.time_limit_s:g} at a gap of {100 * gap:.1f} %."
+
+
+# The integer programme of DyGNeX-L in OR-tools CP-SAT.
+
+
+FINENESS = 10_000_000  # whole units in the mean epoch of one rank: CP-SAT counts in integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IlpSolution:
+    """What a search brought.
+
+    Attributes:
+        slots: the best it found; None where time was over before anything.
+        bound_s: no epoch is shorter.
+        by_time: it was stopped by its time limit.
+    """
+
+    slots: Slots | None
+    bound_s: float
+    by_time: bool
+
+
+def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | None:
+    """Search from these slots until the problem's gap is proven or time is over.
+
+    Times are rounded down to whole units, so that the bound of the rounded problem is one of the real one.
+
+    Args:
+        problem: groups and ranks.
+        start: slots to start from.
+        until: time of ``time.perf_counter()`` at which all must be over. Building may take half of what is left, since
+            CP-SAT takes nearly as long again to read what was built, and does not look at its limit meanwhile.
+
+    Returns:
+        None where building took longer than that, and was given up.
+    """
+    from ortools.sat.python import cp_model
+
+    unit_s = max(float(problem.times_s.sum()) / problem.ranks, problem.allreduce_s * problem.fewest) / FINENESS
+    units = np.floor(problem.times_s / unit_s).astype(np.int64)
+    alpha = math.floor(problem.allreduce_s / unit_s)
+    now = time.perf_counter()
+    built = _built(cp_model, problem, start, units, alpha, until=now + (until - now) / 2)
+    if built is None:
+        return None
+    model, takes = built
+    solver = cp_model.CpSolver()
+    # four strategies in turns on one thread: repeatable, unlike four threads, and better than one strategy
+    solver.parameters.num_workers = 4
+    solver.parameters.interleave_search = True
+    solver.parameters.random_seed = problem.seed % (2**31)
+    solver.parameters.max_time_in_seconds = max(until - time.perf_counter(), 0.01)
+    # the solver's gap is relative to what it has found, ours to the bound; a little less, for the rounded times
+    gap = max(0.0, problem.gap - 2 * problem.groups / FINENESS)
+    solver.parameters.relative_gap_limit = gap / (1 + gap)
+    status = solver.solve(model, _stop_at(cp_model, gap))
+    bound_s = max(0.0, solver.best_objective_bound - 0.5) * unit_s * (1 - 1e-12)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return IlpSolution(None, bound_s, True)
+    met = solver.objective_value <= (1 + gap) * solver.best_objective_bound
+    return IlpSolution(_read(solver, takes, problem), bound_s, status != cp_model.OPTIMAL and not met)
+
+
+def _stop_at(cp_model: Any, gap: float) -> Any:
+    """Ends the search at the first solution within the gap: with strategies in turns CP-SAT goes on to its limit."""
+
+    class Stop(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            if self.objective_value <= (1 + gap) * self.best_objective_bound:
+                self.stop_search()
+
+    return Stop()
+
+
+def _built(
+    cp_model: Any, problem: Problem, start: Slots, units: NDArray[np.int64], alpha: int, *, until: float
+) -> tuple[Any, NDArray[Any]] | None:
+    """The programme with its start, and its variables (K, iterations, R): whether a group is computed there.
+
+    None where that takes longer than ``until``.
+    """
+    model = cp_model.CpModel()
+    groups, iterations, ranks = range(problem.groups), range(problem.most), range(problem.ranks)
+    takes = np.empty((problem.groups, problem.most, problem.ranks), object)
+    wanted = _wanted(takes.shape, problem, start, units)
+    for group in groups:
+        if time.perf_counter() > until:
+            return None
+        own = [model.new_bool_var("") for _ in range(takes[group].size)]
+        takes[group] = np.array(own, object).reshape(takes[group].shape)
+        model.add_exactly_one(own)
+        for variable, value in zip(own, wanted[group].ravel().tolist(), strict=True):
+            model.add_hint(variable, value)
+    total = int(units.sum())
+    loads = [[model.new_int_var(0, total, "") for _ in ranks] for _ in iterations]
+    used = [model.new_bool_var("") for _ in iterations]
+    for i in iterations:
+        if time.perf_counter() > until:
+            return None
+        for j in ranks:
+            column = takes[:, i, j].tolist()
+            model.add(cp_model.LinearExpr.weighted_sum(column, units.tolist()) == loads[i][j])
+            model.add(cp_model.LinearExpr.sum(column) <= problem.per_rank * used[i])
+        for j in ranks[1:]:
+            model.add(loads[i][j - 1] >= loads[i][j])  # ranks by load, so that loads[i][0] is the iteration
+    for i in iterations[1:]:
+        model.add(loads[i - 1][0] >= loads[i][0])  # iterations by duration, those without a group last
+        model.add_implication(used[i], used[i - 1])
+    epoch = cp_model.LinearExpr.sum([row[0] for row in loads]) + alpha * cp_model.LinearExpr.sum(used)
+    rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank, float(alpha))
+    model.add(epoch >= math.ceil(problem_bound_s(rounded) - 0.5))
+    model.minimize(epoch)
+    return model, takes
+
+
+def _wanted(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where these slots have each group, in the order that breaks the symmetry."""
+    rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
+    loads = loads_s(start, rounded)
+    held = (start < problem.groups).any(axis=(1, 2))
+    wanted = np.zeros(shape, bool)
+    for i, row in enumerate(np.lexsort((~held, -loads.max(axis=1)))[: int(held.sum())].tolist()):
+        for j, rank in enumerate(np.argsort(-loads[row], kind="stable").tolist()):
+            for group in start[row, rank]:
+                if group < problem.groups:
+                    wanted[group, i, j] = True
+    return wanted
+
+
+def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
+    """The slots that the solver found."""
+    slots = np.full((problem.most, problem.ranks, problem.per_rank), problem.groups)
+    filled = np.zeros(slots.shape[:2], np.int64)
+    for group, i, j in np.ndindex(takes.shape):
+        if solver.boolean_value(takes[group, i, j]):
+            slots[i, j, filled[i, j]] = group
+            filled[i, j] += 1
+    return slots

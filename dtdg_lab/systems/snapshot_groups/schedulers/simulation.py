@@ -1,0 +1,196 @@
+"""Simulation of schedules on many ranks, and replay of measured group times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    PSG,
+    ScheduleOutcome,
+    lower_bound_s,
+    outcome,
+    solve,
+    times_of,
+)
+
+# What the other schedulers would have done with the group times of a run.
+
+
+_ILP = "dygnex_ilp"
+_ILP_MOST = 100  # groups: the paper solves the integer programme below it, and the greedy rule from it
+_CHOOSERS = ("round_robin", "dygnex_auto")  # round_robin stands as psg; dygnex_auto only picks one of the others
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleReplay:
+    """What each scheduler would have come to with the same times.
+
+    Attributes:
+        outcomes: in the order asked for.
+        missing: scheduler and why it could not be asked, in words.
+    """
+
+    outcomes: tuple[ScheduleOutcome, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def best(self) -> ScheduleOutcome:
+        """The shortest epoch; of equals the first."""
+        return min(self.outcomes, key=lambda each: each.makespan_s)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values, a row for each outcome; ``scheduling.outcome.MEANINGS`` says what they are."""
+        return [each.row() for each in self.outcomes]
+
+
+def replay(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    schedulers: Sequence[str] | None = None,
+    gap: float = 0.02,
+    time_limit_s: float = 1.0,
+    seed: int = 0,
+) -> ScheduleReplay:
+    """Ask each scheduler for the same groups, and compare.
+
+    Args:
+        times_s: (K,) measured or predicted seconds of each group.
+        ranks: R of the run.
+        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+        allreduce_s: seconds of the exchange that ends an iteration; not counted on one rank.
+        schedulers: ``psg`` or names of the catalogue; where not given ``psg`` and all of the catalogue, but the
+            integer programme only up to 100 groups (the paper's rule), and not what merely chooses among the others.
+        gap: see :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.solve`.
+        time_limit_s: for each scheduler that searches.
+        seed: of schedulers that draw lots.
+
+    Raises:
+        PlanError: times are negative or not finite, or all are 0.
+        ConfigError: there is no rank.
+        UnknownNameError: there is no such scheduler.
+        NotAvailableError: none of the schedulers is installed.
+    """
+    times = times_of(times_s)
+    if ranks < 1:
+        raise ConfigError(f"a replay on {ranks} ranks: at least 1 is needed.")
+    exchange = allreduce_s if ranks > 1 else 0.0
+    bound = lower_bound_s(times, ranks, per_rank=per_rank, allreduce_s=exchange)
+    found: list[ScheduleOutcome] = []
+    missing: list[tuple[str, str]] = []
+    for name in _all(len(times)) if schedulers is None else schedulers:
+        try:
+            plan = solve(
+                name,
+                times,
+                ranks,
+                per_rank=per_rank,
+                allreduce_s=exchange,
+                gap=gap,
+                time_limit_s=time_limit_s,
+                seed=seed,
+            )
+        except NotAvailableError as error:
+            missing.append((name, str(error)))
+            continue
+        most = 1 if name == PSG else per_rank
+        found.append(outcome(name, plan, times, per_rank=most, allreduce_s=exchange, bound_s=bound))
+    if not found:
+        raise NotAvailableError(" ".join(why for _, why in missing) or "no scheduler was asked for: name one.")
+    return ScheduleReplay(tuple(found), tuple(missing))
+
+
+def _all(groups: int) -> tuple[str, ...]:
+    known = [name for name in catalogue.names("scheduling") if name not in _CHOOSERS]
+    return (PSG, *(name for name in known if name != _ILP or groups <= _ILP_MOST))
+
+
+# What schedulers come to on many ranks, by their group times alone: the simulation of Figure 5.
+#
+# Simulated: in each iteration every rank computes its groups one after another, and all wait for the slowest; then
+# the
+# gradients are all-reduced in ``allreduce_s``. Not simulated: loading of data, slow ranks, ranks that share cores or
+# caches, an all-reduce that overlaps with computing or takes longer on more ranks, and evaluation between epochs.
+
+
+RANKS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SCHEDULERS = (PSG, "longest_first", "fold", "dygnex_greedy", "best_of")
+PAPER_THROUGHPUT = MappingProxyType({512: 0.95, 1024: 0.85})  # DyGNeX-G, section 5.4; the curve's growth is not given
+
+
+def simulate(
+    times_s: ArrayLike,
+    *,
+    ranks: Sequence[int] = RANKS,
+    schedulers: Sequence[str] = SCHEDULERS,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    seen_s: ArrayLike | None = None,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> tuple[ScheduleOutcome, ...]:
+    """One outcome for each number of ranks and scheduler, in this order.
+
+    Args:
+        times_s: (K,) seconds that each group takes.
+        ranks: numbers of ranks R. One rank needs no all-reduce.
+        schedulers: ``psg``, or names of the catalogue's room ``scheduling``.
+        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+        allreduce_s: seconds of the exchange that ends an iteration, the same on every number of ranks.
+        seen_s: (K,) seconds the schedulers take the groups to need; ``times_s`` where not given, as in the paper.
+        time_limit_s: for schedulers that search.
+        seed: of schedulers that draw lots.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+
+    Raises:
+        PlanError: times are negative or not finite, or all are 0, or the two vectors do not fit.
+        ConfigError: no rank or scheduler is given, or a number of ranks is below 1.
+        UnknownNameError: there is no such scheduler.
+
+    References: DyGNeX section 5.4 and Figure 5.
+    """
+    times = times_of(times_s)
+    seen = times if seen_s is None else times_of(seen_s)
+    if seen.shape != times.shape:
+        raise PlanError(f"the schedulers see {len(seen)} groups of {len(times)}: give each group a time.")
+    if not ranks or min(ranks) < 1 or not schedulers:
+        raise ConfigError(
+            f"simulation of {list(schedulers)} on {list(ranks)} ranks: at least one of both is needed, and ranks of at "
+            "least 1."
+        )
+    outcomes = []
+    for count in ranks:
+        exchange = allreduce_s if count > 1 else 0.0
+        bound = lower_bound_s(times, count, per_rank=per_rank, allreduce_s=exchange)
+        for name in schedulers:
+            plan = solve(
+                name,
+                seen,
+                count,
+                per_rank=per_rank,
+                allreduce_s=exchange,
+                time_limit_s=time_limit_s,
+                seed=seed,
+                targets=targets,
+            )
+            outcomes.append(
+                outcome(
+                    name,
+                    plan,
+                    times,
+                    per_rank=1 if name == PSG else per_rank,
+                    allreduce_s=exchange,
+                    bound_s=bound,
+                )
+            )
+    return tuple(outcomes)

@@ -1,0 +1,142 @@
+"""The blocks of time of a run: as many as the config asks for, or the fewest that fit its memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError, StepFailedError
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.distributed.group import Group, gather_texts
+from dtdg_lab.engine.strategy import Layout, StepMarks
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.training.memory import trace_memory
+
+GIB = 1 << 30
+LENGTHS = (4, 8)  # snapshots of a group of ranks in the blocks that memory is measured of
+ALL_AT_ONCE = ("per_vertex", "neighbourhood", "weights_from_data")  # memories that keep all snapshots of a block
+
+MakeLayout = Callable[[SnapshotBlocks], Layout]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMemory:
+    """Peak memory of a step by the number of blocks, on the rank that needs most.
+
+    Attributes:
+        fixed_bytes: whatever the blocks.
+        snapshot_bytes: for each snapshot of a block.
+        state_bytes: for each block but the last: the state after it.
+        snapshots: S, of the run.
+    """
+
+    fixed_bytes: float
+    snapshot_bytes: float
+    state_bytes: float
+    snapshots: int
+
+    def peak_bytes(self, blocks: int) -> float:
+        """Predicted peak of a step in nb blocks."""
+        longest = -(-self.snapshots // blocks)
+        return self.fixed_bytes + self.snapshot_bytes * longest + self.state_bytes * (blocks - 1)
+
+    def fewest(self, budget_bytes: float) -> int:
+        """The fewest blocks whose predicted peak is within a budget.
+
+        Raises:
+            DataError: there are none; the message says what the least peak is.
+        """
+        fitting = [nb for nb in range(1, self.snapshots + 1) if self.peak_bytes(nb) <= budget_bytes]
+        if fitting:
+            return fitting[0]
+        best = min(range(1, self.snapshots + 1), key=self.peak_bytes)
+        raise DataError(
+            f"memory_gib={budget_bytes / GIB:.3g} is less than any number of blocks of these {self.snapshots} "
+            f"snapshots needs: the least is {self.peak_bytes(best) / GIB:.3g} GiB, with blocks={best}. Set memory_gib "
+            "to that or more, take more ranks, or a smaller hidden."
+        )
+
+
+def has_blocks(config: RunConfig) -> bool:
+    """Whether the layout of a config has blocks of time."""
+    layout = catalogue.system(config.system).parts["parallel"]
+    return "blocks" in catalogue.entry("parallel", layout).options
+
+
+def planned_blocks(
+    config: RunConfig, model: DynamicModel, train: range, group: Group, *, nodes: int, make: MakeLayout
+) -> tuple[SnapshotBlocks, BlockMemory | None]:
+    """The plan of a layout that has blocks of time, and what it was chosen by where that was left to the memory.
+
+    Collective: memory is measured on every rank, in steps of few snapshots.
+
+    Args:
+        config: the run's settings.
+        model: whose gradients are cleared where memory is measured.
+        train: the labelled snapshots of the training part.
+        group: the ranks.
+        nodes: N.
+        make: makes the layout of a plan.
+
+    Raises:
+        PlanError: there are more blocks than snapshots, more ranks than vertices, or ranks that cannot be grouped.
+        DataError: however many blocks there are, the memory that the config allows is too small.
+        StepFailedError: a step failed on this rank; the others wait in it.
+    """
+    layout = catalogue.system(config.system).parts["parallel"]
+    by_rows = group.size if layout == "halo_vertex" else config["row_ranks"]
+
+    def plan(snapshots: range, blocks: int) -> SnapshotBlocks:
+        return SnapshotBlocks(snapshots, blocks, group.size, nodes, by_rows)
+
+    if config["blocks"] > 0:
+        return plan(train, config["blocks"]), None
+    memory = _measured(model, train, group, plan=plan, make=make)
+    return plan(train, memory.fewest(config["memory_gib"] * GIB)), memory
+
+
+def _measured(
+    model: DynamicModel, train: range, group: Group, *, plan: Callable[[range, int], SnapshotBlocks], make: MakeLayout
+) -> BlockMemory:
+    """A line through the peaks of steps with two short blocks each, taken where the graphs are: at the end."""
+    whole = plan(train, 1)
+    half = len(train) // 2
+    wanted = [each * whole.groups for each in LENGTHS]
+    if model.memory not in ALL_AT_ONCE:  # little is alive at once, whatever the block: long ones can be measured
+        wanted = [half // 2, half]
+    lengths = sorted({max(1, min(half, each)) for each in wanted})
+    device = str(next(model.parameters()).device)
+    peaks = [_peak(make(plan(train[-2 * length :], min(2, len(train)))), device) for length in lengths]
+    for parameter in model.parameters():
+        parameter.grad = None
+    told = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
+    most = [max(int(text.split()[place]) for text in told) for place in range(len(lengths))]
+    state = model.initial_state(len(whole.chunk(0)))
+    state_bytes = sum(tensor.nbytes for layer in state.layers for tensor in layer)
+    slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
+    fixed = max(0.0, most[0] - slope * lengths[0] - state_bytes)
+    return BlockMemory(fixed, slope, state_bytes, len(train))
+
+
+def _peak(layout: Layout, device: str) -> int:
+    """Peak of the second step: what is made once is there by then."""
+    (work,) = layout.epoch(0)
+    gc.collect()  # layouts measured before hold their graphs in circles
+    there = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
+
+    def step(marks: StepMarks) -> None:
+        layout.compute(work, marks)
+
+    try:
+        trace_memory(step, device=device)
+        return trace_memory(step, device=device).peak_bytes - there
+    except Exception as error:
+        raise StepFailedError(
+            f"a step of few snapshots, in which blocks=0 measures memory, failed: {type(error).__name__}: {error}. "
+            "Set blocks to a number, or take more ranks or a smaller hidden."
+        ) from error

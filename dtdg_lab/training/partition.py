@@ -1,0 +1,311 @@
+"""Partitions, chunks, splits and time blocks of a run, made on rank 0 and described by events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError, PartitionError
+from dtdg_lab.core.message_passing import hops, pulls
+from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
+from dtdg_lab.core.units import format_bytes
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import Split
+from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.metrics import measures_for, predicted_bytes
+from dtdg_lab.systems.decayed_windows.chunks import chunk_facts, make_chunks, told_chunks
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid
+from dtdg_lab.systems.snapshot_blocks.cost_model import (
+    RERUN_MEMORIES,
+    LegCost,
+    Volume,
+    between_parts,
+    legs,
+    pulled_by_groups,
+    redistributed,
+    sent,
+)
+from dtdg_lab.tasks.base import PARTS, Task
+
+# The chunks of a run's parts: made on rank 0, known to all ranks, and told as an event.
+
+
+MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
+
+
+def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, group: Group) -> Chunking:
+    """The chunks that a config asks for, the same on every rank; collective.
+
+    Raises:
+        PartitionError: they could not be made; every rank raises it with rank 0's reason.
+    """
+    parts = partition.parts
+    if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part
+        return Chunking(np.zeros(graph.num_nodes, np.int32), WHOLE_CHUNKS, parts, "the whole part")
+    made: Chunking | None = None
+    told: dict[str, Any] = {}
+    if group.rank == 0:
+        try:
+            chunks = config["chunks"] or fitting_chunks(partition)
+            made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
+            told = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
+        except Exception as error:  # whatever it is, the other ranks wait for an answer
+            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            told = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
+    told = json.loads(group.broadcast_text(json.dumps(told)))
+    if "reason" in told:
+        raise PartitionError(told["reason"])
+    chunk = group.broadcast_array(None if made is None else made.chunk)
+    return Chunking(chunk, told["chunks"], parts, told["made_by"], told["seconds"], told["note"])
+
+
+def fitting_chunks(partition: Partition) -> int:
+    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 vertices."""
+    return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
+
+
+def told_chunking(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
+    """What an event says of the chunks."""
+    return told_chunks(config["chunker"], chunking, chunk_facts(graph, partition, chunking))
+
+
+# What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
+
+
+def told_blocks(
+    config: RunConfig,
+    graph: DynamicGraph,
+    blocks: SnapshotBlocks,
+    task: Task,
+    *,
+    partition: Partition | None = None,
+    peak_bytes: float | None = None,
+) -> dict[str, Any]:
+    """The event ``blocks`` of a run whose layout has blocks of time.
+
+    Args:
+        config: the run's settings.
+        graph: its data.
+        blocks: who has which snapshots and vertices.
+        task: what is predicted.
+        partition: of the vertices, where ranks own some of them in all snapshots.
+        peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
+
+    Returns:
+        ``layout``, ``ranks`` R, ``row_ranks`` G, ``nodes`` N, ``blocks`` nb, ``asked`` (0 where it was left to the
+        budget), ``bounds`` (nb + 1 snapshot numbers), ``own`` (nb x R ranges as [start, stop]), ``rows`` and ``chunks``
+        (R ranges each), ``predicted`` {way: (L, R, R) bytes of one step}, ``legs`` ([layer, way, leg, width] in their
+        order; width in numbers), ``note`` (in words, what is uneven or was chosen). With a partition ``own``, ``rows``,
+        ``chunks`` and ``legs`` are empty: it says who owns what.
+    """
+    redistributes, many = partition is None, range(blocks.blocks)
+    ranks = range(blocks.ranks if redistributes else 0)
+    if partition is None:
+        volume, some = predicted_volume(config, graph, blocks, task), sent(legs_of(config, graph, blocks, task))
+    else:
+        volume, some = halo_volume(config, graph, blocks, partition), ()
+    predicted = volume.bytes(np.dtype(config["dtype"]).itemsize)
+    return {
+        "layout": catalogue.system(config.system).parts["parallel"],
+        "ranks": blocks.ranks,
+        "row_ranks": blocks.row_ranks if redistributes else 1,
+        "nodes": blocks.nodes,
+        "blocks": blocks.blocks,
+        "asked": config["blocks"],
+        "bounds": [blocks.snapshots.start, *(blocks.block(b).stop for b in many)],
+        "own": [[_told(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
+        "rows": [_told(blocks.rows(rank)) for rank in ranks],
+        "chunks": [_told(blocks.chunk(rank)) for rank in ranks],
+        "predicted": {way: moved.tolist() for way, moved in predicted.items()},
+        "legs": [[leg.layer, leg.way, leg.leg, leg.width] for leg in some if blocks.groups > 1],
+        "note": _note(config, blocks, peak_bytes),
+    }
+
+
+def legs_of(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> tuple[LegCost, ...]:
+    """The legs of a step of a run, those that are not sent included."""
+    return legs(
+        config.model,
+        graph.num_features,
+        config.hidden,
+        config.layers,
+        pairs=0 if task.per_vertex else task.outputs,
+        blocks=blocks.blocks,
+        reuse=config["halo_reuse"],
+        **config.options.get("models", {}),
+    )
+
+
+def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> Volume:
+    """What a step of a run sends: redistributions, and halo rows where groups of ranks split snapshots by rows.
+
+    Where ``halo_reuse`` is on, what is kept is sent once more: in the probe of memory, which no record tells of.
+    """
+    settings, reuse = config.options.get("models", {}), config["halo_reuse"]
+    moved = redistributed(blocks, legs_of(config, graph, blocks, task), config.layers)
+    pulled = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
+    return moved + pulled_by_groups(graph.snapshots, blocks, pulled, rerun=_reruns(config), reuse=reuse)
+
+
+def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, partition: Partition) -> Volume:
+    """What a step of a run sends whose ranks own vertices in all snapshots: rows of remote neighbours."""
+    train, last = blocks.snapshots, blocks.block(blocks.blocks - 1)
+    settings = config.options.get("models", {})
+    return between_parts(
+        graph.snapshots[train.start : train.stop],
+        partition.on_ranks(blocks.ranks),
+        pulls(config.model, graph.num_features, config.hidden, config.layers, **settings),
+        rerun_before=len(train) - len(last) if _reruns(config) else 0,
+        reuse=config["halo_reuse"],
+    )
+
+
+def _reruns(config: RunConfig) -> bool:
+    return catalogue.entry("models", config.model).memory in RERUN_MEMORIES
+
+
+def _told(part: range) -> list[int]:
+    return [part.start, part.stop]
+
+
+def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> str:
+    """What was chosen and why, and which ranks have nothing of their own."""
+    said = []
+    many = f"{blocks.blocks} block{'s' * (blocks.blocks > 1)}"
+    if config["blocks"] == 0:
+        said.append(
+            f"{many}: the fewest whose step is estimated to fit memory_gib={config['memory_gib']:g} GiB, with a peak "
+            f"of {format_bytes(peak_bytes)} on the rank that needs most"
+        )
+    elif config["blocks"] != blocks.blocks:
+        said.append(f"{many} where {config['blocks']} were asked for")
+    lengths = {len(blocks.block(b)) for b in range(blocks.blocks)}
+    if len(lengths) > 1:
+        said.append(f"blocks hold {min(lengths)} or {max(lengths)} snapshots, for they do not share evenly")
+    if min(lengths) < blocks.groups:
+        said.append(
+            f"a block of {min(lengths)} snapshots leaves some of the {blocks.groups} groups of ranks without one of "
+            "their own: they compute vertices alone"
+        )
+    return "; ".join(said)
+
+
+# The partition of a run: made on rank 0, known to all ranks, and told as an event with what it costs.
+
+
+KNOBS = ("dealing", "imbalance", "partition_file")
+
+
+def model_hops(config: RunConfig) -> int:
+    """D: the hops of all layers of a run's model together."""
+    return hops(config.model, config.layers, **config.options.get("models", {}))
+
+
+def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Partition:
+    """The partition that a config asks for, the same on every rank; collective.
+
+    Rank 0 makes it or finds it in its cache: partitioners may differ between machines, and their caches do.
+
+    Raises:
+        PartitionError: it could not be made; every rank raises it with rank 0's reason.
+    """
+    made: Partition | None = None
+    told: dict[str, Any] = {}
+    if group.rank == 0:
+        try:
+            made = make_partition(
+                config["partitioner"],
+                graph,
+                config.parts,
+                hops=model_hops(config),
+                seed=config.seed,
+                **{knob: config[knob] for knob in KNOBS},
+            )
+            told = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
+        except Exception as error:  # whatever it is, the other ranks wait for an answer
+            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            told = {"reason": f"partitioner {config['partitioner']!r} with parts={config.parts}: {reason}"}
+    told = json.loads(group.broadcast_text(json.dumps(told)))
+    if "reason" in told:
+        raise PartitionError(told["reason"])
+    owner = group.broadcast_array(None if made is None else made.owner)
+    groups = group.broadcast_array(None if made is None else made.groups) if told["groups"] else None
+    return Partition(owner, config.parts, groups, graph.data_hash, told["made_by"], told["seconds"])
+
+
+def told_partition(
+    config: RunConfig,
+    graph: DynamicGraph,
+    partition: Partition,
+    *,
+    train: range,
+    ranks: int,
+    blocks: SnapshotBlocks | None = None,
+) -> dict[str, Any]:
+    """What an event says of a run's partition: who owns what, and the bytes that a step will send.
+
+    Args:
+        config: the run's settings.
+        graph: its data.
+        partition: into P parts.
+        train: the snapshots of the training part.
+        ranks: R, which send; the parts of a rank send as one.
+        blocks: of time that the run trains in, where it does: rows are sent again where a block is recomputed.
+
+    Returns:
+        See :mod:`dtdg_lab.visualization.partition`.
+    """
+    layout = catalogue.system(config.system).parts["parallel"]
+    model, settings = (config.model, config.layers), config.options.get("models", {})
+    measures = measures_for(graph, partition, *model, snapshots=train, **settings)
+    between = measures
+    if partition.parts != ranks:
+        between = measures_for(graph, partition.on_ranks(ranks), *model, snapshots=train, **settings)
+    asked = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
+    itemsize = np.dtype(config["dtype"]).itemsize
+    predicted = predicted_bytes(between, asked, itemsize=itemsize, reuse=config["halo_reuse"])
+    if layout == "halo_window":  # a snapshot is full in K of an epoch's steps: the mean step
+        share = Trapezoid.of(config).full / max(len(train), 1)
+        predicted = {way: np.rint(moved * share).astype(moved.dtype) for way, moved in predicted.items()}
+    elif layout == "halo_vertex" and blocks is not None and blocks.blocks > 1:
+        moved_again = halo_volume(config, graph, blocks, partition).bytes(itemsize)
+        predicted = {way: moved for way, moved in moved_again.items() if way != "rerun" or moved.any()}
+    elif layout != "halo_vertex":
+        predicted = {way: np.zeros_like(moved) for way, moved in predicted.items()}
+    return {
+        "partitioner": config["partitioner"],
+        "made_by": partition.made_by,
+        "parts": partition.parts,
+        "ranks": ranks,
+        "layout": layout,
+        "seconds": partition.seconds,
+        "measures": measures.told(),
+        "predicted": {way: moved.tolist() for way, moved in predicted.items()},
+    }
+
+
+# Which snapshots a run trains, validates and tests on, as an event tells it.
+
+
+def told_parts(graph: DynamicGraph, split: Split) -> dict[str, Any]:
+    """Part -> ``first`` and ``last`` snapshot, and ``without_edges``: [first, last] of each run of empty ones.
+
+    A part without snapshots is left out.
+    """
+    empty = np.asarray(graph.num_edges) == 0
+    return {
+        part: {"first": where.start, "last": where.stop - 1, "without_edges": _runs(empty, where)}
+        for part in PARTS
+        if (where := getattr(split, part))
+    }
+
+
+def _runs(empty: np.ndarray, where: range) -> list[list[int]]:
+    inside = np.concatenate([[False], empty[where.start : where.stop], [False]])
+    starts, stops = (np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(inside[:-1] & ~inside[1:]))
+    return [[where.start + int(start), where.start + int(stop) - 1] for start, stop in zip(starts, stops, strict=True)]

@@ -1,0 +1,320 @@
+"""What systems would take on a graph: seconds of an epoch by what they go to, bytes sent, memory beside the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite, log10
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
+
+Row = Mapping[str, Any]
+Panel = tuple[Figure, str]
+# part of an epoch -> name and colour, as phases of a run have them
+PARTS: tuple[tuple[str, str, str], ...] = (
+    ("compute_s", "own computing", PHASE_COLOURS["compute"]),
+    ("communicate_s", "exchanges", PHASE_COLOURS["communicate"]),
+    ("transfer_s", "bringing graphs", PHASE_COLOURS["transfer"]),
+    ("fetch_s", "waiting for features", PHASE_COLOURS["batch"]),
+)
+_MIB = 1 / 2**20
+_FAINT = 0.35  # of systems that do not fit
+
+
+def advice_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
+    """Systems in the order they are given, best first: epoch, bytes, memory, imbalance.
+
+    Args:
+        rows: one for each system: ``system``, ``fits`` (yes, perhaps, no), ``epoch_s`` and its parts ``compute_s``,
+            ``communicate_s``, ``transfer_s``, ``fetch_s``, ``error`` (relative, of the epoch; None where unknown),
+            ``rank_bytes``, ``peak_bytes``, ``held_bytes``, ``budget_bytes``, ``imbalance``.
+        title: of the whole.
+    """
+    if not rows:
+        layout = with_note(frame("Predicted epoch", "system", "seconds"), "nothing was predicted")
+        return grid([({"data": [{"type": "bar", "x": [], "y": []}], "layout": layout}, "")], title=title or "Advice")
+    panels = [_epochs(rows), _memory(rows), _bytes(rows), _imbalance(rows)]
+    return grid(panels, title=title or "Advice", wide=range(len(panels)))
+
+
+def system_axis(names: Iterable[str]) -> dict[str, Any]:
+    """A horizontal axis of systems, whose names are broken at their hyphens so that two dozen stand side by side."""
+    shown = list(dict.fromkeys(names))
+    broken = [name.replace("-", "-<br>", 1) for name in shown]
+    return {
+        "type": "category",
+        "showgrid": False,
+        "tickmode": "array",
+        "tickvals": shown,
+        "ticktext": broken,
+        "tickangle": 0,
+        "tickfont": {"size": 8},
+        "categoryorder": "array",
+        "categoryarray": shown,
+    }
+
+
+def _epochs(rows: Sequence[Row]) -> Panel:
+    names = [row["system"] for row in rows]
+    data: list[dict[str, Any]] = []
+    for key, name, colour in PARTS:
+        if any(row[key] for row in rows):
+            data.append(_bar(name, names, [1e3 * row[key] for row in rows], rows, colour))
+    known = [row for row in rows if row["error"] is not None]
+    if known:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "error learnt (median)",
+                "x": [row["system"] for row in known],
+                "y": [1e3 * row["epoch_s"] for row in known],
+                "hoverinfo": "skip",
+                "marker": {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR},
+                "error_y": {
+                    "type": "data",
+                    "array": [1e3 * row["epoch_s"] * row["error"] for row in known],
+                    "color": BASELINE_COLOUR,
+                    "thickness": 1.5,
+                    "width": 4,
+                },
+            }
+        )
+    layout = frame(
+        "Predicted epoch",
+        "",
+        "time of an epoch (ms)",
+        barmode="stack",
+        bargap=0.35,
+        xaxis=system_axis(row["system"] for row in rows),
+        yaxis=_positive(rows, "epoch_s", 1e3),
+    )
+    fitting = [row for row in rows if row["fits"] != "no"]
+    words = "No system fits the memory; pale bars say what they would take."
+    if fitting:
+        words = f"Best first: {fitting[0]['system']} with {format_seconds(fitting[0]['epoch_s'])}"
+        words += f", {fitting[1]['system']} next with {format_seconds(fitting[1]['epoch_s'])}" * (len(fitting) > 1)
+        words += ". Bars that reach into each other's error are as good as equal. " * bool(known)
+        words += ". Rates are assumed where no error is drawn. " * (not known)
+    pale = sum(row["fits"] == "no" for row in rows)
+    return {"data": data, "layout": layout}, words + f"Pale: {pale} that do not fit." * bool(pale)
+
+
+def _memory(rows: Sequence[Row]) -> Panel:
+    names = [row["system"] for row in rows]
+    data = [
+        _bar("tensors of a step", names, [_MIB * row["peak_bytes"] for row in rows], rows, series_colour(6)),
+        _bar("data", names, [_MIB * row["held_bytes"] for row in rows], rows, series_colour(5)),
+    ]
+    budget = _MIB * rows[0]["budget_bytes"]
+    most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
+    layout = frame(
+        "Memory of a rank",
+        "",
+        "MiB",
+        barmode="stack",
+        bargap=0.35,
+        xaxis=system_axis(row["system"] for row in rows),
+        yaxis={"rangemode": "tozero"},
+    )
+    if budget < 3 * most:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "budget",
+                "x": [names[0], names[-1]],
+                "y": [budget, budget],
+                "line": {"color": WARNING_COLOUR, "dash": "dash", "width": 2},
+                "hovertemplate": "budget %{y:.4g} MiB",
+            }
+        )
+    largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
+    words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
+    words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
+    return {"data": data, "layout": layout}, words
+
+
+def _bytes(rows: Sequence[Row]) -> Panel:
+    data = [
+        _bar(
+            "sent",
+            [row["system"] for row in rows],
+            [_MIB * row["rank_bytes"] for row in rows],
+            rows,
+            PHASE_COLOURS["communicate"],
+        )
+    ]
+    layout = frame(
+        "Sent by the busiest rank",
+        "",
+        "MiB an epoch",
+        xaxis=system_axis(row["system"] for row in rows),
+        yaxis={"rangemode": "tozero"},
+    )
+    least = min(rows, key=lambda row: row["rank_bytes"])
+    words = f"{least['system']} sends least: {format_bytes(least['rank_bytes'])} an epoch. Look who sends rows of "
+    return {"data": data, "layout": layout}, words + "vertices beside gradients: these grow with the cut."
+
+
+def _imbalance(rows: Sequence[Row]) -> Panel:
+    shown = [row for row in rows if isfinite(row["imbalance"])]
+    data = [
+        _bar(
+            "busiest over least busy rank",
+            [row["system"] for row in shown],
+            [row["imbalance"] for row in shown],
+            shown,
+            PHASE_COLOURS["wait"],
+        )
+    ]
+    layout = frame(
+        "Imbalance",
+        "",
+        "own time, most over least",
+        xaxis=system_axis(row["system"] for row in rows),
+        yaxis={"rangemode": "tozero"},
+    )
+    most = max(shown, key=lambda row: row["imbalance"], default=None)
+    words = "" if most is None else f"{most['system']} is least even: {most['imbalance']:.2f}. "
+    idle = len(rows) - len(shown)
+    words += f"In {idle} a rank has nothing to do. " * bool(idle)
+    return {"data": data, "layout": layout}, words + f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
+
+
+def _bar(name: str, x: Sequence[str], y: Sequence[float], rows: Sequence[Row], colour: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": name,
+        "x": list(x),
+        "y": [round(value, 6) for value in y],
+        "marker": {"color": colour, "opacity": [_FAINT if row["fits"] == "no" else 1.0 for row in rows]},
+        "hovertemplate": f"%{{x}}: %{{y:.4g}}<extra>{name}</extra>",
+    }
+
+
+def _positive(rows: Sequence[Row], key: str, factor: float) -> dict[str, Any]:
+    """An axis from 0 to the largest value and its error."""
+    most = max((factor * row[key] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
+    return {"range": [0, 1.05 * most]}
+
+
+# Predictions of the advisor over what runs measured, each run predicted by rates of the others.
+
+
+NAMED: Mapping[str, str] = MappingProxyType(
+    {
+        "epoch_s": "Seconds of an epoch",
+        "rank_bytes": "Bytes a rank sends",
+        "peak_bytes": "Peak memory of a step",
+        "imbalance": "Imbalance",
+    }
+)
+_NO_OTHER = "its own rates: there is no other run"
+_KINDS = (  # left out, system known, name, symbol
+    (True, True, "runs of its system were known", "circle"),
+    (True, False, "no such run of its system was known", "diamond-open"),
+    (False, True, _NO_OTHER, "x"),
+    (False, False, _NO_OTHER, "x"),
+)
+_LEAST_RANGE = 2.0  # so that small errors look small
+_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def advice_measured_figure(rows: Sequence[Row], *, title: str = "Predicted over measured") -> Figure:
+    """A panel for each quantity: predicted over measured by system, 1 is right.
+
+    Args:
+        rows: one for each run and quantity: ``run``, ``system``, ``ranks``, ``quantity``, ``measured``, ``predicted``,
+            ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
+            were in it), ``crowded`` (whether something else ran on the machine).
+        title: of the whole.
+    """
+    panels = [_panel([row for row in rows if row["quantity"] == name], said) for name, said in NAMED.items()]
+    return grid(panels, title=title, wide=range(len(panels)))
+
+
+def advice_measured_words(rows: Sequence[Row]) -> str:
+    """How far predictions of runs that were left out are from them, quantity by quantity."""
+    said = []
+    for name, words in NAMED.items():
+        off = _off([row for row in rows if row["quantity"] == name])
+        if off:
+            runs = f"{len(off)} run{'s' * (len(off) > 1)}"
+            said.append(f"{words.lower()} {percent(median(off))} (worst {percent(max(off))}, {runs})")
+    if not said:
+        return "No run could be left out and predicted, so that no error is known."
+    return "Runs predicted by the others were off by, at the median: " + "; ".join(said) + "."
+
+
+def _off(rows: Sequence[Row]) -> list[float]:
+    """Relative errors of runs that were left out: of undisturbed ones, where there are any."""
+    mine = [row for row in rows if row["left_out"]]
+    calm = [row for row in mine if not row.get("crowded") or row["quantity"].endswith("bytes")]  # these stay the same
+    return [abs(row["predicted"] / row["measured"] - 1) for row in calm or mine]
+
+
+def _panel(rows: Sequence[Row], said: str) -> Panel:
+    far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
+    edge = max(1.1 * far, log10(_LEAST_RANGE))
+    layout = frame(
+        said,
+        "",
+        "predicted over measured",
+        xaxis=system_axis(row["system"] for row in rows),
+        yaxis={
+            "type": "log",
+            "range": [-edge, edge],
+            "tickvals": list(_TICKS),
+            "ticktext": [f"{tick:g}" for tick in _TICKS],
+        },
+    )
+    if not rows:
+        return {"data": [], "layout": with_note(layout, "no run tells")}, ""
+    data: list[dict[str, Any]] = []
+    shown: set[str] = set()
+    for left_out, known, name, symbol in _KINDS:
+        mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, known)]
+        if mine:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "showlegend": name not in shown,
+                    "x": [row["system"] for row in mine],
+                    "y": [round(row["predicted"] / row["measured"], 5) for row in mine],
+                    "marker": {
+                        "symbol": symbol,
+                        "size": 9,
+                        "color": [
+                            PURGE_COLOUR if row.get("crowded") else series_colour(0 if known else 1) for row in mine
+                        ],
+                    },
+                    "customdata": [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
+                    "hovertemplate": "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
+                }
+            )
+            shown.add(name)
+    layout["shapes"].append(
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "yref": "y",
+            "y0": 1,
+            "y1": 1,
+            "line": {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5},
+        }
+    )
+    off = _off(rows)
+    noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")
+    words = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
+    noise += "Grey: something else ran on the machine. " * any(row.get("crowded") for row in rows)
+    return {"data": data, "layout": layout}, words + noise + "The dashed line is right; above, too much was predicted."

@@ -1,0 +1,203 @@
+"""Pictures of paper cards that no other view draws: plain plotly figure dicts, each with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.feature_store import WINDOWS
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.visualization.layout import Figure, frame
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
+
+Panel = tuple[Figure, str]
+Span = tuple[float, float]
+OWN, OTHER = EDGE_COLOUR, "#A9B4C0"
+
+
+def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: str, words: str) -> Panel:
+    """One bar for each of several methods, the card's own in blue, the least on top.
+
+    Args:
+        title: of the chart.
+        unit: of the values.
+        values: by name.
+        own: the name that is coloured.
+        words: the sentence under it.
+    """
+    order = sorted(values, key=lambda name: -values[name])
+    numbers = [round(values[name], 4) for name in order]
+    told = [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": own,
+            "showlegend": False,
+            "x": numbers,
+            "y": order,
+            "width": 0.7,
+            "marker": {"color": [OWN if name == own else OTHER for name in order], "line": {"width": 0}},
+            "text": told,
+            "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
+            "hovertemplate": "%{y}: %{x:,.4~g} " + unit + "<extra></extra>",
+        }
+    ]
+    layout = frame(title, unit, "", yaxis={"showgrid": False}, margin={"l": 120, "r": 14, "t": 34, "b": 58})
+    return {"data": data, "layout": layout}, words
+
+
+def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, words: str) -> Panel:
+    """Bars at 0, 1, ... of up to three layers, the first at the bottom.
+
+    Args:
+        title: of the chart.
+        axes: titles of both.
+        parts: heights by layer.
+        words: the sentence under it.
+    """
+    colours = (EDGE_COLOUR, OTHER, VERTEX_COLOUR)
+    data = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(range(len(heights))),
+            "y": [round(float(each), 3) for each in heights],
+            "marker": {"color": colour, "line": {"width": 0}},
+            "hovertemplate": "%{x}: %{y:,.4~g}<extra>" + name + "</extra>",
+        }
+        for (name, heights), colour in zip(parts.items(), colours, strict=False)
+    ]
+    count = len(next(iter(parts.values())))
+    ticks = {"dtick": max(1, count // 12), "showgrid": False, "range": [-0.6, count - 0.4]}
+    return {"data": data, "layout": frame(title, *axes, xaxis=ticks, barmode="stack", bargap=0.12)}, words
+
+
+def windows_chosen_panel(
+    windows: Mapping[str, Sequence[tuple[int, int]]], steps: int, slow: Sequence[Span], *, words: str
+) -> Panel:
+    """How long each cache serves, over the steps of a run, with the steps shaded in which a link is slow.
+
+    Args:
+        windows: (first step, W) of every cache by policy; the first policy is the card's own.
+        steps: S of the run.
+        slow: from and to, in steps.
+        words: the sentence under it.
+
+    References: GreenDyGNN figure 7, upper half.
+    """
+    looks = ((OWN, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": [*(first for first, _ in chosen), steps],
+            "y": [*(window for _, window in chosen), chosen[-1][1]],
+            "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
+            "hovertemplate": "from step %{x}: W = %{y}<extra>" + name + "</extra>",
+        }
+        for (name, chosen), (colour, width, dash) in zip(windows.items(), looks, strict=False)
+    ]
+    layout = frame(
+        "How long each cache serves",
+        "step (model updates)",
+        "W (steps)",
+        xaxis={"range": [0, steps]},
+        yaxis={
+            "type": "log",
+            "tickvals": list(WINDOWS),
+            "ticktext": [str(each) for each in WINDOWS],
+            "range": [-0.1, 2.25],
+        },
+    )
+    layout["shapes"] = [
+        {
+            "type": "rect",
+            "xref": "x",
+            "yref": "paper",
+            "x0": start,
+            "x1": stop,
+            "y0": 0,
+            "y1": 1,
+            "layer": "below",
+            "fillcolor": WARNING_COLOUR,
+            "opacity": 0.14,
+            "line": {"width": 0},
+        }
+        for start, stop in slow
+    ]
+    return {"data": data, "layout": layout}, words
+
+
+def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
+    """Fetching and computing of the same steps, by turns and with each fetch beside the step before.
+
+    Args:
+        fetch_s: (S,) seconds that the features of each step take.
+        compute_s: seconds of computing in each.
+        own: ``by turns`` or ``ahead``: what the card is of.
+
+    References: GreenDyGNN section V-A (pipeline), baselines of section VI-A.
+    """
+    fetches = np.asarray(fetch_s, np.float64)
+    by_turns, ahead = _by_turns(fetches, compute_s), _ahead(fetches, compute_s)
+    lanes = {
+        "ahead: compute": ahead[1],
+        "ahead: fetch": ahead[0],
+        "by turns: compute": by_turns[1],
+        "by turns: fetch": by_turns[0],
+    }
+    data = []
+    for kind, colour in (("fetch", VERTEX_COLOUR), ("compute", EDGE_COLOUR)):
+        bars = [(name, *span) for name, spans in lanes.items() if name.endswith(kind) for span in spans]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": kind,
+                "y": [list(lanes).index(bar[0]) for bar in bars],
+                "base": [round(1e3 * bar[1], 3) for bar in bars],
+                "x": [round(1e3 * (bar[2] - bar[1]), 3) for bar in bars],
+                "width": 0.7,
+                "marker": {"color": colour, "line": {"width": 1, "color": "white"}},
+                "hovertemplate": "%{x:.4g} ms<extra>" + kind + "</extra>",
+            }
+        )
+    layout = frame(
+        "The same steps, by turns and ahead",
+        "time (ms)",
+        "",
+        barmode="overlay",
+        yaxis={"tickvals": list(range(len(lanes))), "ticktext": list(lanes), "showgrid": False, "range": [-0.6, 3.6]},
+        margin={"l": 130, "r": 14, "t": 34, "b": 58},
+    )
+    turns_s, ahead_s = by_turns[1][-1][1], ahead[1][-1][1]
+    this, other = (turns_s, ahead_s) if own == "by turns" else (ahead_s, turns_s)
+    return {"data": data, "layout": layout}, (
+        f"{len(fetches)} steps, a slow owner from the middle on: {own} {format_seconds(this)}, the other way "
+        f"{format_seconds(other)}. Ahead, a step lasts as long as the longer of both; look where orange outgrows blue: "
+        "there nothing is left to hide behind."
+    )
+
+
+def _by_turns(fetches: NDArray[np.float64], compute_s: float) -> tuple[list[Span], list[Span]]:
+    ends = np.cumsum(fetches + compute_s)
+    starts = ends - fetches - compute_s
+    return (
+        [(float(a), float(a + f)) for a, f in zip(starts, fetches, strict=True)],
+        [(float(b - compute_s), float(b)) for b in ends],
+    )
+
+
+def _ahead(fetches: NDArray[np.float64], compute_s: float) -> tuple[list[Span], list[Span]]:
+    """Fetches follow each other; a step computes when its features are there and the step before is over."""
+    ends = np.cumsum(fetches)
+    fetched = [(float(end - took), float(end)) for end, took in zip(ends, fetches, strict=True)]
+    computed: list[Span] = []
+    for _, ready in fetched:
+        begin = max(ready, computed[-1][1] if computed else 0.0)
+        computed.append((begin, begin + compute_s))
+    return fetched, computed

@@ -1,0 +1,756 @@
+"""The energy view: joules by rank since the start, each with its source; unknown is never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from statistics import fmean, stdev
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
+from dtdg_lab.core.units import format_joules
+from dtdg_lab.energy.phases import IDLE, STALL, STALLED
+from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, join_words, share, with_note
+from dtdg_lab.visualization.palette import PHASE_COLOURS, TEXT_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.series import Line, Series
+from dtdg_lab.visualization.style import Marks, text_table
+
+if TYPE_CHECKING:
+    from dtdg_lab.visualization.run_window import RunWindow
+
+
+# Joules of several methods summed up over epochs, with congested ones shaded (Figure 9 of GreenDyGNN).
+
+
+Panel = tuple[Figure, str]
+Epochs = Sequence[float | None]
+_SHADE = "rgba(230,159,0,0.18)"
+_FEW = 1  # epochs from which there is a line
+_KILO = 1e4
+
+
+def cumulative_energy_panel(
+    epochs: Mapping[str, Epochs | Sequence[Epochs]], congested: Sequence[tuple[int, int]] = ()
+) -> Panel:
+    """Joules since the start, a line a method.
+
+    Args:
+        epochs: method -> joules of each epoch, or a list of those for several seeds, of which the mean is drawn. A line
+            ends where they become unknown: a sum with a gap would be too low.
+        congested: first and last epoch of stretches in which links were slow.
+    """
+    lines = {name: sums for name, each in epochs.items() if (sums := _sums(each))}
+    highest = max((sums[-1] for sums in lines.values()), default=0.0)
+    unit, factor = ("kJ", 1e3) if highest >= _KILO else ("J", 1.0)
+    layout = frame(
+        "Energy since the start",
+        "epoch",
+        f"energy ({unit})",
+        showlegend=True,
+        yaxis={"rangemode": "tozero"},
+        xaxis={"rangemode": "tozero"},
+    )
+    if not lines:
+        return {"data": [], "layout": with_note(layout, "no epoch has told its energy yet")}, _READING
+    layout["shapes"] = [
+        {
+            "type": "rect",
+            "layer": "below",
+            "xref": "x",
+            "yref": "paper",
+            "x0": first,
+            "x1": last + 1,
+            "y0": 0,
+            "y1": 1,
+            "line": {"width": 0},
+            "fillcolor": _SHADE,
+        }
+        for first, last in congested
+    ]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": list(range(len(sums) + 1)),
+            "y": [0.0, *(round(each / factor, 4) for each in sums)],
+            "line": {"color": series_colour(index), "width": 2},
+            "hovertemplate": "after %{x} epochs: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
+        }
+        for index, (name, sums) in enumerate(lines.items())
+    ]
+    return {"data": data, "layout": layout}, _words(lines)
+
+
+_READING = "Shaded: links were congested. Look which line bends least there."
+
+
+def _sums(epochs: Epochs | Sequence[Epochs]) -> list[float]:
+    """Sums over the epochs of which every seed knows the joules."""
+    seeds: list[Any] = list(epochs) if any(isinstance(each, Sequence) for each in epochs) else [epochs]
+    known: list[list[float]] = []
+    for seed in seeds:
+        found: list[float] = []
+        for joules in seed:
+            if joules is None:
+                break
+            found.append(float(joules))
+        known.append(found)
+    shortest = min((len(each) for each in known), default=0)
+    return list(accumulate(fmean(each[epoch] for each in known) for epoch in range(shortest)))
+
+
+def _words(lines: Mapping[str, Sequence[float]]) -> str:
+    shared = min(len(sums) for sums in lines.values())
+    ends = sorted((sums[shared - 1], name) for name, sums in lines.items())
+    told = [f"{name} {format_joules(joules)}" for joules, name in ends]
+    plural = "s" if shared > _FEW else ""
+    return f"After {shared} epoch{plural}: {join_words(told)}. {_READING}"
+
+
+_GAP = 0.05  # share of the time without a reading from which it is said
+_SETTLED_S = 20.0
+Key = tuple[str, int, str]  # scope, rank, source
+
+
+class _Meter:
+    """Joules so far of some readers, such as a rank's modelled processors and its modelled GPU.
+
+    The points are numbered, so that they stay when a step is computed again.
+    """
+
+    def __init__(self, points: int) -> None:
+        self.series = Series(points)
+        self.joules = 0.0
+        self._count = 0
+        self._began_s: float | None = None
+        self._watts: dict[str, float | None] = {}  # by reader, the newest
+
+    @property
+    def watts(self) -> float | None:
+        """The newest power of its readers together; None where it is not known."""
+        known = [watts for watts in self._watts.values() if watts is not None]
+        return sum(known) if known else None
+
+    def add(
+        self, reader: str, row: Mapping[str, Any], *, joules: float, lasted_s: float | None, seconds: float
+    ) -> None:
+        watts = row.get("watts")
+        self._watts[reader] = joules / lasted_s if watts is None and lasted_s else watts
+        if self._began_s is None:
+            self._began_s = max(seconds - (lasted_s or 0.0), 0.0)
+        self.joules += joules
+        self.series.add(self._count, seconds, self.joules)
+        self._count += 1
+
+    def at(self, seconds: ArrayLike) -> NDArray[np.float64]:
+        """Joules until these seconds, from 0 where its first reading began; after the newest as much as there."""
+        points = self.series.points
+        began_s = min([self._began_s or 0.0, *(point.seconds for point in points[:1])])
+        known = ([began_s, *(point.seconds for point in points)], [0.0, *(point.value or 0.0 for point in points)])
+        return np.interp(np.asarray(seconds, np.float64), *known)
+
+
+class EnergyView:
+    """Energy of one run. Joules of steps that were lost and computed again stay counted: they were spent.
+
+    What the run took together is the sum of :mod:`dtdg_lab.energy.total`: every device once. The lines show who read
+    what, so that a rank's share may stand beside its node's line.
+    """
+
+    def __init__(self, points: int, marks: Marks) -> None:
+        self._points = points
+        self._marks = marks
+        self._total = EnergyTotal()
+        self._streams: dict[Stream, _Meter] = {}
+        self._meters: dict[Key, _Meter] = {}
+        self._from_steps: dict[Key, _Meter] = {}
+        self._ranks: set[int] = set()
+
+    def rank_seen(self, rank: int) -> None:
+        """Note that a rank takes part, whether or not its energy is known."""
+        self._ranks.add(rank)
+
+    def reading(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int = 1) -> None:
+        """Add one row of the table ``energy``; joules that are unknown add nothing, not zero."""
+        stream = self._total.add(rank, attempt, row)
+        if stream is not None:
+            self._take(self._meters, stream, row, joules=row["joules"], lasted_s=row["interval_s"], seconds=seconds)
+
+    def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int = 1) -> None:
+        """Add the joules of a row of ``steps``: shown where a rank has no rows in the table ``energy``."""
+        stream = self._total.step(rank, attempt, row)
+        if stream is not None:
+            joules, lasted_s = row["energy_j"], row.get("time_s")
+            self._take(self._from_steps, stream, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
+
+    def _take(
+        self,
+        drawn: dict[Key, _Meter],
+        stream: Stream,
+        row: Mapping[str, Any],
+        *,
+        joules: float,
+        lasted_s: float | None,
+        seconds: float,
+    ) -> None:
+        key = (stream.scope, stream.rank, stream.source)
+        for meter in (
+            drawn.setdefault(key, _Meter(self._points)),
+            self._streams.setdefault(stream, _Meter(self._points)),
+        ):
+            meter.add(stream.reader, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
+
+    def _counted(self) -> dict[Stream, _Meter]:
+        """The meters whose joules add up to the run's."""
+        return {
+            stream: self._streams[stream._replace(node="") if stream.reader == STEPS else stream]
+            for stream in self._total.streams()
+        }
+
+    def _shown(self) -> dict[Key, _Meter]:
+        metered = {rank for scope, rank, _ in self._meters if scope == "rank"}
+        extra = {key: meter for key, meter in self._from_steps.items() if key[1] not in metered}
+        return dict(sorted({**self._meters, **extra}.items(), key=lambda item: (item[0][0] != "rank", item[0])))
+
+    def joules(self) -> dict[str, float]:
+        """Joules so far by source, summed over nodes and devices, each once."""
+        return self._total.joules()
+
+    def joules_at(self, seconds: ArrayLike) -> NDArray[np.float64] | None:
+        """Joules of what ``joules`` sums until these seconds, between two readings too; None where none are known."""
+        meters = self._counted().values()
+        return np.sum([meter.at(seconds) for meter in meters], axis=0) if meters else None
+
+    def watts(self) -> float | None:
+        """The newest power of all devices together; None where it is not known."""
+        meters = self._counted()
+        newest = max((stream.attempt for stream in meters), default=0)
+        found = [meter.watts for stream, meter in meters.items() if stream.attempt == newest]
+        known = [watts for watts in found if watts is not None]
+        return sum(known) if known else None
+
+    def coverage(self) -> dict[str, float] | None:
+        """Shares of the devices' time whose energy is read, modelled and unknown; None before the first row."""
+        return self._total.coverage()
+
+    def lines(self) -> list[Line]:
+        """One line per rank and source, nodes last."""
+        lines = []
+        for (scope, rank, source), meter in self._shown().items():
+            name = f"rank {rank} · {source}" if scope == "rank" else f"node of rank {rank} · {source}"
+            dash = "solid" if scope == "rank" else "dashdot"
+            style = {"mode": "lines", "line": {"color": series_colour(rank), "width": 2, "dash": dash}}
+            line = meter.series.line(name, "seconds", style)
+            # joules of steps and of readers are different points, though the line is called the same
+            origin = "readers" if (scope, rank, source) in self._meters else "steps"
+            lines.append(replace(line, key=f"{origin}/{line.key}"))
+        return lines
+
+    def _end(self) -> float:
+        newest = [meter.series.last for meter in self._shown().values()]
+        return max((point.seconds for point in newest if point is not None), default=0.0)
+
+    def layout(self) -> dict[str, Any]:
+        """Title with how the energy is known, axes and marks."""
+        sources = {source for _, _, source in self._shown()}
+        kinds = sorted({"measured" if source in MEASURED else source for source in sources})
+        title = "Energy by rank" + (f" · {join_words(kinds)}" if kinds else "")
+        layout = frame(
+            title,
+            "time since the start (s)",
+            "energy since the start (J)",
+            yaxis={"rangemode": "tozero"},
+            showlegend=True,
+            **self._marks.layout("seconds", self._end()),
+        )
+        if sources:
+            return layout
+        return with_note(layout, "energy is unknown on this machine" if self._ranks else "waiting for the first step")
+
+    def figure(self) -> Figure:
+        """The chart as a plotly figure dict."""
+        return {"data": [line.trace() for line in self.lines()], "layout": self.layout()}
+
+    def sentence(self) -> str:
+        """Joules so far and watts now, with what is not known, in words."""
+        joules, watts, unknown = self.joules(), self.watts(), self._total.unknown()
+        if not joules:
+            return "Energy is unknown: nothing here reads or models it." if self._ranks else "No reading yet."
+        parts = [f"{format_joules(value)} {_how(source)}" for source, value in sorted(joules.items())]
+        text = f"{join_words(parts)} so far"
+        if watts is not None:
+            text += f", {watts:.3g} W now"
+        missing = (self.coverage() or {}).get("unknown", 0.0)
+        if unknown:
+            return f"{text}; unknown for {join_words(unknown)}."
+        if missing >= _GAP and self._end() >= _SETTLED_S:  # earlier, the first readings are still to come
+            return f"{text}; unknown for {share(missing)} of the devices' time."
+        if all(stream.scope == "node" for stream in self._total.streams()):
+            text += ", of the whole machine"
+        return text + "."
+
+
+def _how(source: str) -> str:
+    return f"measured ({source})" if source in MEASURED else source
+
+
+# The view of joules by phase and rank: what was spent on computing, what on waiting, and what is not known.
+
+
+ORDER = (*(phase for phase in PHASES if phase not in STALLED), *BETWEEN_STEPS, IDLE, *STALLED)
+ENERGY_COLOURS: Mapping[str, str] = MappingProxyType({**PHASE_COLOURS, IDLE: "#FFFFFF", STALL: WARNING_COLOUR})
+NAMES: Mapping[str, str] = MappingProxyType({"wait": "wait for ranks", STALL: "wait for features"})
+NAMED = 0.02  # share of the joules from which a phase is named in the legend
+WHOLE = 0.995  # coverage from which nothing is said of it
+
+
+class PhaseEnergyView:
+    """Joules of one run by rank and phase. Those of steps that were computed again stay counted: they were spent."""
+
+    def __init__(self) -> None:
+        self._joules: dict[int, dict[str, float]] = {}
+        self._sources: dict[str, float] = {}
+        self._told: dict[int, tuple[int, set[tuple[str, Any]]]] = {}  # rank -> newest time and what was told of it
+        self._seconds = self._covered_s = 0.0
+        self._ranks: set[int] = set()
+
+    def rank_seen(self, rank: int) -> None:
+        """Note that a rank takes part, whether or not its energy is known."""
+        self._ranks.add(rank)
+
+    def row(self, rank: int, row: Mapping[str, Any]) -> None:
+        """Add one row of the table ``phase_energy``; joules that are unknown add nothing, not zero."""
+        time_ns, what = int(row["time_ns"]), (str(row["phase"]), row["source"])
+        newest, told = self._told.get(rank, (-1, set()))
+        if time_ns < newest or (time_ns == newest and what in told):  # told before
+            return
+        self._told[rank] = (time_ns, {what} if time_ns > newest else told | {what})
+        self._ranks.add(rank)
+        seconds, joules = float(row["seconds"]), row["joules"]
+        self._seconds += seconds
+        self._covered_s += seconds * float(row["coverage"])
+        if joules is None:
+            return
+        phases = self._joules.setdefault(rank, {})
+        phases[what[0]] = phases.get(what[0], 0.0) + float(joules)
+        source = str(row["source"])
+        self._sources[source] = self._sources.get(source, 0.0) + float(joules)
+
+    def joules(self) -> dict[int, dict[str, float]]:
+        """Joules so far by rank and phase; ranks and phases of which nothing is known are not in it."""
+        return {rank: dict(phases) for rank, phases in sorted(self._joules.items())}
+
+    def stall_share(self) -> float | None:
+        """Share of the joules that were spent standing still, for other ranks or for features; None without any."""
+        whole = self._whole()
+        return sum(self._of(phase) for phase in STALLED) / whole if whole else None
+
+    def unknown_ranks(self) -> list[int]:
+        """Ranks that take part and whose energy by phase nobody knows."""
+        return sorted(self._ranks - self._joules.keys())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the ranks' time for which energy is known."""
+        return self._covered_s / self._seconds if self._seconds else 0.0
+
+    def figure(self) -> Figure:
+        """Stacked bars, one per rank, joules; waiting is hatched."""
+        whole = self._whole()
+        unit, scale = ("kJ", 1e-3) if whole >= 1e4 else ("J", 1.0)
+        kinds = sorted({"measured" if source in MEASURED else source for source in self._sources})
+        layout = frame(
+            "Energy by rank and phase" + (f" · {join_words(kinds)}" if kinds else ""),
+            f"energy since the start ({unit})",
+            "",
+            barmode="stack",
+            bargap=0.35,
+            xaxis={"rangemode": "tozero"},
+            yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "},
+        )
+        if not whole:
+            unknown = "energy by phase is unknown on this machine"
+            return {"data": [], "layout": with_note(layout, unknown) if self._ranks else with_note(layout)}
+        return {"data": [self._bar(phase, whole, scale, unit) for phase in self._phases()], "layout": layout}
+
+    def sentence(self) -> str:
+        """What most joules went into, what was spent standing still, and what is not known, in words."""
+        whole, still = self._whole(), self.stall_share()
+        if not whole or still is None:
+            return "Energy by phase is unknown: nothing here reads or models it." if self._ranks else "No reading yet."
+        told = [
+            f"{format_joules(joules)} {_how_phase_energy(source)}" for source, joules in sorted(self._sources.items())
+        ]
+        most = max(self._phases(), key=self._of)
+        text = f"{join_words(told)}: most in {most} ({share(self._of(most) / whole)}); {share(still)} standing still"
+        waits = [f"{share(self._of(phase) / whole)} {why}" for phase, why in _WHY.items() if self._of(phase) > 0]
+        text += f" ({join_words(waits)})" if waits else ""
+        if self.coverage < WHOLE:
+            text += f"; energy is known for {share(self.coverage)} of the time"
+        if unknown := self.unknown_ranks():
+            text += f"; unknown for {join_words([f'rank {rank}' for rank in unknown])}"
+        return text + "."
+
+    def _bar(self, phase: str, whole: float, scale: float, unit: str) -> dict[str, Any]:
+        ranks, name = sorted(self._joules), NAMES.get(phase, phase)
+        marker: dict[str, Any] = {"color": ENERGY_COLOURS.get(phase, "#8A9099")}
+        if phase in STALLED:
+            marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
+        if phase == IDLE:
+            marker["line"] = {"color": "#8A9099", "width": 1}
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [f"rank {rank}" for rank in ranks],
+            "x": [self._joules[rank].get(phase, 0.0) * scale for rank in ranks],
+            "marker": marker,
+            "showlegend": self._of(phase) >= NAMED * whole,
+            "hovertemplate": f"%{{y}}: %{{x:.4g}} {unit}<extra>{name}</extra>",
+        }
+
+    def _phases(self) -> list[str]:
+        """Phases with joules, those of waiting last; ones that this version does not know before them."""
+        known = {phase for phases in self._joules.values() for phase in phases}
+        others = sorted(known - set(ORDER))
+        return [phase for phase in (*others, *ORDER) if phase in known]
+
+    def _of(self, phase: str) -> float:
+        return sum(phases.get(phase, 0.0) for phases in self._joules.values())
+
+    def _whole(self) -> float:
+        return sum(sum(phases.values()) for phases in self._joules.values())
+
+
+_WHY = {"wait": "for other ranks", STALL: "for features"}
+
+
+def _how_phase_energy(source: str) -> str:
+    return f"measured ({source})" if source in MEASURED else source
+
+
+# Joules of several methods beside each other: by phase, against their own clean runs, and as a table.
+#
+# Rows are mappings, one for each run: ``method``; ``condition``, such as ``clean`` or ``congested``; ``dataset``;
+# ``seed``; ``joules``, of the whole run, None where unknown; and where known ``phases``, phase -> joules; ``cpu_j``,
+# ``gpu_j``; ``epoch_s``; ``batch_size``; ``source`` of the joules. Rows of one method, condition and data
+# set are seeds of one bar.
+
+
+Row = Mapping[str, Any]
+CLEAN = "clean"
+NO_RUN = "no run has told its energy yet"
+UNKNOWN_PHASE = "not told apart"
+_ALL = "#9FC3DC"  # of joules whose phase is not known
+_BAR = 0.65  # of the room of a method, for the bars of all conditions
+_ENERGY_BY_METHOD_FEW = 5e-3  # share under which two sums are called equal
+
+
+def energy_by_method_figure(rows: Sequence[Row], *, title: str = "Energy by method") -> Figure:
+    """One panel of stacked phases for each condition, and what congestion adds to each method (Figures 4 to 6)."""
+    conditions = list(dict.fromkeys(str(row.get("condition", CLEAN)) for row in rows)) or [CLEAN]
+    panels = [energy_panel(rows, condition) for condition in conditions]
+    if len(conditions) > 1 and CLEAN in conditions:
+        panels.append(overhead_panel(rows))
+    return grid(panels, title=title, columns=min(2, len(panels)))
+
+
+def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
+    """Joules of a run by method, stacked by phase, with the spread of the seeds (Figures 4 and 6).
+
+    Args:
+        rows: see the module; those of other conditions are left out.
+        condition: that is shown.
+    """
+    found = _cells([row for row in rows if str(row.get("condition", CLEAN)) == condition])
+    names = list(found)
+    highest = max((_mean(each, "joules") or 0.0 for each in found.values()), default=0.0)
+    unit, factor = ("kJ", 1e3) if highest >= 1e4 else ("J", 1.0)
+    layout = frame(
+        f"Energy, {condition}",
+        "",
+        f"energy of a run ({unit})",
+        barmode="stack",
+        bargap=0.35,
+        showlegend=True,
+        yaxis={"rangemode": "tozero"},
+        xaxis={"showgrid": False},
+    )
+    if not highest:
+        return {"data": [], "layout": with_note(layout, NO_RUN)}, _ENERGY
+    data: list[dict[str, Any]] = []
+    by_phase = {name: _phases(each) for name, each in found.items()}
+    told = {phase for phases in by_phase.values() for phase in phases}
+    for phase in [*(known for known in ORDER if known in told), *sorted(told - set(ORDER))]:
+        data.append(
+            {
+                "type": "bar",
+                "name": NAMES.get(phase, phase),
+                "x": names,
+                "y": [round(by_phase[name].get(phase, 0.0) / factor, 4) for name in names],
+                "marker": {"color": ENERGY_COLOURS.get(phase, _ALL), "line": {"width": 0.4, "color": "#8A9099"}},
+                "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>" + phase + "</extra>",
+            }
+        )
+    data.append(_spread(found, factor, unit))
+    layout["annotations"] = [
+        {
+            "text": format_joules(mean),
+            "x": name,
+            "y": (mean or 0.0) / factor,
+            "xref": "x",
+            "yref": "y",
+            "yanchor": "bottom",
+            "yshift": 6,
+            "showarrow": False,
+            "font": {"size": 10, "color": TEXT_COLOUR},
+        }
+        for name, mean in ((name, _mean(each, "joules")) for name, each in found.items())
+    ]
+    return {"data": data, "layout": layout}, _energy_words(found)
+
+
+_ENERGY = "Waiting, stalls and idling are joules for nothing."
+
+
+def _cells(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Runs by method, with the data set where there are several, in the order in which they came."""
+    several = len({row.get("dataset") for row in rows}) > 1
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        name = f"{row['method']}, {row.get('dataset')}" if several else str(row["method"])
+        found.setdefault(name, []).append(row)
+    return found
+
+
+def _known(rows: Sequence[Row], column: str) -> list[float]:
+    return [float(row[column]) for row in rows if row.get(column) is not None]
+
+
+def _mean(rows: Sequence[Row], column: str) -> float | None:
+    """Mean over the seeds; None where no seed knows it."""
+    values = _known(rows, column)
+    return fmean(values) if values else None
+
+
+def _phases(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean joules by phase; what no phase was told of is apart."""
+    known = [row for row in rows if row.get("joules") is not None]
+    sums: dict[str, float] = {}
+    for row in known:
+        phases = {name: float(value) for name, value in (row.get("phases") or {}).items() if value is not None}
+        rest = float(row["joules"]) - sum(phases.values())
+        if rest > _ENERGY_BY_METHOD_FEW * float(row["joules"]):
+            phases[UNKNOWN_PHASE] = rest
+        for name, value in phases.items():
+            sums[name] = sums.get(name, 0.0) + value / len(known)
+    return sums
+
+
+def _spread(found: Mapping[str, Sequence[Row]], factor: float, unit: str) -> dict[str, Any]:
+    """From the least to the most of the seeds, as a line on every bar."""
+    means = {name: _mean(rows, "joules") for name, rows in found.items()}
+    known = [name for name, mean in means.items() if mean is not None]
+    ends = {name: (min(_known(found[name], "joules")), max(_known(found[name], "joules"))) for name in known}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "seeds",
+        "showlegend": False,
+        "x": known,
+        "y": [round((means[name] or 0.0) / factor, 4) for name in known],
+        "marker": {"size": 1, "color": TEXT_COLOUR},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.2,
+            "color": TEXT_COLOUR,
+            "array": [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known],
+            "arrayminus": [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known],
+        },
+        "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>",
+    }
+
+
+def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:
+    means = {name: mean for name, rows in found.items() if (mean := _mean(rows, "joules")) is not None}
+    unknown = [name for name in found if name not in means]
+    least, most = min(means, key=lambda name: means[name]), max(means, key=lambda name: means[name])
+    text = f"{least} needs least, {format_joules(means[least])}"
+    if most != least:
+        text += f", {100 * (1 - means[least] / means[most]):.0f} % less than {most}"
+    sources = {str(row["source"]) for rows in found.values() for row in rows if row.get("source")}
+    how = f" Joules are {join_words(sorted(sources))}." if sources else ""
+    lost = f" Unknown: {join_words(unknown)}." if unknown else ""
+    return f"{text}.{how}{lost} {_ENERGY}"
+
+
+def overheads(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """By method, then condition: joules over those of the method's own clean runs, less 1; known ones only."""
+    by_condition: dict[str, dict[str, list[Row]]] = {}
+    several = len({row.get("dataset") for row in rows}) > 1
+    for row in rows:
+        name = f"{row['method']}, {row.get('dataset')}" if several else str(row["method"])
+        by_condition.setdefault(name, {}).setdefault(str(row.get("condition", CLEAN)), []).append(row)
+    found: dict[str, dict[str, float]] = {}
+    for name, conditions in by_condition.items():
+        clean = _mean(conditions.get(CLEAN, ()), "joules")
+        for condition, each in conditions.items():
+            mean = _mean(each, "joules")
+            if condition != CLEAN and clean and mean is not None:
+                found.setdefault(name, {})[condition] = mean / clean - 1
+    return found
+
+
+def overhead_panel(rows: Sequence[Row]) -> Panel:
+    """What congestion adds to each method's energy, against its own clean runs (Figure 5)."""
+    found = overheads(rows)
+    layout = frame(
+        "What congestion adds",
+        "",
+        "energy over the clean run (%)",
+        barmode="group",
+        bargap=0.35,
+        showlegend=True,
+        yaxis={"rangemode": "tozero"},
+        xaxis={"showgrid": False},
+    )
+    if not found:
+        note = "a clean run and a congested one are needed"
+        return {"data": [], "layout": with_note(layout, note)}, _OVERHEAD
+    conditions = list(dict.fromkeys(condition for each in found.values() for condition in each))
+    data = [
+        {
+            "type": "bar",
+            "name": condition,
+            "x": [name for name in found if condition in found[name]],
+            "y": [round(100 * found[name][condition], 2) for name in found if condition in found[name]],
+            # with a base and places of their own they stand beside each other where other panels stack theirs
+            "base": 0,
+            "width": _BAR / len(conditions),
+            "offset": _BAR * (index / len(conditions) - 0.5),
+            "marker": {"color": series_colour(index)},
+            "hovertemplate": "%{x}: %{y:+.1f} %<extra>" + condition + "</extra>",
+        }
+        for index, condition in enumerate(conditions)
+    ]
+    told = []
+    for condition in conditions:
+        added = {name: each[condition] for name, each in found.items() if condition in each}
+        least, most = min(added, key=lambda name: added[name]), max(added, key=lambda name: added[name])
+        told.append(
+            f"{condition}, least for {least} ({100 * added[least]:+.0f} %), most for {most} "
+            f"({100 * added[most]:+.0f} %)"
+        )
+    return {"data": data, "layout": layout}, f"Joules {'; '.join(told)}. {_OVERHEAD}"
+
+
+_OVERHEAD = "Against each method's own clean runs: one that is wasteful anyway may look untouched by congestion."
+
+
+# What runs have spent so far, as rows for :mod:`dtdg_lab.visualization.energy`.
+
+
+SO_FAR = "so far"  # the condition of rows of runs that may go on
+Labelled = Sequence[tuple[str, "RunWindow"]]
+
+
+def energy_rows(runs: Labelled) -> list[dict[str, Any]]:
+    """One row for each labelled run: joules of its ranks together, by phase where these are told.
+
+    A run whose energy nobody reads or models has None. Joules by phase are told a little later than those of readers,
+    so that a run that goes on has some whose phase is not known yet.
+    """
+    return [_row(label, window) for label, window in runs]
+
+
+def _row(label: str, window: RunWindow) -> dict[str, Any]:
+    by_source, by_phase = window.energy.joules(), _phases_energy_of_runs(window)
+    joules = sum(by_source.values()) if by_source else None
+    told = sum(by_phase.values())
+    if told and (joules is None or told > joules):
+        joules = told
+    return {
+        "method": label,
+        "condition": SO_FAR,
+        "dataset": window.config.dataset,
+        "joules": joules,
+        "phases": by_phase,
+        "seed": window.config.seed,
+        "source": join_words(sorted(by_source)) or None,
+    }
+
+
+def _phases_energy_of_runs(window: RunWindow) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for phases in window.phase_energy.joules().values():
+        for phase, joules in phases.items():
+            found[phase] = found.get(phase, 0.0) + joules
+    return found
+
+
+# Energy of GPUs and processors, and seconds of an epoch, by data set, batch size and method: Table I as text.
+#
+# Rows are those of :mod:`dtdg_lab.visualization.energy`.
+
+
+Setting = tuple[str, str, str]  # data set, condition, batch size
+_BLOCKS = (("gpu_j", "GPU"), ("cpu_j", "CPU"), ("joules", "all"), ("epoch_s", "epoch"))
+_NAMES = 4  # columns that are words
+_FEW_SEEDS = 2  # from which there is a spread
+
+
+def energy_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
+    """The table: a line for each data set, condition, batch size and method; means with the spread of the seeds.
+
+    The least joules of all methods in a setting have a star, in the column of all joules. What is unknown is a dash,
+    never 0.
+
+    Args:
+        rows: one for each run.
+        markdown: with bars and a rule; else columns of fixed width.
+    """
+    cells: dict[Setting, dict[str, list[Row]]] = {}
+    for row in rows:
+        setting = (str(row.get("dataset", "")), str(row.get("condition", "")), _size(row))
+        cells.setdefault(setting, {}).setdefault(str(row["method"]), []).append(row)
+    kilo = max((float(row["joules"]) for row in rows if row.get("joules") is not None), default=0.0) >= _KILO
+    unit = "kJ" if kilo else "J"
+    heads = ["data set", "condition", "batch", "method", "seeds"]
+    heads += [f"{name} (s)" if column == "epoch_s" else f"{name} ({unit})" for column, name in _BLOCKS]
+    lines = [heads]
+    for (dataset, condition, size), methods in cells.items():
+        means = {name: fmean(known) for name, each in methods.items() if (known := _known_energy_table(each, "joules"))}
+        least = min(means, key=lambda name: means[name]) if len(means) > 1 else None
+        for name, each in methods.items():
+            told = [
+                _told(_known_energy_table(each, column), 1e3 if kilo and column != "epoch_s" else 1.0)
+                for column, _ in _BLOCKS
+            ]
+            told[2] += " *" if name == least else ""
+            lines.append([dataset, condition, size, name, str(len(each)), *told])
+    return text_table(lines, words=_NAMES, markdown=markdown)
+
+
+def _size(row: Row) -> str:
+    return "" if row.get("batch_size") is None else str(row["batch_size"])
+
+
+def _known_energy_table(rows: Sequence[Row], column: str) -> list[float]:
+    return [float(row[column]) for row in rows if row.get(column) is not None]
+
+
+def _told(values: Sequence[float], factor: float) -> str:
+    if not values:
+        return "-"
+    scaled = [value / factor for value in values]
+    spread = f" ± {stdev(scaled):.2g}" if len(scaled) >= _FEW_SEEDS else ""
+    return f"{fmean(scaled):.4g}{spread}"

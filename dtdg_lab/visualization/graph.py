@@ -1,0 +1,426 @@
+"""What a dynamic graph looks like over time, before anything is trained on it: four charts, each with a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import split
+from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
+from dtdg_lab.visualization.layout import Figure, frame, percent
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    EDGE_COLOUR,
+    PURGE_COLOUR,
+    SPLIT_COLOURS,
+    VERTEX_COLOUR,
+    WARNING_COLOUR,
+    series_colour,
+)
+from dtdg_lab.visualization.style import runs_of, shown_indices
+
+# Where the parts of a split lie in a chart over snapshots: shaded bands with their names.
+
+
+Span = tuple[str, int, int]  # name, first and last snapshot
+PURGE = "purge"
+_NARROW = 0.08  # a band of a smaller share of the chart has no room for its name
+
+
+def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span], str]:
+    """The parts of T snapshots under a protocol, with what is purged between them, and why there are none.
+
+    Args:
+        snapshots: T.
+        edge_life: base intervals an edge lives.
+        protocol: a name.
+
+    Returns:
+        The spans in order of time, and no words; or no spans, and what is wrong in words.
+    """
+    try:
+        parts = split(snapshots, edge_life, PROTOCOLS[protocol])
+    except DataError as error:
+        return [], str(error)
+    spans: list[Span] = []
+    end = 0
+    for name in ("train", "validation", "test"):
+        part = getattr(parts, name)
+        if not len(part):
+            continue
+        if part.start > end:
+            spans.append((PURGE, end, part.start - 1))
+        spans.append((name, part.start, part.stop - 1))
+        end = part.stop
+    return spans, ""
+
+
+def span_marks(spans: list[Span]) -> dict[str, list[dict[str, Any]]]:
+    """Bands and their names as shapes and annotations of a layout; snapshot t covers t - 1/2 .. t + 1/2."""
+    whole = spans[-1][2] + 1 if spans else 1
+    wide = [span for span in spans if span[2] + 1 - span[1] >= _NARROW * whole]
+    return {"shapes": [_band(*span) for span in spans], "annotations": [_name(*span) for span in wide]}
+
+
+def _colour(name: str) -> str:
+    return SPLIT_COLOURS.get(name, PURGE_COLOUR)
+
+
+def _band(name: str, first: int, last: int) -> dict[str, Any]:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": first - 0.5,
+        "x1": last + 0.5,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": _colour(name),
+        "opacity": 0.25 if name == PURGE else 0.08,
+        "line": {"width": 0},
+        "layer": "below",
+    }
+
+
+def _name(name: str, first: int, last: int) -> dict[str, Any]:
+    return {
+        "text": name,
+        "x": (first + last) / 2,
+        "xref": "x",
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 10, "color": _colour(name)},
+    }
+
+
+# What to look for in the charts of a graph, in a sentence or two for each, from its statistics.
+
+
+_BURST = 3.0  # a snapshot of so many times the median's edges is called a burst
+
+
+def size_words(found: GraphStatistics) -> str:
+    """How large the graph is, and how unevenly."""
+    edges = found.edges
+    median = float(np.median(edges))
+    text = f"{len(edges):,} snapshots; the median one has {median:,.0f} edges, the largest {int(edges.max()):,}."
+    bursts = int(np.count_nonzero(edges > _BURST * median)) if median else 0
+    if bursts:
+        count = "1 snapshot has" if bursts == 1 else f"{bursts:,} snapshots have"
+        text += (
+            f" Look for bursts: {count} over {_BURST:.0f} times the median, and a quiet past does not foretell them."
+        )
+    elif edges[-1] > 2 * max(int(edges[0]), 1):
+        text += " It grows: what is tested is larger than what is trained on."
+    empty = sum(map(len, found.empty))
+    if empty:
+        text += f" {empty:,} without edges (crosses): their labels are all 0."
+    return text
+
+
+def overlap(found: GraphStatistics) -> str:
+    """How much neighbours share, and what that means."""
+    mean = mean_of(found.kept)
+    if np.isnan(mean):
+        return "No snapshot with edges has a successor."
+    text = f"On average {percent(mean)} of a snapshot's edges are in the next one"
+    if found.edge_life > 1:
+        text += f"; edges live {found.edge_life} base intervals, so neighbours share all but one of theirs"
+    if mean >= 0.5:
+        return text + ". The label is largely there already: persistence will be hard to beat."
+    return text + ". The less is shared, the more there is to predict."
+
+
+def degrees(found: GraphStatistics) -> str:
+    """How heavy the tail of the in-degrees is."""
+    quantiles = found.in_degrees
+    if not quantiles:
+        return "There are no edges."
+    text = f"Half of the in-degrees are at most {quantiles[0.5]:,}, the largest is {quantiles[1.0]:,}."
+    if found.tail is None:
+        return text + " There are too few large ones to fit a law."
+    return (
+        f"{text} The straighter the line, the closer to a power law; the smaller its exponent, the more a few vertices "
+        "decide squared errors."
+    )
+
+
+def baselines(found: GraphStatistics) -> str:
+    """What a model has to beat."""
+    persistence, mean = found.persistence_mse, found.mean_mse
+    text = f"Persistence scores {persistence:.3g}, the mean {mean:.3g}."
+    if persistence < mean:
+        share = percent(1 - persistence / mean) if mean else "0 %"
+        return f"{text} A model has learned something only below persistence, which explains {share} of the variance."
+    return f"{text} Persistence is no better than the mean here: the past says little, or says the opposite."
+
+
+def mean_of(values: NDArray[np.floating]) -> float:
+    """The mean of what is a number; NaN where nothing is."""
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if len(there) else float("nan")
+
+
+GRAPH_CHARTS = ("size", "overlap", "degrees", "baselines")
+SNAPSHOT = "snapshot (number)"
+_MOST_EMPTY = 100  # stretches without edges that are marked one by one
+
+
+class GraphView:
+    """The charts of a graph under a protocol, whose parts are shaded.
+
+    Args:
+        graph: T labelled snapshots, or their statistics; those of a graph are computed once and kept.
+        protocol: the name of an evaluation protocol.
+    """
+
+    def __init__(self, graph: DynamicGraph | GraphStatistics, protocol: str = "warm") -> None:
+        self.statistics = graph if isinstance(graph, GraphStatistics) else statistics_of(graph)
+        self.protocol = protocol
+        snapshots = len(self.statistics.edges)
+        self.spans, self.no_split = spans_of(snapshots, self.statistics.edge_life, protocol)
+
+    def figures(self) -> dict[str, Figure]:
+        """The charts by name, as plotly figure dicts."""
+        found, spans = self.statistics, self.spans
+        return {
+            "size": _size(found, spans),
+            "overlap": _overlap(found, spans),
+            "degrees": _degrees(found),
+            "baselines": _baselines(found, spans),
+        }
+
+    def sentences(self) -> dict[str, str]:
+        """What to look for in each chart."""
+        found = self.statistics
+        size = size_words(found)
+        return {
+            "size": f"{size} No parts are shaded: {self.no_split}" if self.no_split else size,
+            "overlap": overlap(found),
+            "degrees": degrees(found),
+            "baselines": baselines(found),
+        }
+
+
+def _over_time(name: str, values: NDArray[Any], style: dict[str, Any], *, start: int = 0) -> dict[str, Any]:
+    """A line of a value by snapshot, thinned to what a picture can show; not a number is a gap."""
+    wide = values.astype(np.float64)
+    drawn = shown_indices(wide)
+    ys = [None if np.isnan(value) else value for value in wide[drawn].tolist()]
+    trace = {"type": "scatter", "mode": "lines", "name": name, "x": (drawn + start).tolist(), "y": ys, **style}
+    return {**trace, "hovertemplate": "snapshot %{x}: %{y:,.4~g}"}
+
+
+def _axis(count: int) -> dict[str, Any]:
+    return {"range": [-0.5, max(count - 0.5, 0.5)]}
+
+
+def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
+    edges, vertices = ({"line": {"color": colour, "width": 1.6}} for colour in (EDGE_COLOUR, VERTEX_COLOUR))
+    data = [
+        _over_time("edges", found.edges, edges),
+        _over_time("vertices with an edge (right axis)", found.active, {**vertices, "yaxis": "y2"}),
+    ]
+    marks = span_marks(spans)
+    if found.empty:
+        data.append(_empty_marks(found))
+    right = {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": "vertices", "standoff": 4, "font": {"size": 11}},
+    }
+    layout = frame(
+        "Edges and vertices over time",
+        SNAPSHOT,
+        "distinct edges",
+        xaxis=_axis(len(found.edges)),
+        yaxis2=right,
+        yaxis={"rangemode": "tozero"},
+        margin={"l": 56, "r": 48, "t": 34, "b": 78},
+        showlegend=True,
+        **marks,
+    )
+    return {"data": data, "layout": layout}
+
+
+def _empty_marks(found: GraphStatistics) -> dict[str, Any]:
+    """Crosses at the foot of the chart where snapshots have no edges; the middle of a stretch stands for it."""
+    stretches = runs_of(found.edges == 0)[:_MOST_EMPTY]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "no edges",
+        "x": [(first + last) / 2 for first, last in stretches],
+        "y": [0] * len(stretches),
+        "marker": {"color": WARNING_COLOUR, "symbol": "x", "size": 8},
+        "cliponaxis": False,
+        "text": [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches],
+        "hovertemplate": "%{text}: no edges<extra></extra>",
+    }
+
+
+def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
+    kept, jaccard = ({"line": {"color": series_colour(index), "width": 1.6}} for index in (1, 2))
+    data = [
+        _over_time("share of the edges before that are still there", found.kept, kept, start=1),
+        _over_time("Jaccard index", found.jaccard, jaccard, start=1),
+    ]
+    layout = frame(
+        "Edges shared with the snapshot before",
+        SNAPSHOT,
+        "share (1)",
+        xaxis=_axis(len(found.edges)),
+        yaxis={"range": [-0.02, 1.02]},
+        showlegend=True,
+        **span_marks(spans),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _degrees(found: GraphStatistics) -> Figure:
+    above = np.cumsum(found.degree_counts[::-1])[::-1]
+    whole = max(int(above[0]), 1) if len(above) else 1
+    drawn = _spread(found.degrees)
+    style: dict[str, Any] = {"mode": "lines+markers", "marker": {"size": 4}, "line": {"color": EDGE_COLOUR, "width": 1}}
+    data = [_tail("vertices and snapshots", found.degrees[drawn], above[drawn] / whole, style)]
+    if found.tail is not None:
+        tail = found.tail
+        ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
+        fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
+        line = {"mode": "lines", "line": {"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"}}
+        data.append(_tail(f"power law, exponent {tail.exponent:.2f}", ends, fitted, line))
+    layout = frame(
+        "In-degrees at least this large",
+        "in-degree (edges)",
+        "share of in-degrees above 0",
+        xaxis={"type": "log", "dtick": 1},
+        yaxis={"type": "log", "dtick": 1, "exponentformat": "power"},
+        showlegend=True,
+    )
+    return {"data": data, "layout": layout}
+
+
+def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
+    """Indices of about ``most`` degrees, evenly spread over a logarithmic axis, with the first and the last."""
+    if len(degrees) <= most:
+        return np.arange(len(degrees))
+    at = np.searchsorted(degrees, np.geomspace(degrees[0], degrees[-1], most))
+    return np.unique(at)
+
+
+def _tail(name: str, x: NDArray[Any], y: NDArray[np.float64], style: dict[str, Any]) -> dict[str, Any]:
+    hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
+    return {"type": "scatter", "name": name, "x": x.tolist(), "y": y.tolist(), "hovertemplate": hover, **style}
+
+
+def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
+    dash = {"color": BASELINE_COLOUR, "width": 1.6}
+    data = [
+        _over_time("persistence: as before", found.persistence_errors, {"line": {**dash, "color": series_colour(0)}}),
+        _over_time("mean of all labels", found.mean_errors, {"line": {**dash, "dash": "dot"}}),
+    ]
+    layout = frame(
+        "What learns nothing scores",
+        SNAPSHOT,
+        "mean squared error of the label",
+        xaxis=_axis(len(found.edges)),
+        yaxis={"rangemode": "tozero"},
+        showlegend=True,
+        **span_marks(spans),
+    )
+    return {"data": data, "layout": layout}
+
+
+# Several cuts of one graph, or several graphs, side by side: what they share and what learns nothing scores.
+
+
+# column -> what it means; the rows of a table of graphs
+COLUMNS: Mapping[str, str] = {
+    "snapshots": "labelled snapshots (T)",
+    "edges": "mean of the distinct edges of a snapshot",
+    "kept": "mean share of a snapshot's edges that the next one has too",
+    "persistence": "mean squared error of 'tomorrow is like today'",
+    "mean": "mean squared error of the mean of all labels",
+    "explained": "share of the labels' variance that persistence explains: 1 - persistence / mean",
+}
+
+
+def graph_row(found: GraphStatistics) -> dict[str, float]:
+    """One graph in the numbers of ``COLUMNS``."""
+    persistence, mean = found.persistence_mse, found.mean_mse
+    return {
+        "snapshots": len(found.edges),
+        "edges": float(found.edges.mean()),
+        "kept": mean_of(found.kept),
+        "persistence": persistence,
+        "mean": mean,
+        "explained": 1 - persistence / mean if mean else float("nan"),
+    }
+
+
+def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Bars of what persistence and the mean score, and a line of the share of edges that neighbours keep."""
+    names = list(rows)
+
+    def values(column: str) -> list[float | None]:
+        return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
+
+    def bars(name: str, column: str, colour: str) -> dict[str, Any]:
+        hover = "%{x}: %{y:.4~g}"
+        return {
+            "type": "bar",
+            "name": name,
+            "x": names,
+            "y": values(column),
+            "marker": {"color": colour},
+            "hovertemplate": hover,
+        }
+
+    data = [
+        bars("persistence", "persistence", EDGE_COLOUR),
+        bars("mean of all labels", "mean", BASELINE_COLOUR),
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "edges kept by the next snapshot (right axis)",
+            "x": names,
+            "y": values("kept"),
+            "yaxis": "y2",
+            "line": {"color": series_colour(1), "width": 2},
+            "hovertemplate": "%{x}: %{y:.0%}",
+        },
+    ]
+    right = {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "range": [0, 1.02],
+        "tickformat": ".0%",
+        "title": {"text": "share of edges kept", "standoff": 4, "font": {"size": 11}},
+    }
+    layout = frame(
+        "What learns nothing scores, by graph",
+        "graph",
+        "mean squared error of the label",
+        yaxis2=right,
+        xaxis={"type": "category"},
+        yaxis={"rangemode": "tozero"},
+        barmode="group",
+        bargap=0.35,
+        showlegend=True,
+        margin={"l": 56, "r": 56, "t": 34, "b": 78},
+    )
+    return {"data": data, "layout": layout}

@@ -1,0 +1,377 @@
+"""The loss view: every step's loss, evaluations by split, what persistence and the mean score, the task's metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median_high
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.series import Line, Series, XAxis
+from dtdg_lab.visualization.style import BASELINE, LOSSES, MAIN, Marks, finite, main_metric, words
+
+if TYPE_CHECKING:
+    from dtdg_lab.visualization.run_window import RunWindow
+
+
+SPLITS = ("train", "validation", "test")
+_BASELINES = (("persistence", "persistence_loss", "dash"), ("mean", "mean_loss", "dot"))
+X_TITLES = {"steps": "step (model updates)", "seconds": "time since the start (s)"}
+
+
+class LossView:
+    """Losses of one run, and the metric of its task on an axis of its own where evaluations hold one."""
+
+    def __init__(self, points: int, marks: Marks, task: str = "regression") -> None:
+        self.task, self._points = task, points
+        self.steps = Series(points)
+        self.splits = {split: Series(points) for split in SPLITS}
+        self.metrics: dict[str, dict[str, Series]] = {split: {} for split in SPLITS}  # by split and name
+        self._newest: dict[str, dict[str, float]] = {}  # by split: metrics of the newest evaluation
+        self._support: dict[str, Mapping[str, Any]] = {}  # and what says how much they rest on
+        self._newest_step: dict[str, int] = {}
+        self._baselines: dict[str, dict[str, float]] = {}
+        self._marks = marks
+
+    def step(self, step: int, seconds: float, loss: float | None, attempt: int) -> None:
+        """Add the mean loss of all groups of a step; any rank may tell it, the first one counts."""
+        self.steps.add(step, seconds, loss, attempt)
+
+    def evaluation(self, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
+        """Add one row of the table ``evaluations``."""
+        split = str(row["split"])
+        if split not in self.splits:
+            return
+        for series in (self.splits[split], *self.metrics[split].values()):
+            series.truncate(row["step"], attempt)  # the same model evaluated again after a resume
+        if not self.splits[split].add(row["step"], seconds, row["loss"], attempt):
+            return
+        self._baselines[split] = finite({name: row.get(column) for name, column, _ in _BASELINES})
+        self._newest[split], self._newest_step[split] = finite(row.get("metrics")), row["step"]
+        self._support[split] = row.get("metrics") or {}
+        for name in MAIN.get(self.task, ()):
+            if name in self._newest[split]:
+                series = self.metrics[split].setdefault(name, Series(self._points))
+                series.add(row["step"], seconds, self._newest[split][name], attempt)
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt computed from ``step`` on; an evaluation at ``step`` is of the same model."""
+        self.steps.truncate(step, attempt)
+        found = (series for by_name in self.metrics.values() for series in by_name.values())
+        for series in (*self.splits.values(), *found):
+            series.truncate(step + 1, attempt)
+
+    def baseline(self, name: str, split: str = "validation") -> float | None:
+        """The newest loss of ``persistence`` or ``mean`` on a split; None where it is not known yet."""
+        return self._baselines.get(split, {}).get(name)
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that is drawn; None where evaluations hold none of the task's."""
+        return main_metric(self.task, self.metrics[self.judged])
+
+    @property
+    def judged(self) -> str:
+        """The split that baselines and metrics are shown of: validation, or training where a protocol has none."""
+        return "validation" if len(self.splits["validation"]) or not len(self.splits["train"]) else "train"
+
+    def lines(self, x: XAxis) -> list[Line]:
+        """The lines of the chart, in drawing order; the baselines are those of validation."""
+        faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
+        lines = [self.steps.line("each step", x, faint)]
+        for split in self._shown_splits():
+            style = {
+                "mode": "lines+markers",
+                "line": {"color": SPLIT_COLOURS[split], "width": 2},
+                "marker": {"size": 5},
+            }
+            lines.append(self.splits[split].line(split, x, style))
+        return lines + self._baseline_lines(x) + self._metric_lines(x)
+
+    def _shown_splits(self) -> list[str]:
+        """Training and validation, test once it is known; no validation under a protocol that has none."""
+        return [name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)]
+
+    def _end(self, x: XAxis) -> float:
+        newest = [series.last for series in (self.steps, *self.splits.values()) if series.last is not None]
+        return max((point.step if x == "steps" else point.seconds for point in newest), default=0.0)
+
+    def _baseline_lines(self, x: XAxis) -> list[Line]:
+        end, lines = self._end(x), []
+        for name, _, dash in _BASELINES:
+            value = self.baseline(name, self.judged)
+            if value is not None:
+                lines.append(_level(name, value, end, {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}))
+        return lines
+
+    def _metric_lines(self, x: XAxis) -> list[Line]:
+        """The task's metric of validation and test, against the right axis, with what persistence reaches."""
+        name = self.metric
+        if name is None:
+            return []
+        lines = []
+        for split in (self.judged, "test"):
+            style = {
+                "mode": "lines+markers",
+                "yaxis": "y2",
+                "line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"},
+                "marker": {"size": 6, "symbol": "diamond-open"},
+            }
+            if name in self.metrics[split]:
+                lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
+        value = self._newest.get(self.judged, {}).get(BASELINE + name)
+        if value is not None:
+            line = {"color": BASELINE_COLOUR, "width": 1, "dash": "longdashdot"}
+            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2"))
+        return lines
+
+    def layout(self, x: XAxis) -> dict[str, Any]:
+        """Title, axes and marks."""
+        title, more = "Loss", {}
+        if self.metric is not None:
+            named = words(self.metric)
+            title = f"Loss and {named} (right axis)"
+            more = {"yaxis2": _right_axis(named), "margin": {"l": 56, "r": 44, "t": 34, "b": 78}}
+        layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **more, **self._marks.layout(x, self._end(x)))
+        return layout if self.steps.last or any(map(len, self.splits.values())) else with_note(layout)
+
+    def figure(self, x: XAxis = "steps") -> Figure:
+        """The chart as a plotly figure dict."""
+        return {"data": [line.trace() for line in self.lines(x)], "layout": self.layout(x)}
+
+    def sentence(self) -> str:
+        """Where validation stands against persistence, and what its metrics are, in words."""
+        split = self.judged
+        found = self.splits[split].last
+        if found is None or found.value is None:
+            newest = self.steps.last
+            if newest is None or newest.value is None:
+                return "No loss yet."
+            return f"Loss {newest.value:.4g} at step {newest.step}; no evaluation yet."
+        name = "Validation" if split == "validation" else "Training"
+        text = f"{name} loss {found.value:.4g} at step {found.step}"
+        persistence = self.baseline("persistence", split)
+        if persistence:
+            gain = 1 - found.value / persistence
+            side = "below" if gain >= 0 else "above"
+            text += f", {percent(abs(gain))} {side} persistence ({persistence:.4g})"
+        of_this_step = self._newest_step.get(split) == found.step  # not of one that a resume has taken back
+        return f"{text}.{self._said_metrics(split) if of_this_step else ''}"
+
+    def _said_metrics(self, split: str) -> str:
+        newest, support = self._newest.get(split, {}), self._support.get(split, {})
+        said = []
+        for name, value in newest.items():
+            if not name.startswith(BASELINE):
+                beside = newest.get(BASELINE + name)
+                ends = interval_of(support, name)
+                spread = "" if ends is None else f" [{ends[0]:.3g} .. {ends[1]:.3g}]"
+                told = "" if beside is None else f" (persistence {beside:.3g})"
+                said.append(f"{words(name)} {value:.3g}{spread}{told}")
+        text = join_words(said)
+        pairs = f", of {support[PAIRS]:,.0f} pairs" if support.get(PAIRS) else ""
+        warnings = [few_pairs(self._support.get(part), part) for part in dict.fromkeys((split, "validation", "test"))]
+        found = "".join(f" {warning}" for warning in warnings if warning)
+        return f" {text[0].upper()}{text[1:]}{pairs}.{found}" if said else ""
+
+
+def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:
+    """A horizontal line from the start of the chart to its end."""
+    return Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, {"mode": "lines", "line": line, **more})
+
+
+def _right_axis(title: str) -> dict[str, Any]:
+    return {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": title, "standoff": 4, "font": {"size": 11}},
+    }
+
+
+# The compare view: validation losses of several runs in one chart, and the metric they share under it.
+
+
+Labelled = Sequence[tuple[str, "RunWindow"]]
+SEVERAL = "loss (of different tasks)"
+
+
+def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
+    """Validation losses of labelled runs over steps or seconds, with dashes where persistence stands.
+
+    Persistence depends on data set and protocol only, so runs that share its value share one dashed line. Where all
+    runs have the same metric, it stands in a panel of its own. Runs of a protocol without validation show the training
+    part.
+    """
+    data = [_line(label, window, index, x) for index, (label, window) in enumerate(runs)] + _baselines(runs, x)
+    tasks = {window.loss.task for _, window in runs} or {"regression"}
+    y_title = LOSSES.get(tasks.pop(), "loss") if len(tasks) == 1 else SEVERAL
+    layout = frame(_title(runs), X_TITLES[x], y_title, showlegend=True)
+    if not any(trace["x"] for trace in data):
+        return {"data": data, "layout": with_note(layout, "no run has been evaluated yet")}
+    metrics = {window.loss.metric for _, window in runs}
+    metric = metrics.pop() if len(metrics) == 1 else None
+    if metric is not None:
+        data += [_line(label, window, index, x, metric=metric) for index, (label, window) in enumerate(runs)]
+        _add_panel(layout, words(metric))
+    return {"data": data, "layout": layout}
+
+
+def _title(runs: Labelled) -> str:
+    judged = {window.loss.judged for _, window in runs}
+    part = "Validation" if "train" not in judged else "Training" if len(judged) == 1 else "Validation or training"
+    return f"{part} loss of the last runs"
+
+
+def _line(label: str, window: RunWindow, index: int, x: XAxis, *, metric: str = "") -> dict[str, Any]:
+    loss = window.loss
+    style: dict[str, Any] = {
+        "mode": "lines+markers",
+        "line": {"color": series_colour(index), "width": 2},
+        "marker": {"size": 5},
+    }
+    if metric:
+        style |= {"yaxis": "y2", "showlegend": False, "legendgroup": label}
+    series = loss.metrics[loss.judged][metric] if metric else loss.splits[loss.judged]
+    return series.line(label, x, style).trace()
+
+
+def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
+    """One dashed line for each value of persistence."""
+    found: dict[float, tuple[str, int, float]] = {}
+    for index, (label, window) in enumerate(runs):
+        loss = window.loss
+        value, xs = loss.baseline("persistence", loss.judged), loss.splits[loss.judged].line(label, x, {}).xs
+        if value is not None and xs:
+            _, _, end = found.get(value, ("", 0, 0.0))
+            found[value] = (label, index, max(end, xs[-1]))
+    shared = len(found) == 1
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "persistence" if shared else f"persistence ({label})",
+            "x": [0.0, end],
+            "y": [value, value],
+            "line": {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"},
+        }
+        for value, (label, index, end) in found.items()
+    ]
+
+
+def _add_panel(layout: dict[str, Any], title: str) -> None:
+    """Room for a second panel under the first, over the same x axis."""
+    second = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.4]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [0.5, 1.0]}
+    layout["yaxis2"] = {**second, "anchor": "x", "rangemode": "tozero"}
+    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
+
+
+# What the losses of several runs were measured on, in words, from their settings alone.
+
+
+def ground_words(runs: Sequence[tuple[str, RunWindow]]) -> str:
+    """Protocol, gap and data of labelled runs where they share them, else that their losses cannot be compared."""
+    if not runs:
+        return ""
+    configs = [window.config for _, window in runs]
+    said = []
+    if len(protocols := dict.fromkeys(config.protocol for config in configs)) > 1:
+        said.append(f"These runs are scored by different protocols ({', '.join(protocols)}).")
+    if len({_data(config) for config in configs}) > 1:
+        said.append(f"These runs are of different data ({', '.join(dict.fromkeys(of.dataset for of in configs))}).")
+    if len(tasks := dict.fromkeys(config["task"] for config in configs)) > 1:
+        said.append(f"These runs have different tasks ({', '.join(tasks)}).")
+    if said:
+        return f"{' '.join(said)} Their losses cannot be compared."
+    protocol, life = PROTOCOLS[configs[0].protocol], edge_life(configs[0])
+    gap = "a purge gap" if life is None else f"{protocol.gap(life)} snapshot{'' if protocol.gap(life) == 1 else 's'}"
+    left = "nothing" if protocol.leaky else gap
+    return f"Protocol {protocol.name}, {left} left out at each boundary, on {configs[0].dataset}."
+
+
+def edge_life(config: RunConfig) -> int | None:
+    """Base intervals an edge lives; None for a stored graph, which alone knows."""
+    if config.dataset.startswith(catalogue.STORED):
+        return None
+    life: int = config["edge_life"]
+    return life
+
+
+def _data(config: RunConfig) -> tuple[Any, ...]:
+    """What decides the data of a run: other settings give other data, for all one knows before they are loaded."""
+    generated = "generated_snapshots" in config.flat
+    return (config.dataset, *sorted(config.options.get("datasets", {}).items()), config.seed if generated else 0)
+
+
+# How long runs took to a loss that is nearly the best of all: what a comparison of systems comes down to.
+
+
+def loss_points(window: RunWindow) -> list[tuple[float, float]]:
+    """Seconds of the run and validation loss (training where there is none) of its evaluations."""
+    points = window.loss.splits[window.loss.judged].points
+    return [(point.seconds, point.value) for point in points if point.value is not None]
+
+
+NEAR = 0.05
+
+
+def near_best(windows: Sequence[RunWindow]) -> float | None:
+    """The least loss that any of the runs has reached, and 5 % more; None where one of them was never evaluated.
+
+    What all reach would be what the worst of them reaches: a run that learns something else soon would look quick.
+    """
+    least = [min((loss for _, loss in loss_points(window)), default=None) for window in windows]
+    known = [loss for loss in least if loss is not None]
+    return min(known) * (1 + NEAR) if known and len(known) == len(least) else None
+
+
+def seconds_to(window: RunWindow, loss: float) -> float | None:
+    """Wall seconds until a run's loss was as low for the first time; None where it never was."""
+    return next((seconds for seconds, found in loss_points(window) if found <= loss), None)
+
+
+def time_to_loss_words(seconds: Mapping[str, float], loss: float, missed: Sequence[str] = ()) -> str:
+    """Who was first at a loss, how many times longer the others took, and who did not get there."""
+    if not seconds:
+        return "No run has been evaluated yet."
+    order = sorted(seconds, key=lambda label: seconds[label])
+    first = order[0]
+    text = f"To loss {loss:.4g}, {NEAR:.0%} above the least of all, {first} took {format_seconds(seconds[first])}"
+    for label in order[1:]:
+        times = f", {seconds[label] / seconds[first]:.3g} times as long" if seconds[first] > 0 else ""
+        text += f"; {label} {format_seconds(seconds[label])}{times}"
+    did_not = f" {join_words(list(missed))} did not get there." if missed else ""
+    return f"{text}.{did_not}"
+
+
+def near_by_seed_words(windows: Mapping[str, Sequence[RunWindow]]) -> str:
+    """Seconds to a loss 5 % above the least of all, over runs that differ in their seeds alone.
+
+    Args:
+        windows: by label, a run for each seed.
+
+    Returns:
+        A line for each label with the least, the median and the most, and how many runs never got there: these count
+        as longest. Empty where a run was never evaluated.
+    """
+    loss = near_best([window for several in windows.values() for window in several])
+    if loss is None:
+        return ""
+    lines = [f"seconds to loss {loss:.4g}, {NEAR:.0%} above the least of all: least, median, most over the seeds"]
+    for label, several in windows.items():
+        found = [seconds_to(window, loss) for window in several]
+        took = sorted(math.inf if seconds is None else seconds for seconds in found)
+        three = (took[0], median_high(took), took[-1])
+        told = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        lines.append(f"  {label}: {told}  ({found.count(None)} of {len(found)} never)")
+    return "\n".join(lines)

@@ -1,0 +1,871 @@
+"""The partition microscope: what a partition of the vertices makes of work, memory and traffic, as one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, join_words, share
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.style import ALWAYS, WAYS, Matrix
+
+# Heat maps of a partition: parts down, snapshots across; edges into own vertices, halo rows, replicated rows.
+
+
+_FEW = 8  # snapshots up to which each has its number written
+SNAPSHOT = "snapshot (number)"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """What one heat map shows.
+
+    Attributes:
+        title: of its panel.
+        unit: of a cell.
+        scale: name of its colours.
+    """
+
+    title: str
+    unit: str
+    scale: str
+
+
+MAPS = {
+    "edges": Map("Edges into a part's own vertices", "edges a snapshot", "owned"),
+    "halo": Map("Halo rows a part receives", "rows a snapshot", "halo"),
+    "replicated": Map("Rows replicated in a part", "rows a snapshot", "replicated"),
+}
+
+
+def map_figure(
+    name: str, values: NDArray[np.float64], bounds: NDArray[np.int64], *, top: float | None = None, note: str = ""
+) -> Figure:
+    """One heat map.
+
+    Args:
+        name: a key of ``MAPS``.
+        values: (P, K), means of a snapshot.
+        bounds: (K + 1,) snapshots at which columns begin; the last is where they end.
+        top: the value of the darkest colour, so that several maps can be compared; the largest one when not given.
+        note: what the title ends with.
+    """
+    shown = MAPS[name]
+    parts = len(values)
+    highest = float(values.max(initial=0.0)) if top is None else top
+    trace = {
+        "type": "heatmap",
+        "z": np.round(values, 2).tolist(),
+        "x": (bounds - 0.5).tolist(),
+        "y": list(range(parts)),
+        "zmin": 0,
+        "zmax": highest or 1.0,
+        "colorscale": [list(stop) for stop in HEAT_SCALES[shown.scale]],
+        "colorbar": colour_bar(shown.unit),
+        "name": shown.title,
+        "hovertemplate": "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>",
+    }
+    layout = frame(
+        shown.title + (f" · {note}" if note else ""),
+        SNAPSHOT,
+        "part",
+        xaxis=_snapshot_axis(int(bounds[0]), int(bounds[-1])),
+        yaxis=part_axis(parts),
+    )
+    return {"data": [trace], "layout": layout}
+
+
+def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
+    """An axis over snapshots first to end - 1, with whole numbers only."""
+    few = {"dtick": 1} if end - first <= _FEW else {}
+    return {"showgrid": False, "range": [first - 0.5, end - 0.5], **few}
+
+
+def part_axis(parts: int) -> dict[str, Any]:
+    """An axis of part numbers, the first one on top."""
+    return {"range": [parts - 0.5, -0.5], "dtick": max(1, -(-parts // 8)), "showgrid": False}
+
+
+def colour_bar(unit: str) -> dict[str, Any]:
+    """The legend of a heat map's colours."""
+    title = {"text": unit, "side": "right", "font": {"size": 10}}
+    return {
+        "title": title,
+        "thickness": 9,
+        "outlinewidth": 0.5,
+        "tickfont": {"size": 10},
+        "tickformat": "~s",
+        "nticks": 5,
+    }
+
+
+# Matrices of bytes from rank to rank in a step: what a plan predicts beside what the ranks counted.
+
+
+MOST_LAYERS = 3  # a model of more is shown by the sum of its layers
+_WRITTEN = 8  # parts up to which every cell has room for its number
+_DARK = 0.55  # share of the largest value from which writing is white
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """Bytes that ranks sent each other in one step: way -> (L, R, R), [l, q, p] from q to p in layer l."""
+
+    step: int
+    bytes: Mapping[str, Matrix]
+
+    @property
+    def total(self) -> float:
+        """Bytes of all layers, all ways."""
+        return float(sum(each.sum() for each in self.bytes.values()))
+
+
+def layers_of(predicted: Mapping[str, Matrix]) -> list[tuple[str, slice]]:
+    """The layers that get a matrix of their own, each with its name; all in one where there are many."""
+    count = max((len(each) for each in predicted.values()), default=0)
+    if count > MOST_LAYERS:
+        return [(f"all {count} layers", slice(None))]
+    return [(f"layer {layer}", slice(layer, layer + 1)) for layer in range(count)]
+
+
+def in_layers(sent: Mapping[str, Matrix], layers: slice) -> dict[str, Matrix]:
+    """Way -> (R, R) bytes of the layers asked for."""
+    return {way: sent[way][layers].sum(axis=0) for way in WAYS if way in sent}
+
+
+def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
+    """One matrix, senders down and receivers across; all ways together, apart where one points at a cell.
+
+    Args:
+        title: of the panel.
+        sent: way -> (R, R) bytes.
+        who: ``rank`` or ``part``.
+        top: bytes of the darkest colour.
+    """
+    whole = np.sum(list(sent.values()), axis=0)
+    count = len(whole)
+    # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
+    unit, factor = byte_unit(top)
+    said = [[_told(sent, q, p) for p in range(count)] for q in range(count)]
+    trace = {
+        "type": "heatmap",
+        "z": np.round(whole / factor, 4).tolist(),
+        "x": list(range(count)),
+        "y": list(range(count)),
+        "zmin": 0,
+        "zmax": top / factor or 1.0,
+        "colorscale": [list(stop) for stop in HEAT_SCALES["bytes"]],
+        "colorbar": colour_bar(f"{unit} a step") | {"tickformat": ",.3~g"},
+        "name": title,
+        "customdata": said,
+        "hovertemplate": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
+    }
+    ticks = {"dtick": max(1, -(-count // 8)), "showgrid": False, "range": [-0.5, count - 0.5]}
+    layout = frame(title, f"to {who} (number)", f"from {who}", xaxis=ticks, yaxis=part_axis(count))
+    if count <= _WRITTEN:
+        layout["annotations"] = _written(whole, top)
+    return {"data": [trace], "layout": layout}
+
+
+def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
+    return [
+        {
+            "text": format_bytes(float(whole[q, p])),
+            "x": p,
+            "y": q,
+            "xref": "x",
+            "yref": "y",
+            "showarrow": False,
+            "font": {
+                "size": 10 if len(whole) <= _WRITTEN // 2 else 8,
+                "color": "white" if whole[q, p] > _DARK * top else TEXT_COLOUR,
+            },
+        }
+        for q in range(len(whole))
+        for p in range(len(whole))
+        if whole[q, p]
+    ]
+
+
+def _told(sent: Mapping[str, Matrix], q: int, p: int) -> str:
+    return ", ".join(f"{format_bytes(float(each[q, p]))} {way}" for way, each in sent.items())
+
+
+def byte_unit(top: float) -> tuple[str, float]:
+    """The binary unit in which a number of bytes is written, and how many bytes it is."""
+    names = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min(len(names) - 1, int(np.log2(max(top, 1.0)) // 10))
+    return names[power], 1024.0**power
+
+
+# Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.
+
+
+Panel = tuple[Figure, str]
+READING = (
+    "Rows send, columns receive; the diagonal is empty. A strong row or column is a rank that many need: the exchange "
+    "ends when it is done. Beside it, in the same colours, is what was predicted."
+)
+
+
+def link_panels(predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str = "rank") -> list[Panel]:
+    """Predicted on the left, measured on the right, in the same colours, for each layer.
+
+    Args:
+        predicted: way -> (L, R, R) bytes of a step.
+        sent: the step that was counted, where there is one.
+        who: ``rank``, or ``part`` where nothing runs.
+    """
+    found: list[Panel] = []
+    for name, layers in layers_of(predicted):
+        told = in_layers(predicted, layers)
+        counted = None if sent is None else in_layers(sent.bytes, layers)
+        total, top = _sum_and_top(told)
+        said, highest = (None, 0.0) if counted is None else _sum_and_top(counted)
+        top, words = max(top, highest), sent_words(total, sent, said, runs=who == "rank")
+        found.append((matrix_figure(f"Bytes predicted, {name}", told, who=who, top=top), words))
+        if counted is not None and sent is not None:
+            title = f"Bytes measured in step {sent.step}, {name}"
+            found.append((matrix_figure(title, counted, who=who, top=top), READING))
+    return found
+
+
+def sent_words(predicted: float, measured: Sent | None, said: float | None, *, runs: bool) -> str:
+    """Bytes predicted beside those counted, with the difference in words.
+
+    Args:
+        predicted: bytes in a step.
+        measured: the step that was counted, where there is one.
+        said: its bytes.
+        runs: whether there is a run that could count.
+    """
+    if measured is None or said is None:
+        where = "No step is complete yet." if runs else "A run counts what it sends beside this."
+        return f"Predicted: {format_bytes(predicted)} in a step. {where}"
+    text = f"Step {measured.step} sent {format_bytes(said)}; predicted were {format_bytes(predicted)}"
+    if said == predicted:
+        return f"{text}: equal to the byte."
+    if not predicted:
+        return f"{text}. More is sent than was predicted: look at what the model pulls."
+    more = "more" if said > predicted else "less"
+    return f"{text}: {format_bytes(abs(said - predicted))} ({share(abs(said / predicted - 1))}) {more}."
+
+
+def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
+    """All bytes, and the most from one rank to another, all ways together."""
+    whole = np.sum(list(sent.values()), axis=0)
+    return float(whole.sum()), float(whole.max(initial=0.0))
+
+
+# The bytes of rows that ranks sent each other in the last step that is complete, from the record table ``links``.
+
+
+_KEPT = 256  # steps kept of a rank that the others have not told yet
+Key = tuple[str, int, int]  # way, layer, to
+
+
+class LinkLog:
+    """Links of the newest steps by rank, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[int, dict[Key, float]]] = {}  # rank -> step -> bytes
+        self._attempts: dict[tuple[int, int], int] = {}
+        self._steps: dict[int, int] = {}  # rank -> newest step recorded
+
+    def link(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``links``."""
+        steps = self._rows.setdefault(rank, {})
+        step = int(row["step"])
+        if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
+            steps[step], self._attempts[rank, step] = {}, attempt
+        steps.setdefault(step, {})[str(row["way"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
+        while len(steps) > _KEPT:
+            oldest = min(steps)
+            del steps[oldest], self._attempts[rank, oldest]
+
+    def step(self, rank: int, step: int) -> None:
+        """Note that a rank has recorded a step."""
+        self._steps[rank] = max(step, self._steps.get(rank, -1))
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on."""
+        for rank, steps in self._rows.items():
+            for known in [each for each in steps if each >= step and self._attempts[rank, each] < attempt]:
+                del steps[known], self._attempts[rank, known]
+        self._steps = {rank: min(newest, step - 1) for rank, newest in self._steps.items()}
+
+    def last(self, ranks: int, *, layers: int, first: int) -> Sent | None:
+        """The newest complete step: the last that a later one followed on every rank.
+
+        Where none was followed yet, it is the newest that every rank has recorded. A rank without rows sent none.
+
+        Args:
+            ranks: R.
+            layers: L, at least so many are given.
+            first: earlier steps do not count.
+
+        Returns:
+            Bytes of that step; None before there is one.
+        """
+        newest = min(self._steps.get(rank, -1) for rank in range(ranks))
+        told = {step for steps in self._rows.values() for step in steps if first <= step <= newest}
+        step = max((step for step in told if step < newest), default=max(told, default=None))
+        if step is None:
+            return None
+        rows = {rank: self._rows.get(rank, {}).get(step, {}) for rank in range(ranks)}
+        keys = [key for links in rows.values() for key in links]
+        told_layers, told_ways = 1 + max((layer for _, layer, _ in keys), default=-1), {way for way, _, _ in keys}
+        shape = (max(layers, told_layers), ranks, ranks)
+        found = {way: np.zeros(shape) for way in WAYS if way in ALWAYS or way in told_ways}
+        for rank, links in rows.items():
+            for (way, layer, to), count in links.items():
+                found[way][layer, rank, to] = count
+        return Sent(step, found)
+
+
+# What the pictures of a vertex partition are made of: the facts of an event ``partition``, or of a measured one.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionFacts:
+    """A partition of N vertices in P parts, measured over T snapshots that are binned into K columns.
+
+    Attributes:
+        partitioner: its name.
+        parts: P.
+        ranks: R, processes that execute the parts; 0 where no run does.
+        layout: ``halo_vertex`` or ``cached_vertex``; empty where no run uses it.
+        seconds: making the partition took.
+        rebuild_s: the whole change took, in the middle of a run; None at a run's start.
+        bounds: (K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1.
+        maps: ``edges`` into own vertices, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot.
+        vertices: (P,) owned by each part.
+        load: (P,) walks of up to D hops into a part's vertices, as DynaHB counts them.
+        memory: layout -> (P,) bytes.
+        shares: ``cut`` edges of all edges; ``halo`` rows of those a part's pulls read; ``replicated`` rows of those a
+            part holds; from 0 to 1.
+        totals: ``cut_edges``, ``all_edges``, ``halo`` and ``replicated`` rows, summed over snapshots and parts.
+        imbalance: of ``vertices``, ``edges`` and ``load``: the largest part's over the mean.
+        predicted: way -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
+            empty where nothing was predicted.
+    """
+
+    partitioner: str
+    parts: int
+    ranks: int
+    layout: str
+    seconds: float
+    rebuild_s: float | None
+    bounds: NDArray[np.int64]
+    maps: Mapping[str, Matrix]
+    vertices: Matrix
+    load: Matrix
+    memory: Mapping[str, Matrix]
+    shares: Mapping[str, float]
+    totals: Mapping[str, float]
+    imbalance: Mapping[str, float]
+    predicted: Mapping[str, Matrix]
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``metis, 4 parts``."""
+        return f"{self.partitioner}, {self.parts} part{'s' if self.parts > 1 else ''}"
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether rows are sent between ranks, or would be."""
+        return self.layout != "cached_vertex"
+
+    def same(self, other: PartitionFacts) -> bool:
+        """Whether it is the same partition, executed in the same way."""
+        mine, theirs = ((f.partitioner, f.parts, f.ranks, f.layout) for f in (self, other))
+        return (
+            mine == theirs
+            and self.predicted.keys() == other.predicted.keys()
+            and np.array_equal(self.vertices, other.vertices)
+            and all(np.array_equal(each, other.maps[name]) for name, each in self.maps.items())
+            and all(np.array_equal(each, other.predicted[way]) for way, each in self.predicted.items())
+        )
+
+
+def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
+    """The facts in the data of an event ``partition``, or in ``MeasuredPartition.told()``.
+
+    Args:
+        data: ``partitioner``, ``parts``, ``seconds``, ``measures`` (``PartitionMeasures.told``), ``predicted``, and
+            where a run uses it ``ranks``, ``layout`` and ``rebuild_s``.
+
+    Raises:
+        DataError: something is missing.
+    """
+    try:
+        told, predicted = data["measures"], data.get("predicted") or {}
+        return PartitionFacts(
+            partitioner=str(data["partitioner"]),
+            parts=int(data["parts"]),
+            ranks=int(data.get("ranks") or 0),
+            layout=str(data.get("layout") or ""),
+            seconds=float(data["seconds"]),
+            rebuild_s=None if data.get("rebuild_s") is None else float(data["rebuild_s"]),
+            bounds=np.asarray(told["bins"], np.int64),
+            maps={name: _numbers(told[name]) for name in ("edges", "halo", "replicated")},
+            vertices=_numbers(told["owned"]),
+            load=_numbers(told["load"]),
+            memory={"halo_vertex": _numbers(told["halo_bytes"]), "cached_vertex": _numbers(told["cached_bytes"])},
+            shares={name: float(told[f"{name}_share"]) for name in ("cut", "halo", "replicated")},
+            totals={name: float(told["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")},
+            imbalance={name: float(told["imbalance"][name]) for name in ("vertices", "edges", "load")},
+            predicted={way: _numbers(predicted[way]) for way in WAYS if way in predicted},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"a partition cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+        ) from error
+
+
+def _numbers(values: Sequence[Any]) -> Matrix:
+    return np.asarray(values, np.float64)
+
+
+# How evenly a partition shares the work: vertices, edges, load and memory of every part, over the mean.
+
+
+MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down")
+_SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
+
+
+def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = "") -> Figure:
+    """Marks beside each other for each part; 1 is the mean of all parts.
+
+    Args:
+        facts: of the partition.
+        top: where the axis ends, so that several can be compared; a little above the largest mark when not given.
+        note: what the title ends with.
+    """
+    kinds = measured_of(facts)
+    data = [_marks(index, name, values, len(kinds)) for index, (name, values) in enumerate(kinds.items())]
+    mean = {
+        "type": "line",
+        "xref": "paper",
+        "yref": "y",
+        "x0": 0,
+        "x1": 1,
+        "y0": 1,
+        "y1": 1,
+        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+    }
+    layout = frame(
+        "Load of the parts" + (f" · {note}" if note else ""),
+        "part (number)",
+        "over the mean of the parts (1)",
+        xaxis={"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False},
+        yaxis={"range": [0, 1.08 * (largest(facts) if top is None else top)]},
+        showlegend=True,
+        shapes=[mean],
+    )
+    return {"data": data, "layout": layout}
+
+
+def measured_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
+    """What is drawn of every part by name, (P,) each; memory of the layout in use, of both where there is none."""
+    edges = facts.maps["edges"] @ np.diff(facts.bounds)
+    return {"vertices": facts.vertices, "edges": edges, "load": facts.load, **memory_of(facts)}
+
+
+def memory_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
+    """Name -> (P,) bytes of every part."""
+    if facts.layout in facts.memory:
+        return {"memory": facts.memory[facts.layout]}
+    return {name: facts.memory[layout] for layout, name in MEMORY.items()}
+
+
+def largest(facts: PartitionFacts) -> float:
+    """The largest mark of the picture."""
+    return max(float(over_mean(values).max()) for values in measured_of(facts).values())
+
+
+def over_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values over their mean; all 1 where they are all 0."""
+    mean = values.mean()
+    return values / mean if mean > 0 else np.ones_like(values)
+
+
+def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> dict[str, Any]:
+    shift = _SPREAD * (index / max(kinds - 1, 1) - 0.5)
+    said = [format_bytes(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [part + shift for part in range(len(values))],
+        "y": np.round(over_mean(values), 4).tolist(),
+        "customdata": [[part, text] for part, text in enumerate(said)],
+        "marker": {"color": series_colour(index), "symbol": _SYMBOLS[index], "size": 7 if len(values) <= 16 else 5},
+        "hovertemplate": "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean",
+    }
+
+
+# What to look for in the pictures of a partition, in a sentence or two for each.
+
+
+_EVEN = 1.05  # largest part over the mean up to which a share of the work is called even
+
+
+def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = None) -> str:
+    """What a heat map shows, and against the partition before."""
+    said = {"edges": _edges, "halo": _halo, "replicated": _replicated}[name](facts)
+    if before is None:
+        return said
+    key = {"edges": "cut_edges"}.get(name, name)
+    what = {"edges": "Cut edges", "halo": "Halo rows", "replicated": "Replicated rows"}[name]
+    return f"{what}: {_change(before.totals[key], facts.totals[key])}. {said}"
+
+
+def load_words(facts: PartitionFacts) -> str:
+    """Which part does most, and what a part holds."""
+    kinds = measured_of(facts)
+    name, values = max(kinds.items(), key=lambda item: over_mean(item[1]).max())
+    if largest(facts) < _EVEN:
+        text = "Marks at 1 are an even share, as they are here."
+    else:
+        text = "Marks at 1 are an even share. "
+        text += f"Part {int(values.argmax())} has {over_mean(values).max():.2f} times the mean in {name}."
+        if facts.imbalance["edges"] >= _EVEN:
+            text += " A step ends when the slowest part is done."
+    held = join_words([f"{_range(values)} of {name}" for name, values in memory_of(facts).items()])
+    return f"{text} A part holds {held}."
+
+
+def title_words(facts: PartitionFacts, of: str = "") -> str:
+    """The partition in a title: what of, by which partitioner, how many parts, and what making it took."""
+    used = [f"{facts.ranks} rank{'s' if facts.ranks > 1 else ''}, {facts.layout}"] if facts.ranks else []
+    return " · ".join([*([of] if of else []), facts.label, *used, _took(facts)])
+
+
+def head_words(facts: PartitionFacts) -> str:
+    """The partition in one sentence."""
+    cache = "a cache would hold" if facts.exchanges else "the caches hold"
+    return (
+        f"{facts.label[:1].upper()}{facts.label[1:]} ({_took(facts)}): {share(facts.shares['cut'])} of the edges are "
+        f"cut, {share(facts.shares['halo'])} of the rows read come from other parts; {cache} "
+        f"{share(facts.shares['replicated'])} copies."
+    )
+
+
+def run_words(facts: PartitionFacts, before: PartitionFacts | None, sent: Sent | None) -> str:
+    """What a run's partition is, what its last step sent, and what the last change brought."""
+    text = head_words(facts)
+    if facts.exchanges and facts.ranks > 1:
+        predicted = sum(float(each.sum()) for each in facts.predicted.values())
+        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, runs=True)
+    if not facts.exchanges:
+        text += " Parts hold copies and exchange no rows."
+    if before is not None:
+        changed = _change(before.totals["halo"], facts.totals["halo"])
+        text += f" Before: {before.label}. Halo rows: {changed}."
+    return text
+
+
+def _took(facts: PartitionFacts) -> str:
+    took = f"made in {format_seconds(facts.seconds)}"
+    return took if facts.rebuild_s is None else f"{took}, the change took {format_seconds(facts.rebuild_s)}"
+
+
+def _edges(facts: PartitionFacts) -> str:
+    sums = facts.maps["edges"] @ np.diff(facts.bounds)
+    text = f"{share(facts.shares['cut'])} of the edges come from another part. Each column should have one colour: "
+    ratio = facts.imbalance["edges"]
+    if ratio < _EVEN:
+        return text + "over all snapshots the parts share the edges evenly."
+    return text + f"part {int(sums.argmax())} has {ratio:.2f} times the mean, and the others wait for it."
+
+
+def _halo(facts: PartitionFacts) -> str:
+    rows = facts.maps["halo"]
+    if not facts.totals["halo"]:
+        return "No part reads rows of another: nothing is exchanged."
+    column = int(rows.sum(axis=0).argmax())
+    come = "are received" if facts.exchanges else "would be received"
+    return (
+        f"{share(facts.shares['halo'])} of the rows that parts read {come}. Strong columns are snapshots that cost "
+        f"most, here {_span(facts.bounds, column)}; strong rows are parts that read most from others."
+    )
+
+
+def _replicated(facts: PartitionFacts) -> str:
+    if not facts.totals["replicated"]:
+        return "No part would copy rows of another."
+    held = "would hold without any exchange" if facts.exchanges else "holds"
+    text = f"Of the rows a part {held}, {share(facts.shares['replicated'])} are copies"
+    if facts.shares["replicated"] >= 0.5:
+        return f"{text}: over half. Parts {'would ' if facts.exchanges else ''}repeat the work more than they share it."
+    return f"{text}. What is copied {'would be' if facts.exchanges else 'is'} computed several times."
+
+
+def _change(before: float, after: float) -> str:
+    if before == after:
+        return f"{after:,.0f}, as before"
+    text = f"{before:,.0f} before, {after:,.0f} now"
+    if not before:
+        return text
+    return f"{text} ({share(abs(after / before - 1))} {'more' if after > before else 'less'})"
+
+
+def _span(bounds: NDArray[np.int64], column: int) -> str:
+    first, last = int(bounds[column]), int(bounds[column + 1]) - 1
+    return f"snapshot {first}" if first == last else f"snapshots {first} to {last}"
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    low, high = format_bytes(float(values.min())), format_bytes(float(values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no vertices are divided
+_PARTITION_KEPT = 8  # partitions of a run; a resume may take back some of them
+
+
+def microscope(
+    facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None, title: str = ""
+) -> Figure:
+    """Maps of owned, halo and replicated rows, load of the parts, and bytes between them, as one figure of panels.
+
+    Args:
+        facts: of the partition.
+        before: of the one it replaced: then every map and the load stand beside how they were.
+        sent: bytes of a step that were counted, beside the predicted ones.
+        title: of the figure; the partition's name when not given.
+    """
+    return grid(panels(facts, before=before, sent=sent), title=title or title_words(facts))
+
+
+def panels(facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None) -> list[Panel]:
+    """The panels of the microscope, each with the sentence that stands under it, for two columns."""
+    found = _alone(facts) if before is None else _beside(before, facts)
+    return [*found, *_matrices(facts, sent)]
+
+
+def _alone(facts: PartitionFacts) -> list[Panel]:
+    maps = [(map_figure(name, facts.maps[name], facts.bounds), map_words(name, facts)) for name in MAPS]
+    return [*maps, (load_figure(facts), load_words(facts))]
+
+
+def _beside(before: PartitionFacts, after: PartitionFacts) -> list[Panel]:
+    found: list[Panel] = []
+    old, new = f"before: {before.label}", f"now: {after.label}"
+    for name in MAPS:
+        top = max(float(facts.maps[name].max(initial=0.0)) for facts in (before, after))
+        found += [
+            (map_figure(name, before.maps[name], before.bounds, top=top, note=old), map_words(name, before)),
+            (map_figure(name, after.maps[name], after.bounds, top=top, note=new), map_words(name, after, before)),
+        ]
+    top = max(largest(before), largest(after))
+    found.append((load_figure(before, top=top, note=old), load_words(before)))
+    return [*found, (load_figure(after, top=top, note=new), load_words(after))]
+
+
+def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
+    """Bytes between ranks, or parts; none where nothing is sent."""
+    if not facts.exchanges or not facts.predicted or facts.ranks == 1:
+        return []
+    return link_panels(facts.predicted, sent, who="rank" if facts.ranks else "part")
+
+
+class PartitionView:
+    """The partitions of one run, the newest and the one before, and what its ranks sent in the last complete step."""
+
+    def __init__(self) -> None:
+        self.links = LinkLog()
+        self._known: list[Known] = []
+        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``partition``; an attempt that goes on with the same partition changes nothing.
+
+        An event without a ``layout`` says that the run's system divides no vertices any more.
+        """
+        told = (attempt, int(row["time_ns"]))
+        if told in self._seen:
+            return
+        self._seen.add(told)
+        step, left = int(row["step"] or 0), row["data"].get("layout", "") is None
+        facts = None if left else facts_of(row["data"])
+        self._known = _changes([*self._known, (attempt, step, facts)])[-_PARTITION_KEPT:]
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
+        self.links.truncate(step, attempt)
+        self._known = _changes([known for known in self._known if known[1] <= step or known[0] >= attempt])
+
+    @property
+    def facts(self) -> PartitionFacts | None:
+        """The partition in use; None where the run has none."""
+        return self._known[-1][2] if self._known else None
+
+    @property
+    def before(self) -> PartitionFacts | None:
+        """The one before the last change; None where nothing was changed."""
+        return self._known[-2][2] if len(self._known) > 1 else None
+
+    def sent(self) -> Sent | None:
+        """Bytes of the last complete step since the last change."""
+        facts = self.facts
+        if facts is None or not facts.exchanges or not facts.predicted:
+            return None
+        layers = max(len(each) for each in facts.predicted.values())
+        return self.links.last(facts.ranks, layers=layers, first=self._known[-1][1]) if facts.ranks else None
+
+    def panels(self) -> list[Panel]:
+        """The panels of the microscope; none where the run has no partition."""
+        return [] if self.facts is None else panels(self.facts, before=self.before, sent=self.sent())
+
+    def figure(self) -> Figure:
+        """The microscope as one figure."""
+        facts = self.facts
+        if facts is None:
+            raise LookupError("this run has no partition: ask for `facts` first")
+        return microscope(facts, before=self.before, sent=self.sent())
+
+    def sentence(self) -> str:
+        """The partition, its traffic and its last change, in words."""
+        return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
+
+
+def _changes(known: list[Known]) -> list[Known]:
+    """Without those that are as the one before them."""
+    return [each for place, each in enumerate(known) if not place or not _same(each[2], known[place - 1][2])]
+
+
+def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:
+    return facts is other if facts is None or other is None else facts.same(other)
+
+
+# Several partitions of one graph beside each other: what each costs, as small bars.
+
+
+_LEVEL = 7  # labels up to which there is room to write them level
+Facts = Mapping[str, PartitionFacts]
+_SHARES = {
+    "cut": ("Edges cut", "share of the edges (%)", "of the edges are cut"),
+    "halo": ("Halo rows", "share of the rows read (%)", "of the rows read come from other parts"),
+    "replicated": ("Replicated rows", "share of the rows held (%)", "of the rows held would be copies"),
+}
+
+
+def compare_partitions_figure(facts: Facts, title: str) -> Figure:
+    """Bars of shares, imbalance, bytes and seconds, a bar for each partition; the lower the better, everywhere.
+
+    Args:
+        facts: label -> partition.
+        title: of the whole.
+    """
+    shares = [_share(facts, key) for key in _SHARES]
+    return grid([*shares, _imbalance(facts), _sent(facts), _seconds(facts)], title=title, columns=3)
+
+
+def _bars(facts: Facts, title: str, unit: str, values: list[float], said: Callable[[float], str]) -> Figure:
+    trace = {
+        "type": "bar",
+        "x": list(facts),
+        "y": values,
+        "text": [said(each) for each in values],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "showlegend": False,
+        "marker": {"color": [series_colour(index) for index in range(len(values))]},
+        "hovertemplate": "%{x}: %{text}<extra></extra>",
+        "textfont": {"size": 10},
+    }
+    y_axis = {"rangemode": "tozero", "range": [0, 1.15 * max(values) or 1.0]}
+    return {"data": [trace], "layout": frame(title, "", unit, xaxis=_names(facts), yaxis=y_axis)}
+
+
+def _names(facts: Facts) -> dict[str, Any]:
+    """An axis of labels, which break where they have several words."""
+    short = [name.replace("_", "_<br>").replace(", ", ",<br>").replace(" (", "<br>(") for name in facts]
+    level = {"tickangle": 0} if len(short) <= _LEVEL else {}
+    return {
+        "type": "category",
+        "range": [-0.5, len(short) - 0.5],
+        "tickvals": list(facts),
+        "ticktext": short,
+        "tickfont": {"size": 9},
+        "showgrid": False,
+        **level,
+    }
+
+
+def _percent(value: float) -> str:
+    return share(value / 100)
+
+
+def _share(facts: Facts, key: str) -> tuple[Figure, str]:
+    title, unit, words = _SHARES[key]
+    values = {name: each.shares[key] for name, each in facts.items()}
+    low, high = (pick(values, key=values.__getitem__) for pick in (min, max))
+    figure = _bars(facts, title, unit, [100 * value for value in values.values()], _percent)
+    if values[low] == values[high]:
+        return figure, f"All alike: {share(values[low])} {words}."
+    return figure, f"By {low} {share(values[low])} {words}, by {high} {share(values[high])}."
+
+
+def _imbalance(facts: Facts) -> tuple[Figure, str]:
+    """Marks for vertices, edges and load; a bar would hide that 1 is the least there can be."""
+    data = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": kind,
+            "x": list(facts),
+            "y": [each.imbalance[kind] for each in facts.values()],
+            "hovertemplate": "%{x}: %{y:.3f} times the mean",
+            "marker": {"color": series_colour(index), "size": 9, "symbol": ("circle", "diamond", "square")[index]},
+        }
+        for index, kind in enumerate(("vertices", "edges", "load"))
+    ]
+    top = max(value for each in facts.values() for value in each.imbalance.values())
+    even = {
+        "type": "line",
+        "xref": "paper",
+        "yref": "y",
+        "x0": 0,
+        "x1": 1,
+        "y0": 1,
+        "y1": 1,
+        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+    }
+    layout = frame(
+        "Imbalance",
+        "",
+        "largest part over the mean (1)",
+        showlegend=True,
+        shapes=[even],
+        xaxis=_names(facts),
+        yaxis={"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]},
+    )
+    worst = max(facts, key=lambda name: facts[name].imbalance["edges"])
+    words = f"1 is even. A step waits for the largest part: {facts[worst].imbalance['edges']:.2f} in edges by {worst}."
+    return {"data": data, "layout": layout}, words
+
+
+def _sent(facts: Facts) -> tuple[Figure, str]:
+    sent = {name: float(sum(way.sum() for way in each.predicted.values())) for name, each in facts.items()}
+    best = min(sent, key=sent.__getitem__)
+    unit, factor = byte_unit(max(sent.values()))
+    values = [each / factor for each in sent.values()]
+    figure = _bars(facts, "Bytes exchanged", f"in a step ({unit})", values, lambda value: format_bytes(value * factor))
+    return figure, f"What halo_vertex would send, forward and backward; least by {best}."
+
+
+def _seconds(facts: Facts) -> tuple[Figure, str]:
+    figure = _bars(facts, "Time to make it", "time (s)", [each.seconds for each in facts.values()], format_seconds)
+    slowest = max(facts, key=lambda name: facts[name].seconds)
+    return figure, f"Paid once, kept by the data's hash; most for {slowest}. What it saves comes back every step."

@@ -1,0 +1,576 @@
+"""A race in pictures: loss against wall time, joules, bytes and memory, seeds thin and their median thick."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, as_drawn, frame, join_words, with_note
+from dtdg_lab.visualization.loss import NEAR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.series import Series
+from dtdg_lab.visualization.style import LOSSES
+
+if TYPE_CHECKING:
+    from dtdg_lab.visualization.run_window import RunWindow
+
+
+# What a race is drawn from: the losses of each of its runs, with what had been spent for them.
+
+
+COSTS = ("seconds", "joules", "bytes", "peak")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Evaluations of one run in order, each with what had been spent until then.
+
+    Attributes:
+        label: of the contestant.
+        seed: of the run.
+        losses: of the validation part; of the training part where a protocol has no validation.
+        seconds: since the run began, evaluations among them.
+        joules: of all ranks; empty where unknown.
+        bytes: that all ranks have sent, features that they fetched among them; empty where unknown.
+        peak: largest peak of tensor memory of any rank so far, bytes; None where unknown.
+        judged: ``validation`` or ``train``.
+        loss_name: with its unit.
+        sources: of the joules.
+        over: whether the run has ended.
+    """
+
+    label: str
+    seed: int
+    losses: tuple[float, ...]
+    seconds: tuple[float, ...]
+    joules: tuple[float, ...]
+    bytes: tuple[float, ...]
+    peak: int | None
+    judged: str
+    loss_name: str
+    sources: tuple[str, ...]
+    over: bool
+
+    def cost(self, name: str) -> tuple[float, ...]:
+        """What had been spent at every evaluation, one of ``COSTS``; empty where unknown."""
+        if name == "peak":
+            return () if self.peak is None else (float(self.peak),) * len(self.losses)
+        return {"seconds": self.seconds, "joules": self.joules, "bytes": self.bytes}[name]
+
+
+def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
+    """The curve of a run as far as it is; whoever feeds the window from another thread is kept out by its lock."""
+    loss = window.loss
+    points = [point for point in loss.splits[loss.judged].points if point.value is not None]
+    seconds = [point.seconds for point in points]
+    joules = window.energy.joules_at(seconds)
+    sent = window.spent.bytes_at(seconds, [point.step for point in points])
+    return Curve(
+        label=label,
+        seed=seed,
+        losses=tuple(float(point.value or 0.0) for point in points),
+        seconds=tuple(seconds),
+        joules=() if joules is None else tuple(joules.tolist()),
+        bytes=() if sent is None else tuple(sent.tolist()),
+        peak=window.spent.peak_bytes,
+        judged=loss.judged,
+        loss_name=LOSSES.get(loss.task, "loss"),
+        sources=tuple(sorted(window.energy.joules())),
+        over=over,
+    )
+
+
+def labels_of(curves: Sequence[Curve]) -> tuple[str, ...]:
+    """The contestants in the order in which they came."""
+    return tuple(dict.fromkeys(curve.label for curve in curves))
+
+
+def near_losses(
+    curves: Sequence[Curve], labels: Sequence[str], lost: Collection[tuple[str, int]] = ()
+) -> dict[int, float]:
+    """By seed, the least loss that any contestant reached and 5 % more; seeds that some contestant lacks are left out.
+
+    What is near follows the seed, since graph and first parameters do.
+
+    Args:
+        curves: of all runs as far as they are; one that is over without a finite loss is waited for no longer.
+        labels: the contestants.
+        lost: contestant and seed of runs that failed: they too are not waited for.
+    """
+    found: dict[int, dict[str, float]] = {}
+    gone = {*lost, *((curve.label, curve.seed) for curve in curves if curve.over and not curve.losses)}
+    for curve in curves:
+        if curve.losses:
+            found.setdefault(curve.seed, {})[curve.label] = min(curve.losses)
+    return {
+        seed: min(least.values()) * (1 + NEAR)
+        for seed, least in found.items()
+        if all(label in least or (label, seed) in gone for label in labels)
+    }
+
+
+def reached(curve: Curve, near: Mapping[int, float], cost: str) -> float | None:
+    """What the run had spent when it was near the best for the first time; None where it never was, or is unknown."""
+    spent = curve.cost(cost)
+    if curve.seed not in near or not spent:
+        return None
+    at = next((place for place, loss in enumerate(curve.losses) if loss <= near[curve.seed]), None)
+    return None if at is None else spent[at]
+
+
+Panel = tuple[Figure, str]
+NO_LOSS = "no run has been evaluated yet"
+_DASHES = ("solid", "dot", "dashdot", "longdash")
+_LOG_FROM = 20.0  # largest over least loss from which the axis is logarithmic
+_TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "seconds": ("Loss against wall time", "time since the run began"),
+        "joules": ("Loss against energy", "energy of all ranks"),
+        "bytes": ("Loss against bytes sent", "sent by all ranks"),
+        "peak": ("Loss against memory", "largest peak of tensor memory of a rank"),
+    }
+)
+_TOLD = {"seconds": format_seconds, "joules": format_joules, "bytes": format_bytes, "peak": format_bytes}
+_LEAST = {"seconds": "time", "joules": "energy", "bytes": "bytes", "peak": "memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class RaceLevel:
+    """A bound that stands in a panel of the race as an upright line.
+
+    Attributes:
+        label: of the contestant it bounds.
+        cost: of ``COSTS``.
+        value: that no run of this contestant can stay below, in seconds, joules or bytes.
+        name: of the bound.
+    """
+
+    label: str
+    cost: str
+    value: float
+    name: str
+
+
+def race_panels(
+    curves: Sequence[Curve],
+    levels: Sequence[RaceLevel] = (),
+    labels: Sequence[str] | None = None,
+    lost: Collection[tuple[str, int]] = (),
+) -> dict[str, Panel]:
+    """``seconds``, ``joules``, ``bytes`` and ``peak``: a figure each, and a sentence to stand under it.
+
+    Args:
+        curves: of all runs of the race as far as they are.
+        levels: bounds to be drawn.
+        labels: the contestants in order, which gives them their colours; those of the curves where not given.
+        lost: contestant and seed of runs that failed, which nobody waits for.
+    """
+    named = tuple(labels) if labels is not None else labels_of(curves)
+    near = near_losses(curves, named, lost)
+    of_cost = {cost: [level for level in levels if level.cost == cost] for cost in COSTS}
+    return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}
+
+
+def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
+    """The four panels as one figure, whose losses are zoomed together."""
+    drawn = grid([panels[cost] for cost in COSTS], title=title)
+    layout = drawn["layout"]
+    for name in [name for name in layout if name.startswith("yaxis") and name != "yaxis"]:
+        layout[name] = {**layout[name], "matches": "y"}
+    return drawn
+
+
+def _panel(
+    cost: str, curves: Sequence[Curve], levels: Sequence[RaceLevel], labels: Sequence[str], near: Mapping[int, float]
+) -> Panel:
+    shown = [curve for curve in curves if curve.losses and curve.cost(cost)]
+    largest = max((max(curve.cost(cost)) for curve in shown), default=0.0)
+    unit, factor = _unit(cost, largest)
+    title, x_title = _TITLES[cost]
+    layout = frame(
+        title,
+        f"{x_title} ({unit})",
+        _loss_name(curves),
+        showlegend=True,
+        xaxis={"rangemode": "tozero"},
+        yaxis=_loss_axis(curves),
+    )
+    unknown = [label for label in labels if _lacks(label, cost, curves)]
+    if not shown:
+        note = NO_LOSS if not unknown else f"{_LEAST[cost]} is unknown for {join_words(unknown)}"
+        return {"data": [], "layout": with_note(layout, as_drawn(note))}, _LOOK[cost]
+    if cost == "bytes" and not largest:
+        return {"data": [], "layout": with_note(layout, "nobody sends anything: one process each")}, _LOOK[cost]
+    data = [_thin(curve, cost, factor, labels) for curve in shown]
+    for label in labels:
+        data += _thick([curve for curve in shown if curve.label == label], cost, factor, labels)
+    if levels:
+        _draw_levels(layout, levels, factor, labels)
+    return {"data": data, "layout": layout}, _words(cost, curves, labels, unknown, near)
+
+
+def _lacks(label: str, cost: str, curves: Sequence[Curve]) -> bool:
+    own = [curve for curve in curves if curve.label == label and curve.losses]
+    return bool(own) and not any(curve.cost(cost) for curve in own)
+
+
+def _unit(cost: str, largest: float) -> tuple[str, float]:
+    """The unit of an axis, and what a second, joule or byte is of it."""
+    if cost == "seconds":
+        return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
+    if cost == "joules":
+        return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
+    for unit, size in (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
+        if largest >= size:
+            return unit, 1 / size
+    return "B", 1.0
+
+
+def _loss_name(curves: Sequence[Curve]) -> str:
+    names = {curve.loss_name for curve in curves} or {"loss"}
+    parts = {curve.judged for curve in curves if curve.losses} or {"validation"}
+    part = "training" if parts == {"train"} else "validation"
+    return f"{part}: {names.pop() if len(names) == 1 else 'loss'}"
+
+
+def _loss_axis(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Logarithmic where losses fall so far that the end of a straight axis would show nothing."""
+    losses = [loss for curve in curves for loss in curve.losses]
+    wide = bool(losses) and min(losses) > 0 and max(losses) / min(losses) > _LOG_FROM
+    return {"type": "log"} if wide else {}
+
+
+def _style(label: str, labels: Sequence[str]) -> dict[str, Any]:
+    index = labels.index(label)
+    return {"color": series_colour(index), "dash": _DASHES[(index // 8) % len(_DASHES)]}
+
+
+def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> dict[str, Any]:
+    """One seed; against memory, which is a number of the run, a point for the least loss."""
+    style, xs, ys = _style(curve.label, labels), [value * factor for value in curve.cost(cost)], list(curve.losses)
+    trace = {
+        "type": "scatter",
+        "name": as_drawn(f"{curve.label}, seed {curve.seed}"),
+        "legendgroup": curve.label,
+        "showlegend": False,
+        "opacity": 0.45,
+        "hovertemplate": "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}</extra>",
+    }
+    if cost == "peak":
+        best = [min(ys)]
+        return {**trace, "mode": "markers", "x": xs[:1], "y": best, "marker": {"color": style["color"], "size": 6}}
+    return {**trace, "mode": "lines", "x": [round(x, 6) for x in xs], "y": ys, "line": {**style, "width": 1}}
+
+
+def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """The median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
+    if not own:
+        return []
+    label, style = own[0].label, _style(own[0].label, labels)
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "name": as_drawn(label),
+        "legendgroup": label,
+        "hovertemplate": "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}, median</extra>",
+    }
+    if cost == "peak":
+        x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
+        marker = {"color": style["color"], "size": 12, "symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
+        return [{**trace, "mode": "markers", "x": [x * factor], "y": [y], "marker": marker}]
+    lengths = sorted((len(curve.losses) for curve in own), reverse=True)
+    reach = lengths[ceil(len(lengths) / 2) - 1]
+    xs, ys = [], []
+    for place in range(reach):
+        there = [curve for curve in own if len(curve.losses) > place]
+        xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
+        ys.append(median(curve.losses[place] for curve in there))
+    return [{**trace, "mode": "lines+markers", "x": xs, "y": ys, "line": {**style, "width": 3}, "marker": {"size": 5}}]
+
+
+def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
+    """Bounds as upright lines with their names, one under the other so that they can be read."""
+    for place, level in enumerate(levels):
+        colour = _style(level.label, labels)["color"] if level.label in labels else BASELINE_COLOUR
+        x = level.value * factor
+        layout["shapes"] = [
+            *layout["shapes"],
+            {
+                "type": "line",
+                "xref": "x",
+                "yref": "paper",
+                "x0": x,
+                "x1": x,
+                "y0": 0,
+                "y1": 1,
+                "layer": "below",
+                "line": {"color": colour, "width": 1.5, "dash": "dash"},
+            },
+        ]
+        layout["annotations"] = [
+            *layout["annotations"],
+            {
+                "text": as_drawn(f"{level.label}: {level.name}"),
+                "xref": "x",
+                "yref": "paper",
+                "x": x,
+                "y": 0.98 - 0.09 * place,
+                "xanchor": "left",
+                "yanchor": "top",
+                "xshift": 3,
+                "showarrow": False,
+                "font": {"size": 10, "color": colour},
+            },
+        ]
+
+
+_LOOK: Mapping[str, str] = MappingProxyType(
+    {
+        "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
+        "the ranking.",
+        "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be "
+        "thrifty.",
+        "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
+        "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
+    }
+)
+
+
+def _words(
+    cost: str, curves: Sequence[Curve], labels: Sequence[str], unknown: Sequence[str], near: Mapping[int, float]
+) -> str:
+    """Who needs least to come near the best loss, and what to look for."""
+    lost = f" Unknown for {join_words(unknown)}." if unknown else ""
+    spent: dict[str, list[float]] = {}
+    for curve in curves:
+        value = reached(curve, near, cost)
+        if value is not None:
+            spent.setdefault(curve.label, []).append(value)
+    whole = {label: median(values) for label, values in spent.items() if len(values) == len(near)}
+    if not whole:
+        return _LOOK[cost] + lost
+    order = sorted(whole, key=lambda label: whole[label])
+    told = _TOLD[cost]
+    missed = [label for label in labels if label not in whole]
+    text = f"To a loss within 5 % of the best, {order[0]} needs least {_LEAST[cost]}: {told(whole[order[0]])}"
+    text += "".join(f"; {label} {told(whole[label])}" for label in order[1:])
+    short = f" {join_words(missed)} did not get there with every seed." if missed else ""
+    how = f" Joules are {join_words(sorted({of for curve in curves for of in curve.sources}))}." * (cost == "joules")
+    return f"{text}.{short}{how}{lost} {_LOOK[cost]}"
+
+
+# What each contestant of a race took, beside what it could not go below.
+
+
+QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "epoch": ("Seconds of an epoch, and what no schedule can beat", "epoch, without evaluation (s)"),
+        "moving": ("Seconds standing for exchanges, and copying alone", "exchanges of an epoch (s)"),
+        "energy": ("Joules of an epoch, and without waiting for features", "energy of an epoch (J)"),
+    }
+)
+_RACE_BOUNDS_LOOK: Mapping[str, str] = MappingProxyType(
+    {
+        "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
+        "waiting, exchange and control.",
+        "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
+        "exchange behind computing; one far beyond pays latency, not bandwidth.",
+        "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
+        "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
+        "features are taken off, which no cache can beat.",
+    }
+)
+_RACE_BOUNDS_LOG_FROM = 50.0
+NO_BOUND = "no run has ended yet, or none has such a bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A measured quantity of a contestant and what it cannot be below.
+
+    Attributes:
+        label: of the contestant.
+        quantity: of ``QUANTITIES``.
+        measured: median over seeds, seconds or joules.
+        bound: of the same seeds, in the same unit.
+        name: of the bound.
+    """
+
+    label: str
+    quantity: str
+    measured: float
+    bound: float
+    name: str
+
+    @property
+    def over(self) -> float | None:
+        """Measured over bound; None where the bound is 0."""
+        return self.measured / self.bound if self.bound > 0 else None
+
+
+def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, Panel]:
+    """A panel for every quantity that has a bound, with ``labels`` in their colours; one empty one where none has."""
+    shown = [name for name in QUANTITIES if any(each.quantity == name for each in bounds)] or ["epoch"]
+    return {
+        name: _panel_race_bounds(name, [each for each in bounds if each.quantity == name], labels) for name in shown
+    }
+
+
+def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
+    """All panels as one figure."""
+    return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
+
+
+def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
+    title, x_title = QUANTITIES[quantity]
+    layout = frame(
+        title,
+        x_title,
+        "",
+        showlegend=True,
+        bargap=0.45,
+        xaxis={"rangemode": "tozero"},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "},
+    )
+    if not bounds:
+        return {"data": [], "layout": with_note(layout, NO_BOUND)}, _RACE_BOUNDS_LOOK[quantity]
+    names = [as_drawn(each.label) for each in bounds]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": "measured",
+            "showlegend": False,
+            "y": names,
+            "x": [each.measured for each in bounds],
+            "marker": {"color": [series_colour(labels.index(each.label)) for each in bounds], "opacity": 0.75},
+            "text": [_times(each) for each in bounds],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "hovertemplate": "%{y}: %{x:.4~g}<extra>measured</extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": join_words(list(dict.fromkeys(each.name for each in bounds))),
+            "y": names,
+            "x": [each.bound for each in bounds],
+            "marker": {"symbol": "line-ns-open", "size": 22, "color": TEXT_COLOUR, "line": {"width": 2.5}},
+            "hovertemplate": "%{y}: %{x:.4~g}<extra>bound</extra>",
+        },
+    ]
+    layout["xaxis"] = {**layout["xaxis"], **_axis([value for each in bounds for value in (each.measured, each.bound)])}
+    return {"data": data, "layout": layout}, f"{_told(quantity, bounds)} {_RACE_BOUNDS_LOOK[quantity]}"
+
+
+def _times(each: Bound) -> str:
+    return "" if each.over is None else f"x {_factor(each.over)}"
+
+
+def _factor(over: float) -> str:
+    return f"{over:,.0f}" if over >= 100 else f"{over:.3g}"
+
+
+def _axis(values: Sequence[float]) -> dict[str, Any]:
+    """Logarithmic where bounds are far below what was measured; with room for the words after a bar."""
+    largest, least = max(values), min(values)
+    if least > 0 and largest / least > _RACE_BOUNDS_LOG_FROM:
+        return {"type": "log", "range": [math.log10(least) - 0.3, math.log10(largest) + 0.7]}
+    return {"range": [0, largest * 1.18 or 1.0]}
+
+
+def _told(quantity: str, bounds: Sequence[Bound]) -> str:
+    """Who is closest to its bound."""
+    known = [each for each in bounds if each.over is not None]
+    if not known:
+        return "No bound is above 0."
+    closest = min(known, key=lambda each: abs((each.over or 0.0) - 1))
+    words = format_joules if quantity == "energy" else format_seconds
+    return (
+        f"{closest.label} is closest to its bound: {words(closest.measured)}, {_factor(closest.over or 0.0)} times "
+        f"{words(closest.bound)} ({closest.name})."
+    )
+
+
+# What a run has sent so far, and the most memory it needed: running totals for charts of loss against cost.
+
+
+class SpentView:
+    """Bytes sent and peaks of memory of one run. What was sent for steps that were computed again stays counted.
+
+    Args:
+        points: most that are kept of each rank.
+    """
+
+    def __init__(self, points: int) -> None:
+        self._points = points
+        self._sent: dict[int, Series] = {}  # of each rank, its total
+        self._totals: dict[int, float] = {}
+        self._newest_ns: dict[int, int] = {}
+        self._fetched: dict[int, float] = {}  # bytes of features by stretch of steps
+        self._stretch = 1  # steps of one
+        self._newest_fetch: dict[tuple[Any, ...], tuple[int, set[Any]]] = {}
+        self.peak_bytes: int | None = None  # largest peak of tensor memory of any rank
+        self.peak_rss_bytes: int | None = None  # largest resident memory of any rank's process
+
+    def step(self, rank: int, row: Mapping[str, Any], seconds: float) -> None:
+        """Add one row of ``steps``; bytes that are unknown add nothing."""
+        sent, time_ns = row.get("bytes_sent"), int(row["time_ns"])
+        if sent is None or time_ns <= self._newest_ns.get(rank, -1):  # told before
+            return
+        self._newest_ns[rank] = time_ns
+        self._totals[rank] = self._totals.get(rank, 0.0) + float(sent)
+        series = self._sent.setdefault(rank, Series(self._points))
+        newest = series.last
+        series.add(0 if newest is None else newest.step + 1, seconds, self._totals[rank])
+
+    def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of ``fetches``, requests and replies: features go beside what steps send, probes do not."""
+        if row["purpose"] == "probe":
+            return
+        step, told = int(row["step"]), row["rtt_s"]
+        link = (attempt, row["part"], row["owner"], row["purpose"])
+        newest, heard = self._newest_fetch.get(link, (-1, set()))
+        if step < newest or (step == newest and told in heard):  # told before
+            return
+        self._newest_fetch[link] = step, {told} if step > newest else heard | {told}
+        place = step // self._stretch
+        self._fetched[place] = self._fetched.get(place, 0.0) + float(row["bytes"] or 0.0)
+        if len(self._fetched) > self._points:
+            self._stretch *= 2
+            joined: dict[int, float] = {}
+            for place, sent in self._fetched.items():
+                joined[place // 2] = joined.get(place // 2, 0.0) + sent
+            self._fetched = joined
+
+    def memory(self, row: Mapping[str, Any]) -> None:
+        """Add one row of ``memory``."""
+        for name in ("peak_bytes", "peak_rss_bytes"):
+            value, known = row.get(name), getattr(self, name)
+            if value is not None and (known is None or value > known):
+                setattr(self, name, int(value))
+
+    def bytes_at(self, seconds: ArrayLike, steps: ArrayLike) -> NDArray[np.float64] | None:
+        """By all ranks, until these seconds and steps of the run; None where no rank has told any."""
+        if not self._sent:
+            return None
+        asked = np.asarray(seconds, np.float64)
+        total = np.zeros(asked.shape)
+        for series in self._sent.values():
+            points = series.points
+            sums = np.array([0.0, *(point.value or 0.0 for point in points)])
+            total += sums[np.searchsorted([point.seconds for point in points], asked, side="right")]
+        if self._fetched:
+            places = np.array(sorted(self._fetched))
+            sums = np.append(0.0, np.cumsum([self._fetched[place] for place in places.tolist()]))
+            total += sums[np.searchsorted(places * self._stretch, np.asarray(steps), side="left")]
+        return total

@@ -1,0 +1,576 @@
+"""Steps over the number of ranks: their parts, their speed-up, and predictions against what was measured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log10
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
+
+# Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """One system.
+
+    Attributes:
+        system: its name.
+        seconds: ranks -> seconds of an epoch.
+    """
+
+    system: str
+    seconds: Mapping[int, float]
+
+    def at(self, ranks: int) -> float | None:
+        """Speed-up over one rank, over the ranks; None where either is unknown."""
+        one, here = self.seconds.get(1), self.seconds.get(ranks)
+        return one / (here * ranks) if one and here else None
+
+
+def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
+    """A line for each system over ranks; 1 is ideal."""
+    layout = frame(
+        "Efficiency over ranks",
+        "ranks",
+        "speed-up over ranks (1 is ideal)",
+        showlegend=True,
+        xaxis={"type": "log", "tickvals": sorted({count for each in systems for count in each.seconds})},
+        yaxis={"rangemode": "tozero"},
+    )
+    data: list[dict[str, Any]] = []
+    for index, each in enumerate(systems):
+        known = [(count, share) for count in sorted(each.seconds) if (share := each.at(count)) is not None]
+        if known:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": each.system,
+                    "x": [count for count, _ in known],
+                    "y": [share for _, share in known],
+                    "text": [format_seconds(each.seconds[count]) for count, _ in known],
+                    "line": {"color": series_colour(index), "width": 2},
+                    "marker": {"size": 7},
+                    "hovertemplate": "%{x} ranks: %{y:.2f}, %{text} an epoch<extra>%{fullData.name}</extra>",
+                }
+            )
+    if not data:
+        return {"data": [], "layout": with_note(layout, "no system has run on one rank yet")}
+    ends = sorted({count for each in systems for count in each.seconds})
+    ideal = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "ideal",
+        "x": [ends[0], ends[-1]],
+        "y": [1, 1],
+        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    return {"data": [ideal, *data], "layout": layout}
+
+
+def efficiency_words(systems: Sequence[Efficiency]) -> str:
+    """Who keeps most of the largest number of ranks, and who least."""
+    most = max((count for each in systems for count in each.seconds), default=1)
+    known = sorted(((share, each.system) for each in systems if (share := each.at(most)) is not None), reverse=True)
+    if most == 1 or not known:
+        return "No system has run on several ranks yet: give a session of two engines or more."
+    (best, first), (least, last) = known[0], known[-1]
+    look = "Look at what falls: on fewer cores than ranks every line must."
+    if len(known) == 1:
+        return f"On {most} ranks {first} keeps {percent(best)} of them. {look}"
+    return f"On {most} ranks {first} keeps {percent(best)} of them, {last} {percent(least)}. {look}"
+
+
+Row = Mapping[str, Any]
+Panel = tuple[Figure, str]
+PARTS = ("compute", "communicate", "transfer")
+_LOG = {"type": "log", "dtick": "D2"}
+_HELD, _FITTED = series_colour(1), series_colour(0)
+
+
+def scaling_figure(
+    rows: Sequence[Row], errors: Sequence[Row], *, weak: bool, paper: float | None = None, title: str = ""
+) -> Figure:
+    """Parts of a step, speed-up and errors over ranks, as three panels.
+
+    Args:
+        rows: steps, as ``runs.scaling_study.MEANINGS`` says.
+        errors: of measured steps by part, as ``ScalingStudy.errors`` has them.
+        weak: whether the graph grows with the ranks.
+        paper: the paper's speed-up on its 128 GPUs.
+        title: of the whole.
+    """
+    panels = [_parts(rows, weak=weak), _speedup(rows, weak=weak, paper=paper), _against(errors)]
+    return grid(panels, title=title or "Steps on more ranks than are here", wide={2})
+
+
+def scaling_words(rows: Sequence[Row], errors: Sequence[Row], *, weak: bool) -> str:
+    """What is predicted for the most ranks, and how far predictions were off, in two sentences."""
+    most = max((row for row in rows if row["source"] == "predicted"), key=_ranks, default=None)
+    if most is None:
+        return "Nothing was predicted."
+    grown = "the graph grows with the ranks" if weak else "the graph stays"
+    said = (
+        f"{most['model']}, where {grown}: {most['speedup']:.3g} times the edges a second on {most['ranks']} ranks, "
+        f"where {_largest(most)}. "
+    )
+    return said + _off(errors)
+
+
+def _off(errors: Sequence[Row]) -> str:
+    held = [row for row in errors if not row["fitted"]]
+    named = held or list(errors)
+    sums = [abs(row["error"]) for row in named if row["part"] == "sum"]
+    if not sums:
+        return "No measured step says how far predictions are off."
+    kind = "held-out" if held else "fitted"
+    steps = f"{len(sums)} {kind} step{'s' * (len(sums) > 1)}"
+    parts = [
+        f"{part} {percent(median(found))}"
+        for part in PARTS
+        if (found := [abs(row["error"]) for row in named if row["part"] == part])
+    ]
+    caution = "" if held else "; none was held out, so that predictions may be further off"
+    return (
+        f"Predictions of {steps} were off by {percent(median(sums))} (median) and {percent(max(sums))} (most); by "
+        f"part, median: {', '.join(parts)}{caution}."
+    )
+
+
+def _ranks(row: Row) -> int:
+    return int(row["ranks"])
+
+
+def _largest(row: Row) -> str:
+    part = max(PARTS, key=lambda name: row[f"{name}_s"])
+    return f"{percent(row[f'{part}_s'] / row['step_s'])} of the time is {part}"
+
+
+def _predicted(rows: Sequence[Row]) -> list[Row]:
+    return sorted((row for row in rows if row["source"] == "predicted"), key=_ranks)
+
+
+def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
+    told = _predicted(rows)
+    longest = max((row["step_s"] for row in rows), default=1.0)
+    unit, factor = ("ms", 1e3) if longest < 1 else ("s", 1.0)
+    names = [str(row["ranks"]) for row in told]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": part,
+            "x": names,
+            "marker": {"color": PHASE_COLOURS[part]},
+            "y": [round(row[f"{part}_s"] * factor, 6) for row in told],
+            "customdata": [format_seconds(row[f"{part}_s"]) for row in told],
+            "hovertemplate": f"%{{x}} ranks: %{{customdata}}<extra>{part}</extra>",
+        }
+        for part in PARTS
+    ]
+    for source, symbol in (("measured", "diamond"), ("own time", "diamond-open")):
+        found = [row for row in rows if row["source"] == source]
+        if found:
+            said = "measured, no exchanges" if source == "own time" else source
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": said,
+                    "x": [str(row["ranks"]) for row in found],
+                    "y": [round(row["step_s"] * factor, 6) for row in found],
+                    "marker": {"symbol": symbol, "size": 9, "color": TEXT_COLOUR},
+                    "hovertemplate": f"%{{x}} ranks: %{{y:.4~g}} {unit}<extra>{said}</extra>",
+                }
+            )
+    layout = frame(
+        "Time of a step by its parts",
+        "ranks",
+        f"time ({unit})",
+        barmode="stack",
+        bargap=0.35,
+        xaxis={"type": "category", "showgrid": False, "categoryorder": "array", "categoryarray": names},
+        yaxis={"rangemode": "tozero"},
+    )
+    if not told:
+        return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
+    first, last = told[0], told[-1]
+    many = f"{first['ranks']} rank{'s' * (first['ranks'] > 1)}"
+    words = f"As predicted, on {many} {_largest(first)}; on {last['ranks']}, {_largest(last)}. "
+    grow = (
+        "bars of equal height, for the work of a rank stays" if weak else "which colour stops shrinking as ranks double"
+    )
+    return {"data": data, "layout": layout}, f"{words}Look for {grow}."
+
+
+def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
+    told = _predicted(rows)
+    counts = [row["ranks"] for row in told]
+    data: list[dict[str, Any]] = [
+        _line("ideal", counts, [float(count) for count in counts], {"color": BASELINE_COLOUR, "dash": "dash"}),
+        _line("predicted", counts, [row["speedup"] for row in told], {"color": _FITTED, "width": 2}),
+    ]
+    measured = [row for row in rows if row["source"] == "measured" and row["speedup"]]
+    if measured:
+        data.append(_points("measured", measured, "diamond", TEXT_COLOUR))
+    if paper is not None:
+        data.append(_points("paper, 128 GPUs", [{"ranks": 128, "speedup": paper}], "star", MARK_COLOUR))
+    shown = sorted({*counts, *((128,) if paper is not None else ())})
+    axis = {"type": "log", "tickvals": shown, "ticktext": [str(count) for count in shown]}
+    layout = frame("Speed-up over one rank", "ranks", "times the edges a second", xaxis=axis, yaxis=axis)
+    if not told:
+        return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
+    last = told[-1]
+    words = f"{last['speedup']:.3g} of {last['ranks']} at the most ranks, {percent(last['speedup'] / last['ranks'])}. "
+    if paper is not None:
+        best = "the best of its graphs and models" if not weak else "this model's"
+        words += f"The star is the paper's, {paper:g}, {best}, on other machines. "
+    return {"data": data, "layout": layout}, words + "Look at where the full line leaves the dashed one."
+
+
+def _line(name: str, x: Sequence[float], y: Sequence[float], line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": list(x),
+        "y": [round(each, 6) for each in y],
+        "line": line,
+        "hovertemplate": f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>",
+    }
+
+
+def _points(name: str, rows: Sequence[Row], symbol: str, colour: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [row["ranks"] for row in rows],
+        "y": [round(row["speedup"], 6) for row in rows],
+        "marker": {"symbol": symbol, "size": 10, "color": colour},
+        "hovertemplate": f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>",
+    }
+
+
+def _against(errors: Sequence[Row]) -> Panel:
+    """Predicted over measured seconds; each part has its symbol, held-out steps their colour."""
+    known = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
+    layout = frame("Predicted against measured", "measured (ms)", "predicted (ms)", xaxis=_LOG, yaxis=_LOG)
+    if not known:
+        return {"data": [{"type": "scatter", "x": [], "y": []}], "layout": with_note(layout, "nothing measured")}, ""
+    ends = [
+        1e3
+        * pick(
+            min(r["measured_s"], r["predicted_s"]) if pick is min else max(r["measured_s"], r["predicted_s"])
+            for r in known
+        )
+        for pick in (min, max)
+    ]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "equal",
+            "x": ends,
+            "y": ends,
+            "hoverinfo": "skip",
+            "line": {"color": BASELINE_COLOUR, "dash": "dash"},
+        }
+    ]
+    shown: set[str] = set()
+    for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
+        for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
+            found = [row for row in known if row["fitted"] is fitted and row["part"] == part]
+            if found:
+                data.append(
+                    {
+                        "type": "scatter",
+                        "mode": "markers",
+                        "name": kind,
+                        "showlegend": kind not in shown,
+                        "x": [round(1e3 * row["measured_s"], 6) for row in found],
+                        "y": [round(1e3 * row["predicted_s"], 6) for row in found],
+                        "marker": {"symbol": symbol, "size": 9, "color": colour},
+                        "customdata": [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found],
+                        "hovertemplate": f"{part}: %{{customdata}}<extra>{kind}</extra>",
+                    }
+                )
+                shown.add(kind)
+    look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
+    return {"data": data, "layout": layout}, f"{_off(errors)} {look}"
+
+
+# A graph over numbers of ranks: epoch time, efficiency, bytes, copies, fetches, with the points that were measured.
+
+
+# quantity -> title, axis, factor, whether the axis is logarithmic, what to look for
+PANELS: Mapping[str, tuple[str, str, float, bool, str]] = MappingProxyType(
+    {
+        "epoch_s": (
+            "Epoch time of this graph",
+            "time of an epoch (ms)",
+            1e3,
+            True,
+            "Look where a line turns up: exchanges then cost more than ranks save.",
+        ),
+        "efficiency": (
+            "Schedules of a longer sequence that grows like it",
+            "share of one rank's throughput",
+            1.0,
+            False,
+            "Look how far the lines are below the bound.",
+        ),
+        "rank_bytes": (
+            "Bytes that a rank sends in a step",
+            "KiB",
+            1 / 1024,
+            True,
+            "Look where halo rows cross rows by snapshots, and what is left beside gradients.",
+        ),
+        "held_rows": (
+            "Rows of a snapshot that a part holds",
+            "rows",
+            1.0,
+            True,
+            "The gap to own rows is copies: memory that more ranks do not save.",
+        ),
+        "fetch_s": (
+            "A step that fetches features, on another cluster",
+            "time of a step (ms)",
+            1e3,
+            False,
+            "A step waits for its slowest owner, however many there are: look what a late link does.",
+        ),
+    }
+)
+_GRADIENTS = "gradients, every system"
+CURVES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "dygnex-g": ("dygnex_greedy", _GRADIENTS),
+        "adgnn-t": ("halo rows, metis",),
+        "esdg": ("rows by snapshots (esdg)",),
+        **dict.fromkeys(("psg", "blad", "dygnex-l", "pygt-dist", "dbov", "dbos", "bvr", "dynagraph"), (_GRADIENTS,)),
+    }
+)  # a system's points go with these curves where none has its name
+_OTHERS = "other systems, measured"
+_REGION = "rgba(0, 158, 115, 0.12)"
+_HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below
+_WIDTH = 0.72  # share of the figure that axes take; the legend is beside
+_LINE = 118  # characters of a sentence in a line
+
+
+def what_if_ranks_figure(rows: Sequence[Row], *, measured_ranks: int = 0, title: str = "") -> Figure:
+    """A panel for each quantity there is, one under another, each with its legend beside it.
+
+    Args:
+        rows: ``quantity`` (of ``PANELS``), ``curve``, ``ranks``, ``value`` and ``kind``: counted, formula, simulated,
+            predicted, fitted (drawn dotted) or measured (drawn as points).
+        measured_ranks: most ranks that were measured: the region up to there is shaded; 0 for none.
+        title: of the whole.
+    """
+    found = [name for name in PANELS if any(row["quantity"] == name for row in rows)]
+    panels = [_panel(name, [row for row in rows if row["quantity"] == name], measured_ranks) for name in found]
+    if not panels:
+        panels = [({"data": [], "layout": with_note(frame("What if", "ranks", "value"), "nothing to show")}, "")]
+    return _stacked(panels, title or "What if there were more ranks")
+
+
+def _stacked(panels: Sequence[Panel], title: str) -> Figure:
+    """Panels one under another; many curves have more names than a line under the axes holds."""
+    whole = _HEIGHT * len(panels) + 40
+    first = panels[0][0]["layout"]
+    layout: dict[str, Any] = {
+        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
+        "font": first["font"],
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "hovermode": "closest",
+        "height": whole,
+        "margin": {"l": 62, "r": 14, "t": 40, "b": 0},
+        "shapes": [],
+        "annotations": [],
+    }
+    inner = whole - 40
+    data: list[dict[str, Any]] = []
+    for place, (figure, sentence) in enumerate(panels):
+        number = "" if place == 0 else str(place + 1)
+        x, y, own = f"x{number}", f"y{number}", figure["layout"]
+        top = 1 - (place * _HEIGHT + _TOP) / inner
+        domain = [top - _PLOT / inner, top]
+        layout[f"xaxis{number}"] = {**own["xaxis"], "domain": [0, _WIDTH], "anchor": y}
+        layout[f"yaxis{number}"] = {**own["yaxis"], "domain": domain, "anchor": x}
+        layout[f"legend{number}"] = {
+            "x": _WIDTH + 0.015,
+            "xanchor": "left",
+            "y": top,
+            "yanchor": "top",
+            "font": {"size": 10},
+            "bgcolor": "rgba(0,0,0,0)",
+        }
+        for trace in figure["data"] or [{"type": "scatter", "x": [None], "y": [None], "showlegend": False}]:
+            data.append({**trace, "xaxis": x, "yaxis": y, "legend": f"legend{number}"})
+        for mark in (*own["shapes"], *own["annotations"]):
+            moved = {**mark, "xref": _moved(mark["xref"], x), "yref": _moved(mark["yref"], y)}
+            layout["annotations" if "text" in mark else "shapes"].append(moved)
+        words = "<br>".join(textwrap.wrap(sentence, _LINE))
+        layout["annotations"] += [
+            _text(f"<b>{own['title']['text']}</b>", 13, top, {"yanchor": "bottom", "yshift": 8}),
+            _text(words, 11, domain[0], {"yanchor": "top", "yshift": -36}),
+        ]
+    return {"data": data, "layout": layout}
+
+
+def _moved(reference: str, axis: str) -> str:
+    return f"{axis} domain" if reference == "paper" else axis
+
+
+def _text(said: str, size: int, y: float, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "text": said,
+        "x": 0,
+        "y": y,
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "left",
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": size, "color": TEXT_COLOUR},
+        **more,
+    }
+
+
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int) -> Panel:
+    title, axis, factor, is_log, look = PANELS[name]
+    ranks = sorted({row["ranks"] for row in rows})
+    y: dict[str, Any] = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else {"rangemode": "tozero"}
+    ends = [log10(ranks[0]) - 0.06, log10(ranks[-1]) + 0.06]
+    shown = [count for count in ranks if count & (count - 1) == 0 or len(ranks) < 8]  # powers of 2 among many
+    layout = frame(
+        title,
+        "ranks",
+        axis,
+        yaxis=y,
+        xaxis={
+            "type": "log",
+            "tickvals": shown,
+            "ticktext": [f"{count:,}" for count in shown],
+            "range": ends,
+        },
+    )
+    data: list[dict[str, Any]] = []
+    colours: dict[str, str] = {}
+    for curve in dict.fromkeys(row["curve"] for row in rows if row["kind"] != "measured"):
+        colours[curve] = _colour(curve, len(colours))
+        data += _curve(curve, [row for row in rows if row["curve"] == curve], factor, colours[curve])
+    measured = [row for row in rows if row["kind"] == "measured"]
+    data += _measured(measured, colours, factor)
+    if measured_ranks and measured:
+        layout["shapes"].append(
+            {
+                "type": "rect",
+                "xref": "x",
+                "x0": 10 ** ends[0],
+                "x1": measured_ranks * 1.15,
+                "yref": "paper",
+                "y0": 0,
+                "y1": 1,
+                "fillcolor": _REGION,
+                "line": {"width": 0},
+                "layer": "below",
+            }
+        )
+    return {"data": data, "layout": layout}, _words(name, rows, measured_ranks if measured else 0) + look
+
+
+def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[dict[str, Any]]:
+    """A line for what is counted and one, dotted, for what is continued; they meet."""
+    own = [row for row in rows if row["kind"] != "measured"]
+    known = sorted((row for row in own if row["kind"] != "fitted"), key=lambda row: row["ranks"])
+    fitted = sorted((row for row in own if row["kind"] == "fitted"), key=lambda row: row["ranks"])
+    line = {"color": colour, "width": 2, **({"dash": "dash"} if "late" in curve or curve.startswith("bound") else {})}
+    lines = [_line_what_if_ranks(curve, known, factor, line)] if known else []
+    if fitted:
+        continued = _line_what_if_ranks(f"{curve}, continued", [*known[-1:], *fitted], factor, {**line, "dash": "dot"})
+        lines.append({**continued, "showlegend": not known})
+    return lines
+
+
+def _line_what_if_ranks(name: str, rows: Sequence[Row], factor: float, line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [row["ranks"] for row in rows],
+        "y": [_shown(row["value"] * factor) for row in rows],
+        "line": line,
+        "customdata": [row["kind"] for row in rows],
+        "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} (%{{customdata}})<extra>{name}</extra>",
+    }
+
+
+def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float) -> list[dict[str, Any]]:
+    """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
+    found = []
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        named = (row["curve"], *CURVES_OF.get(row["curve"], ()))
+        by_name.setdefault(next((curve for curve in named if curve in colours), _OTHERS), []).append(row)
+    for name, mine in sorted(by_name.items(), key=lambda item: item[0] == _OTHERS, reverse=True):
+        other = name == _OTHERS
+        systems = list(dict.fromkeys(row["curve"] for row in mine))
+        said = _OTHERS if other else f"{name if len(systems) > 1 else systems[0]}, measured"
+        found.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": said,
+                "x": [row["ranks"] for row in mine],
+                "y": [_shown(row["value"] * factor) for row in mine],
+                "customdata": [row["curve"] for row in mine],
+                "marker": {
+                    "symbol": "circle-open" if other else "diamond",
+                    "size": 6 if other else 10,
+                    "color": BASELINE_COLOUR if other else colours[name],
+                    "line": {"width": 1, "color": BASELINE_COLOUR if other else TEXT_COLOUR},
+                },
+                "hovertemplate": "%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>",
+            }
+        )
+    return found
+
+
+def _shown(value: float) -> float | None:
+    """None where a logarithm has no place for it."""
+    return float(f"{value:.6g}") if value > 0 else None
+
+
+def _colour(curve: str, place: int) -> str:
+    return BASELINE_COLOUR if curve.startswith(("bound", "own alone")) else series_colour(place)
+
+
+def _words(name: str, rows: Sequence[Row], measured_ranks: int) -> str:
+    told = [row for row in rows if row["kind"] != "measured" and not row["curve"].startswith(("bound", "own alone"))]
+    last = max((row["ranks"] for row in told), default=0)
+    at = [row for row in told if row["ranks"] == last]
+    if not at:
+        return ""
+    best = max(at, key=lambda row: row["value"]) if name == "efficiency" else min(at, key=lambda row: row["value"])
+    value = {
+        "epoch_s": format_seconds,
+        "efficiency": percent,
+        "rank_bytes": format_bytes,
+        "fetch_s": format_seconds,
+    }.get(name, lambda each: f"{each:,.0f}")(best["value"])
+    verb = "keeps" if name == "efficiency" else "takes least"
+    words = f"On {last:,} ranks {best['curve']} {verb}: {value}. "
+    words += f"Shaded: up to {measured_ranks} ranks, where points were measured. " * bool(measured_ranks)
+    return words + "Dotted: continued, not counted. " * any(row["kind"] == "fitted" for row in rows)

@@ -1,0 +1,646 @@
+"""Charts of studies: lines, heat maps, parallel coordinates, progress and spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.visualization.layout import Figure, frame, join_words, with_note
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    GRID_COLOUR,
+    HEAT_SCALES,
+    MARK_COLOUR,
+    TEXT_COLOUR,
+    WARNING_COLOUR,
+    series_colour,
+)
+from dtdg_lab.visualization.partition import colour_bar
+
+# Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here.
+
+
+TELLING = "a difference is told where the seeds of two bars do not overlap"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadBar:
+    """One bar.
+
+    Attributes:
+        label: of it.
+        values: one for each seed.
+        missed: seeds that came to no value.
+        paper: what a paper reports of it, in the paper's own unit; None where it does not.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    missed: int = 0
+    paper: float | None = None
+
+    @property
+    def middle(self) -> float | None:
+        """The median over seeds; None without any."""
+        return median(self.values) if self.values else None
+
+
+def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: str = "no run has ended yet") -> Figure:
+    """Horizontal bars in the order given, the first on top; points are seeds.
+
+    Args:
+        bars: of any length; those without a value keep their row.
+        title: of the figure.
+        unit: title of the x axis, with its unit.
+        nothing: said in place of bars where none has a value.
+    """
+    layout = frame(title, unit, "", yaxis={"autorange": "reversed", "type": "category"}, showlegend=False)
+    labels = [_labelled(bar) for bar in bars]
+    if not any(bar.values for bar in bars):
+        return {"data": [], "layout": with_note(layout, nothing)}
+    middles = [bar.middle for bar in bars]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "x": middles,
+            "y": labels,
+            "name": "median",
+            "marker": {"color": [series_colour(0) if bar.values else BASELINE_COLOUR for bar in bars], "opacity": 0.55},
+            "hovertemplate": "%{y}: %{x:.4~g} (median)<extra></extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "each seed",
+            "x": [value for bar in bars for value in bar.values],
+            "y": [label for label, bar in zip(labels, bars, strict=True) for _ in bar.values],
+            "marker": {"color": TEXT_COLOUR, "size": 6},
+            "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>",
+        },
+    ]
+    layout["margin"] = {**layout["margin"], "b": 54}
+    return {"data": data, "layout": layout}
+
+
+def _labelled(bar: SpreadBar) -> str:
+    return f"{bar.label} ({bar.missed} did not get there)" if bar.missed else bar.label
+
+
+def apart(first: SpreadBar, second: SpreadBar) -> bool:
+    """Whether the seeds of two bars do not overlap, at least two of each."""
+    if min(len(first.values), len(second.values)) < 2:
+        return False
+    return max(first.values) < min(second.values) or max(second.values) < min(first.values)
+
+
+def order_words(bars: Sequence[SpreadBar], what: str) -> str:
+    """Which bar is shortest, and which others cannot be told from it."""
+    known = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
+    if not known:
+        return f"No run has a {what} yet."
+    first, *others = known
+    whole = [bar for bar in others if not bar.missed]
+    like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
+    told = f"{first.label} has the least {what} (median {first.middle:.4g})"
+    if like:
+        told += f"; it cannot be told from {join_words(like)}"
+    if missed:
+        told += f"; not with every seed: {join_words(missed)}"
+    return f"{told}. Look whether points overlap: {TELLING}."
+
+
+# Heat map of a study over two of its settings: medians over seeds, filled in as runs end; a click opens a run.
+
+
+Panel = tuple[Figure, str]
+CLICKABLE = "clickable"  # entry of layout.meta: the page is told of clicks, with the customdata of the point
+NOTHING_YET = "no run of the study has ended yet"
+_WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
+_DARK, _PALE = 0.6, 0.15  # as in views.decay_map: from where writing is white, and how far the least is from white
+_CORNER = 0.34  # of a cell: where the marks of its states stand, from its middle
+STATES: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # status -> words, symbol, colour
+    {
+        "failed": ("failed", "x", WARNING_COLOUR),
+        "pruned": ("ended early", "triangle-down", MARK_COLOUR),
+        "running": ("under way", "circle-open", TEXT_COLOUR),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCell:
+    """Runs of one place of a map.
+
+    Attributes:
+        x: across.
+        y: up.
+        values: of the runs that are done.
+        asked: runs that it gets in the end.
+        states: status -> how many, of those that are not done.
+        told: a line for each run.
+        key: of the run that a click opens; empty where there is none.
+    """
+
+    x: Any
+    y: Any
+    values: tuple[float, ...] = ()
+    asked: int = 1
+    states: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    told: tuple[str, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MapNames:
+    """What a map is called.
+
+    Attributes:
+        title: of the figure.
+        x: setting across, with its unit.
+        y: setting up, with its unit.
+        measure: number that is coloured.
+        least_is_best: whether little of it is good.
+        pooled: other settings of the study, over which a cell is a median too.
+    """
+
+    title: str
+    x: str
+    y: str
+    measure: str
+    least_is_best: bool = True
+    pooled: tuple[str, ...] = ()
+
+
+def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
+    """The map and what to look for in it; cells that are not done are grey."""
+    across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
+    layout = frame(names.title, names.x, names.y, margin={"l": 70, "r": 14, "t": 34, "b": 92})
+    layout["meta"] = {CLICKABLE: True}
+    if not cells:
+        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, "Nothing is studied yet."
+    layout["xaxis"] |= _axis(across)
+    layout["yaxis"] |= _axis(up)
+    layout["plot_bgcolor"] = GRID_COLOUR  # of cells that are not done
+    grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
+    say = writer(names.measure)
+    data = [_map(grid, names, say, (len(across), len(up)))]
+    data += [trace for state in STATES if (trace := _marks(grid, state)) is not None]
+    if _is_written(across, up):
+        layout["annotations"] = _numbers(grid, say, data[0])
+    best = best_cell(cells, least=names.least_is_best)
+    if best is not None:
+        layout["shapes"] = [_outline(across.index(best.x), up.index(best.y))]
+    return {"data": data, "layout": layout}, _words(cells, names, best)
+
+
+def ordered(values: Sequence[Any]) -> list[Any]:
+    """Each value once: numbers by size, others as they come."""
+    once = list(dict.fromkeys(values))
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in once)
+    return sorted(once) if numeric else once
+
+
+def label(value: Any) -> str:
+    """A value on an axis."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def writer(measure: str) -> Callable[[float], str]:
+    """How a number of runs is written, by the unit that its name ends in."""
+    if measure.endswith("_bytes") or measure.startswith("bytes_"):
+        return format_bytes
+    if measure.endswith("_j"):
+        return format_joules
+    return format_seconds if measure.endswith("_s") else lambda value: f"{value:.4g}"
+
+
+def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
+    """The cell with the best median of those with the most runs done; None before any is."""
+    most = max((len(cell.values) for cell in cells), default=0)
+    known = [cell for cell in cells if cell.values and len(cell.values) == most]
+    sign = 1 if least else -1
+    return min(known, key=lambda cell: sign * median(cell.values), default=None)
+
+
+def _is_written(across: Sequence[Any], up: Sequence[Any]) -> bool:
+    return len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
+
+
+def _axis(values: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "tickvals": list(range(len(values))),
+        "ticktext": [label(value) for value in values],
+        "range": [-0.5, len(values) - 0.5],
+        "showgrid": False,
+        "ticks": "",
+    }
+
+
+def _map(
+    grid: Mapping[tuple[int, int], StudyCell], names: MapNames, say: Callable[[float], str], size: tuple[int, int]
+) -> dict[str, Any]:
+    middle = {place: median(cell.values) for place, cell in grid.items() if cell.values}
+    low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
+    span = (high - low) or abs(low) or 1.0
+    columns, rows = size
+    written = columns <= _COLUMNS and columns * rows <= _WRITTEN
+    hover = [[_hover(grid.get((x, y)), names, say) for x in range(columns)] for y in range(rows)]
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "name": names.measure,
+        "x": list(range(columns)),
+        "y": list(range(rows)),
+        "z": [[middle.get((x, y)) for x in range(columns)] for y in range(rows)],
+        "zmin": low - _PALE * span,
+        "zmax": low + span,
+        "xgap": 2,
+        "ygap": 2,
+        "colorscale": [list(stop) for stop in HEAT_SCALES["owned"]],
+        "showscale": not written,
+        "customdata": hover,
+        "hovertemplate": "%{customdata[0]}<extra></extra>",
+        "hoverongaps": False,
+    }
+    return trace if written else trace | {"colorbar": colour_bar(names.measure) | {"tickformat": ".3~g"}}
+
+
+def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
+    """What is shown over a cell, and the key of the run that a click opens."""
+    if cell is None:
+        return ["", ""]
+    lines = [f"{names.x} {label(cell.x)}, {names.y} {label(cell.y)}"]
+    if cell.values:
+        spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""
+        lines.append(f"{names.measure}: median {say(median(cell.values))}{spread}")
+    lines.append(f"{len(cell.values)} of {cell.asked} runs done")
+    more = [f"... and {len(cell.told) - 8} more"] if len(cell.told) > 8 else []
+    return ["<br>".join([*lines, *cell.told[:8], *more]), cell.key]
+
+
+def _numbers(
+    grid: Mapping[tuple[int, int], StudyCell], say: Callable[[float], str], map_: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    span = map_["zmax"] - map_["zmin"]
+    notes = []
+    for (x, y), cell in grid.items():
+        if cell.values:
+            shown = map_["z"][y][x]
+            part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
+            colour = "white" if shown - map_["zmin"] > _DARK * span else TEXT_COLOUR
+            notes.append(
+                {
+                    "text": say(shown) + part,
+                    "x": x,
+                    "y": y,
+                    "xref": "x",
+                    "yref": "y",
+                    "showarrow": False,
+                    "font": {"size": 11, "color": colour},
+                }
+            )
+    return notes
+
+
+def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> dict[str, Any] | None:
+    """A mark in the corner of each cell with such runs; in the middle where nothing else is known of it."""
+    words, symbol, colour = STATES[state]
+    places = [(x, y, cell) for (x, y), cell in grid.items() if cell.states.get(state)]
+    if not places:
+        return None
+    shift = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
+    alone = [not cell.values and len(cell.states) == 1 for _, _, cell in places]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": words,
+        "x": [x + (0 if lone else shift[0]) for (x, _, _), lone in zip(places, alone, strict=True)],
+        "y": [y + (0 if lone else shift[1]) for (_, y, _), lone in zip(places, alone, strict=True)],
+        "customdata": [
+            ["<br>".join([f"{cell.states[state]} {words}", *cell.told[:8]]), cell.key] for _, _, cell in places
+        ],
+        "hovertemplate": "%{customdata[0]}<extra></extra>",
+        "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"color": "white", "width": 1}},
+    }
+
+
+def _outline(column: int, row: int) -> dict[str, Any]:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "y",
+        "x0": column - 0.48,
+        "x1": column + 0.48,
+        "y0": row - 0.48,
+        "y1": row + 0.48,
+        "line": {"color": TEXT_COLOUR, "width": 2.5},
+        "fillcolor": "rgba(0,0,0,0)",
+    }
+
+
+def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
+    if best is None:
+        return f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}: grey cells wait."
+    say = writer(names.measure)
+    which = "Lowest" if names.least_is_best else "Highest"
+    middle = median(best.values)
+    told = f"{which} {names.measure} (outlined): {say(middle)} at {names.x} {label(best.x)}, {names.y} {label(best.y)}"
+    others = [cell for cell in cells if cell.values and cell is not best]
+    if len(best.values) > 1:
+        apart = [
+            cell
+            for cell in others
+            if (min(cell.values) > max(best.values) if names.least_is_best else max(cell.values) < min(best.values))
+        ]
+        near = len(others) - len(apart)
+        told += f", the median of {len(best.values)} runs; the runs of {near or 'no'} other cell{'s' * (near != 1)} "
+        told += "overlap with its."
+    else:
+        told += ", of one run: another seed may move it."
+    waiting = sum(not cell.values for cell in cells)
+    told += f" {waiting} of {len(cells)} cells are not done (grey)." if waiting else ""
+    pooled = f" Each cell is the median over {join_words(names.pooled)} too." if names.pooled else ""
+    return told + pooled + " Click on a cell to open its run."
+
+
+# A search as it went: every combination's number, and the best so far.
+
+
+def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
+    """Combinations over their numbers, which are their ``x``, and the best of those before as a step line."""
+    layout = frame(names.title, "trial", names.measure)
+    layout["meta"] = {CLICKABLE: True}
+    done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
+    if not done:
+        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+    middle = [median(cell.values) for cell in done]
+    best: list[float] = []
+    for value in middle:
+        better = min if names.least_is_best else max
+        best.append(better([*best[-1:], value]))
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "trial",
+            "x": [cell.x for cell in done],
+            "y": middle,
+            "marker": {"size": 8, "color": series_colour(0)},
+            "customdata": [["<br>".join(cell.told), cell.key] for cell in done],
+            "hovertemplate": "%{customdata[0]}<extra></extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "best so far",
+            "x": [cell.x for cell in done],
+            "y": best,
+            "line": {"color": series_colour(1), "width": 2, "shape": "hv"},
+            "hoverinfo": "skip",
+        },
+    ]
+    for state, (words, symbol, colour) in STATES.items():
+        of = [cell for cell in cells if cell.states.get(state) and not cell.values]
+        if of:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": words,
+                    "x": [cell.x for cell in of],
+                    "y": [max(middle)] * len(of),
+                    "marker": {"symbol": symbol, "size": 9, "color": colour},
+                    "customdata": [["<br>".join(cell.told), cell.key] for cell in of],
+                    "hovertemplate": "%{customdata[0]}<extra></extra>",
+                }
+            )
+    say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
+    since = len(done) - 1 - last
+    text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
+    return {"data": data, "layout": layout}, text
+
+
+# A study over one setting: the median over seeds, with the spread from least to most.
+
+
+_DECADES = 50.0  # most over least value of a setting from which its axis is logarithmic
+
+
+def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = True) -> Panel:
+    """The line and what to look for in it.
+
+    Args:
+        cells: one for each value of the setting, which is their ``x``.
+        names: ``x`` and ``measure`` are used.
+        joined: whether neighbours are joined by a line; drawn settings of a search are not.
+    """
+    values = ordered([cell.x for cell in cells])
+    done = [cell for value in values for cell in cells if cell.x == value and cell.values]
+    layout = frame(names.title, names.x, names.measure)
+    layout["meta"] = {CLICKABLE: True}
+    if not done:
+        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    if numeric and min(values) > 0 and max(values) / min(values) >= _DECADES:
+        layout["xaxis"] |= {"type": "log"}
+    elif not numeric:
+        layout["xaxis"] |= {"tickvals": list(range(len(values))), "ticktext": [label(value) for value in values]}
+    say = writer(names.measure)
+    place = [cell.x if numeric else values.index(cell.x) for cell in done]
+    middle = [median(cell.values) for cell in done]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers" if joined and numeric else "markers",
+            "name": "median over seeds",
+            "x": place,
+            "y": middle,
+            "line": {"color": series_colour(0), "width": 2},
+            "marker": {"size": 8},
+            "error_y": {
+                "type": "data",
+                "symmetric": False,
+                "thickness": 1.2,
+                "width": 4,
+                "array": [max(cell.values) - at for cell, at in zip(done, middle, strict=True)],
+                "arrayminus": [at - min(cell.values) for cell, at in zip(done, middle, strict=True)],
+            },
+            "customdata": [
+                ["<br>".join([f"{names.x} {label(cell.x)}: median {say(at)}", *cell.told[:8]]), cell.key]
+                for cell, at in zip(done, middle, strict=True)
+            ],
+            "hovertemplate": "%{customdata[0]}<extra></extra>",
+        }
+    ]
+    for state, (words, symbol, colour) in STATES.items():
+        of = [cell for cell in cells if cell.states.get(state) and not cell.values]
+        if of:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": words,
+                    "y": [max(middle)] * len(of),
+                    "x": [cell.x if numeric else values.index(cell.x) for cell in of],
+                    "marker": {"symbol": symbol, "size": 10, "color": colour},
+                    "customdata": [["<br>".join(cell.told[:8]), cell.key] for cell in of],
+                    "hovertemplate": "%{customdata[0]}<extra></extra>",
+                }
+            )
+    best = best_cell(cells, least=names.least_is_best)
+    assert best is not None
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "best",
+            "x": [best.x if numeric else values.index(best.x)],
+            "y": [median(best.values)],
+            "hoverinfo": "skip",
+            "marker": {"symbol": "circle-open", "size": 15, "color": TEXT_COLOUR, "line": {"width": 2}},
+        }
+    )
+    return {"data": data, "layout": layout}, _words_study_line(done, best, names)
+
+
+def _words_study_line(done: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
+    say = writer(names.measure)
+    which = "Lowest" if names.least_is_best else "Highest"
+    text = f"{which} median: {say(median(best.values))} at {names.x} {label(best.x)}."
+    least, most = min(best.values), max(best.values)
+    near = [cell for cell in done if cell is not best and min(cell.values) <= most and max(cell.values) >= least]
+    if len(best.values) > 1:
+        values = f"{len(near) or 'no'} other value{'s' * (len(near) != 1)}"
+        text += f" Whiskers reach from the least to the most seed; those of {values} overlap with its."
+    return text
+
+
+# Combinations of many settings: a line each through one axis a setting, coloured by what it came to.
+
+
+MOST_LINES = 200
+_BEST, _WORST = (0x08, 0x30, 0x6B), (0xC9, 0xD6, 0xE3)
+_TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One combination.
+
+    Attributes:
+        settings: value on each axis, in their order.
+        value: what it came to.
+        told: what is shown over it.
+        key: of the run that a click opens.
+    """
+
+    settings: tuple[Any, ...]
+    value: float
+    told: str = ""
+    key: str = ""
+
+
+def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, title: str, least: bool = True) -> Panel:
+    """The lines, best drawn last and darkest; where there are more than ``MOST_LINES``, the best of them.
+
+    Args:
+        ways: combinations that are done.
+        names: of the settings.
+        measure: number by which lines are coloured, which is the last axis.
+        title: of the figure.
+        least: whether little of it is good.
+    """
+    layout = frame(title, "", "", margin={"l": 40, "r": 60, "t": 54, "b": 40})
+    layout["meta"] = {CLICKABLE: True}
+    if not ways:
+        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+    best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
+    axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
+    axes.append(_Scale([way.value for way in best_last]))
+    heads = [*names, measure]
+    last = len(heads) - 1
+    layout["xaxis"] |= {
+        "tickvals": list(range(len(heads))),
+        "ticktext": heads,
+        "side": "top",
+        "showgrid": True,
+        "gridcolor": "#B8BEC6",
+        "range": [-0.25, last + 0.35],
+        "showline": False,
+    }
+    layout["yaxis"] |= {"visible": False, "range": [-0.06, 1.06]}
+    layout["annotations"] = [
+        {
+            "text": text,
+            "x": place,
+            "y": at,
+            "xref": "x",
+            "yref": "y",
+            "xanchor": "left",
+            "xshift": 4,
+            "showarrow": False,
+            "bgcolor": "rgba(255,255,255,0.7)",
+            "font": {"size": 10, "color": TEXT_COLOUR},
+        }
+        for place, axis in enumerate(axes)
+        for at, text in axis.ticks
+    ]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "showlegend": False,
+            "x": list(range(len(heads))),
+            "y": [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)],
+            "line": {"color": _colour(place, len(best_last)), "width": 3 if place == len(best_last) - 1 else 1.4},
+            "customdata": [[way.told, way.key]] * len(heads),
+            "hovertemplate": "%{customdata[0]}<extra></extra>",
+        }
+        for place, way in enumerate(best_last)
+    ]
+    best = best_last[-1]
+    at = ", ".join(f"{name} {label(value)}" for name, value in zip(names, best.settings, strict=True))
+    left = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
+    words = (
+        f"{len(ways)} combinations, the darker the better; the best (thick) {writer(measure)(best.value)} at {at}. "
+        f"Where dark lines run together on an axis, its value matters.{left}"
+    )
+    return {"data": data, "layout": layout}, words
+
+
+class _Scale:
+    """Places from 0 to 1 of the values of one axis, and its ticks."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = ordered(values)
+        self._numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in self._values)
+        spread = self._numeric and min(self._values) > 0 and max(self._values) / min(self._values) >= _DECADES
+        self._log = spread
+        if self._numeric and len(self._values) > _TICKS:
+            low, high = self._scaled(self._values[0]), self._scaled(self._values[-1])
+            marks = [low + (high - low) * step / (_TICKS - 2) for step in range(_TICKS - 1)]
+            shown: list[Any] = [math.exp(mark) if spread else mark for mark in marks]
+            self.ticks = [(self.place(value), f"{value:.3g}") for value in shown]
+        else:
+            self.ticks = [(self.place(value), label(value)) for value in self._values]
+
+    def _scaled(self, value: float) -> float:
+        return math.log(value) if self._log else float(value)
+
+    def place(self, value: Any) -> float:
+        if not self._numeric:
+            return 0.5 if len(self._values) == 1 else self._values.index(value) / (len(self._values) - 1)
+        low, high = self._scaled(self._values[0]), self._scaled(self._values[-1])
+        return 0.5 if high == low else (self._scaled(value) - low) / (high - low)
+
+
+def _colour(place: int, count: int) -> str:
+    """From pale, the worst, to dark, the best."""
+    share = 1.0 if count == 1 else place / (count - 1)
+    mixed = [round(worst + (best - worst) * share) for worst, best in zip(_WORST, _BEST, strict=True)]
+    return "#" + "".join(f"{part:02X}" for part in mixed)

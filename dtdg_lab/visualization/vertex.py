@@ -1,0 +1,121 @@
+"""One vertex seen by several models, and how a change of it travels: figures of what traces and echoes hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.visualization.graph import SNAPSHOT
+from dtdg_lab.visualization.layout import Figure, frame
+from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+
+_COLOURS = 8  # of the palette; from there on lines are dotted
+
+
+def vertex_figure(
+    vertex: int,
+    label: NDArray[np.floating],
+    predictions: Mapping[str, NDArray[np.floating]],
+    neighbours: NDArray[np.integer],
+) -> Figure:
+    """A vertex's label and every model's prediction of it, over its in-neighbours.
+
+    Args:
+        vertex: its number.
+        label: shape (T,).
+        predictions: model -> shape (T,).
+        neighbours: shape (T,): in-neighbours of every snapshot.
+    """
+    steps = list(range(len(label)))
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": "in-neighbours (right axis)",
+            "x": steps,
+            "y": neighbours.tolist(),
+            "yaxis": "y2",
+            "marker": {"color": "#D7DCE2"},
+        },
+        _line("label", label, {"color": TEXT_COLOUR, "width": 3}),
+        *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
+    ]
+    right = {
+        "side": "right",
+        "showgrid": False,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": "in-neighbours", "standoff": 4, "font": {"size": 11}},
+    }
+    layout = frame(
+        f"Vertex {vertex}: its label, and what each model predicts",
+        SNAPSHOT,
+        "label",
+        showlegend=True,
+        yaxis={"overlaying": "y2"},
+        yaxis2=right,
+        height=420,
+        margin={"l": 56, "r": 56, "t": 34, "b": 96},
+    )
+    return {"data": data, "layout": layout}
+
+
+def echo_figure(heard: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, NDArray[np.floating]]) -> Figure:
+    """How many vertices hear a change, and how loud it still is, by snapshots since.
+
+    Args:
+        heard: model -> shape (T',): vertices that hold something of it.
+        loudest: model -> shape (T',): the largest difference of a hidden number.
+    """
+    data = []
+    for index, name in enumerate(heard):
+        style = _style(index)
+        points = {"mode": "lines+markers", "marker": {"size": 4}}  # an echo may be over after one snapshot
+        data.append({**_line(name, _gaps(heard[name]), style), **points})
+        below = {"yaxis": "y2", "showlegend": False}
+        data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
+    layout = frame(
+        "Who hears a change of one vertex, and how loud it is",
+        "snapshots since the change (number)",
+        "vertices that hear it",
+        showlegend=True,
+        height=520,
+        margin={"l": 64, "r": 14, "t": 34, "b": 96},
+        yaxis={"type": "log", "domain": [0.55, 1.0], "dtick": 1},
+    )
+    layout["yaxis2"] = {
+        **layout["yaxis"],
+        "domain": [0.0, 0.45],
+        "anchor": "x",
+        "exponentformat": "power",
+        "dtick": 2,
+        "title": {**layout["yaxis"]["title"], "text": "largest change of a hidden number"},
+    }
+    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
+    return {"data": data, "layout": layout}
+
+
+def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
+    """0 has no place on a logarithmic axis: the line ends there."""
+    return np.where(values > 0, values, np.nan).astype(np.float64)
+
+
+def _style(index: int) -> dict[str, Any]:
+    return {"color": series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
+
+
+def _line(name: str, values: NDArray[np.floating], line: dict[str, Any]) -> dict[str, Any]:
+    ys = [None if np.isnan(value) else value for value in values.tolist()]
+    hover = "snapshot %{x}: %{y:.4~g}"
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": list(range(len(ys))),
+        "y": ys,
+        "line": line,
+        "hovertemplate": hover,
+        "connectgaps": False,
+    }

@@ -1,0 +1,114 @@
+"""Validation and training loss of several runs over wall seconds, and when each is near the best of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
+from dtdg_lab.visualization.layout import Figure, frame, with_note
+from dtdg_lab.visualization.loss import X_TITLES, near_best, seconds_to, time_to_loss_words
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.style import LOSSES
+
+if TYPE_CHECKING:
+    from dtdg_lab.visualization.run_window import RunWindow
+
+
+Labelled = Sequence[tuple[str, "RunWindow"]]
+
+
+def wall_time_figure(runs: Labelled) -> Figure:
+    """Losses of labelled runs over seconds since each began: validation above, training below.
+
+    A star is where a run first has the least validation loss that every run reaches. Runs of a protocol without
+    validation have their training loss in both. Seconds are all that passed, evaluations and rebuilds among them; time
+    between two attempts of a run is not.
+    """
+    data = [_line(label, window, index, window.loss.judged) for index, (label, window) in enumerate(runs)]
+    title = f"Loss over wall time: {_loss_name(runs)}"
+    layout = frame(title, X_TITLES["seconds"], _judged(runs), showlegend=True)
+    if not any(trace["x"] for trace in data):
+        return {"data": data, "layout": with_note(layout, "no run has been evaluated yet")}
+    data += [
+        _line(label, window, index, "train") | {"yaxis": "y2", "showlegend": False}
+        for index, (label, window) in enumerate(runs)
+    ]
+    data += _reached(runs)
+    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": "training"}, "domain": [0.0, 0.42]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [0.54, 1.0]}
+    layout["yaxis2"] = {**below, "anchor": "x"}
+    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2", "rangemode": "tozero"}
+    return {"data": data, "layout": layout}
+
+
+def wall_time_words(runs: Labelled) -> str:
+    """Who is first near the least loss of all, and how an adjuster stands against fixed sizes where both are shown."""
+    look = "Look which line is first at the star's height; a lower line later on is another merit."
+    loss = near_best([window for _, window in runs]) if runs else None
+    if loss is None:
+        return look
+    seconds = {label: taken for label, window in runs if (taken := seconds_to(window, loss)) is not None}
+    verdict, missed = adjuster_verdict(runs), [label for label, _ in runs if label not in seconds]
+    return f"{time_to_loss_words(seconds, loss, missed)} {look}" + (f" {verdict}" if verdict else "")
+
+
+def _loss_name(runs: Labelled) -> str:
+    named = {LOSSES.get(window.loss.task, "loss") for _, window in runs} or {LOSSES["regression"]}
+    return named.pop() if len(named) == 1 else "of different tasks"
+
+
+def _judged(runs: Labelled) -> str:
+    judged = {window.loss.judged for _, window in runs} or {"validation"}
+    return "validation or training" if len(judged) > 1 else "training" if judged == {"train"} else "validation"
+
+
+def _line(label: str, window: RunWindow, index: int, split: str) -> dict[str, Any]:
+    """Evaluations as points; the loss of each step, thin, where the training part was never evaluated."""
+    evaluated = window.loss.splits[split]
+    steps = split == "train" and not len(evaluated)
+    colour = series_colour(index)
+    style: dict[str, Any] = {"mode": "lines", "line": {"color": colour, "width": 1}}
+    if not steps:
+        style = {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 5}}
+    found = (window.loss.steps if steps else evaluated).line(label, "seconds", style).trace()
+    return {
+        **found,
+        "x": [round(at, 4) for at in found["x"]],
+        "legendgroup": label,
+        "hovertemplate": "%{x:.2f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _reached(runs: Labelled) -> list[dict[str, Any]]:
+    """A dotted line near the least loss of all, with a star where a run reaches it."""
+    loss = near_best([window for _, window in runs])
+    if loss is None or len(runs) < 2:
+        return []
+    seconds = [seconds_to(window, loss) for _, window in runs]
+    end = max((taken for taken in seconds if taken is not None), default=0.0)
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "near the best",
+        "x": [0.0, round(end, 4)],
+        "y": [loss, loss],
+        "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    stars = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": label,
+            "legendgroup": label,
+            "showlegend": False,
+            "x": [round(taken, 4)],
+            "y": [loss],
+            "marker": {"color": series_colour(index), "symbol": "star", "size": 13},
+            "hovertemplate": "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
+        }
+        for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True))
+        if taken is not None
+    ]
+    return [line, *stars]

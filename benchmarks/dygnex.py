@@ -117,22 +117,23 @@ def joined(by_rank: list[dict[str, Any]], *, clock: str) -> list[dict[str, Any]]
     return epochs
 
 
-def replayed(told: dict[str, Any], epochs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def replayed(described: dict[str, Any], epochs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The schedule with the medians of the times that its own groups then took: predicted, made, and least possible."""
-    if not told:
+    if not described:
         return {}
     times = np.array(
-        [statistics.median(epoch["groups"][group] for epoch in epochs) for group in range(len(told["times_s"]))]
+        [statistics.median(epoch["groups"][group] for epoch in epochs) for group in range(len(described["times_s"]))]
     )
-    plan = Schedule(tuple(tuple(tuple(part) for part in row) for row in told["assignment"]), len(times))
-    exchange_s = told.get("allreduce_s", 0.0)  # counted in what was predicted
+    plan = Schedule(tuple(tuple(tuple(part) for part in row) for row in described["assignment"]), len(times))
+    exchange_s = described.get("allreduce_s", 0.0)  # counted in what was predicted
     makespan = plan.makespan_s(times, allreduce_s=exchange_s)
-    bound = lower_bound_s(times, told["parts"], per_rank=PER_RANK, allreduce_s=exchange_s)
+    bound = lower_bound_s(times, described["parts"], per_rank=PER_RANK, allreduce_s=exchange_s)
     return {
         "groups": len(times), "largest_over_least_group": float(times.max() / times.min()), "makespan_s": makespan,
-        "over_bound": makespan / bound, "predicted_s": told["makespan_s"], "timed_by": told["timed_by"],
-        "prediction_error": told["makespan_s"] / makespan - 1, "solve_s": told["solve_s"], "gap": told["gap"],
-        "notes": told["notes"], "targets": told.get("targets"),
+        "over_bound": makespan / bound, "predicted_s": described["makespan_s"], "timed_by": described["timed_by"],
+        "prediction_error": described["makespan_s"] / makespan - 1, "solve_s": described["solve_s"],
+        "gap": described["gap"],
+        "notes": described["notes"], "targets": described.get("targets"),
     }  # fmt: skip
 
 
@@ -289,9 +290,9 @@ def solving_part(plan: Plan) -> dict[str, Any]:
 
 
 def simulation_part(plan: Plan) -> dict[str, Any]:
-    told, rows = tables.simulated_rows(snapshots=plan.snapshots, ranks=plan.simulated)
-    print(f"\n{told}", *tables.simulated_text(rows), sep="\n", flush=True)
-    return {"simulated": told, "simulation": rows}
+    described, rows = tables.simulated_rows(snapshots=plan.snapshots, ranks=plan.simulated)
+    print(f"\n{described}", *tables.simulated_text(rows), sep="\n", flush=True)
+    return {"simulated": described, "simulation": rows}
 
 
 def targets_part(plan: Plan) -> dict[str, Any]:

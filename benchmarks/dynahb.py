@@ -72,13 +72,15 @@ def cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
-def told(title: str, head: str, tell: Callable[[Row], str], blocks: Sequence[Callable[[], list[Row]]]) -> list[Row]:
+def described(
+    title: str, head: str, report: Callable[[Row], str], blocks: Sequence[Callable[[], list[Row]]]
+) -> list[Row]:
     """Measure one block of rows after another, and print each as it comes."""
     rows = []
     print(f"\n{title}\n{head}")
     for block in blocks:
         rows += (of := block())
-        print(*map(tell, of), sep="\n", flush=True)
+        print(*map(report, of), sep="\n", flush=True)
     return rows
 
 
@@ -86,28 +88,28 @@ def convergence_part(plan: Plan) -> list[Row]:
     title = f"Table 2, Figures 6 and 7: {plan.seeds} seeds, {plan.parts} parts"
     blocks = [lambda graph=graph, model=model: hb_rows.convergence_rows(plan, graph, model, cores())
               for graph in plan.trained for model in plan.models]  # fmt: skip
-    return told(title, words.TRAINING_HEAD, words.training_text, blocks)
+    return described(title, words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def growth_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.growth_rows(plan, graph, cores()) for graph in plan.sized]
-    return told("Speed-up over snapshot batches by size", words.TRAINING_HEAD, words.training_text, blocks)
+    return described("Speed-up over snapshot batches by size", words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def layers_part(plan: Plan) -> list[Row]:
     blocks = [lambda model=model, layers=layers: hb_costs.layer_rows(plan, model, layers, cores())
               for model in plan.models for layers in plan.layers]  # fmt: skip
-    return told("Table 4", words.STEP_HEAD, words.step_text, blocks)
+    return described("Table 4", words.STEP_HEAD, words.step_text, blocks)
 
 
 def ranks_part(plan: Plan) -> list[Row]:
     blocks = [lambda model=model: hb_costs.rank_rows(plan, model, cores()) for model in plan.models]
-    return told("Figure 9b: a part for each rank", words.STEP_HEAD, words.step_text, blocks)
+    return described("Figure 9b: a part for each rank", words.STEP_HEAD, words.step_text, blocks)
 
 
 def scaling_part(plan: Plan) -> list[Row]:
     blocks = [lambda ranks=ranks: hb_rows.scaling_rows(plan, ranks, cores()) for ranks in plan.ranks]
-    rows = hb_rows.judged(told("Figure 9b: convergence; losses are each row's own", words.TRAINING_HEAD,
+    rows = hb_rows.judged(described("Figure 9b: convergence; losses are each row's own", words.TRAINING_HEAD,
                                words.training_text, blocks))  # fmt: skip
     print("with losses that all ranks reached:", *map(words.training_text, rows), sep="\n")
     return rows
@@ -115,19 +117,19 @@ def scaling_part(plan: Plan) -> list[Row]:
 
 def classification_part(plan: Plan) -> list[Row]:
     blocks = [lambda: hb_rows.classification_rows(plan, cores())]
-    return told("Table 5", words.TRAINING_HEAD, words.training_text, blocks)
+    return described("Table 5", words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def fractions_part(plan: Plan) -> list[Row]:
     blocks = [lambda fraction=fraction: hb_rows.fraction_rows(plan, fraction, shortened(plan.cut, fraction), cores())
               for fraction in plan.fractions]  # fmt: skip
-    return told("Table 9", words.FRACTION_HEAD, words.fraction_text, blocks)
+    return described("Table 9", words.FRACTION_HEAD, words.fraction_text, blocks)
 
 
 def partitions_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph, parts=parts: hb_costs.partition_rows(plan, graph, parts)
               for graph in plan.partitioned for parts in plan.cuts]  # fmt: skip
-    return told("Figure 9a", words.PARTITION_HEAD, words.partition_text, blocks)
+    return described("Figure 9a", words.PARTITION_HEAD, words.partition_text, blocks)
 
 
 def breakdown_part(plan: Plan) -> list[Row]:
@@ -136,28 +138,28 @@ def breakdown_part(plan: Plan) -> list[Row]:
 
     print(*words.breakdown_paper_texts(), sep="\n")
     title = "Table 3: seconds until the lowest validation loss, of rank 0 and the first seed; rsv beside training"
-    return told(title, words.BREAKDOWN_HEAD, words.breakdown_text, [rows])
+    return described(title, words.BREAKDOWN_HEAD, words.breakdown_text, [rows])
 
 
 def ablation_part(plan: Plan) -> list[Row]:
     blocks = [lambda: hb_rows.ablation_rows(plan, cores())]
-    return told("Figure 8", words.ABLATION_HEAD, words.ablation_text, blocks)
+    return described("Figure 8", words.ABLATION_HEAD, words.ablation_text, blocks)
 
 
 def dqn_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.dqn_rows(plan, graph, cores()) for graph in plan.chosen]
-    return told("Table 10", words.TRAINING_HEAD, words.training_text, blocks)
+    return described("Table 10", words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def sizes_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.size_rows(plan, graph, cores()) for graph in plan.chosen]
-    return told("Table 8", words.TRAINING_HEAD, words.training_text, blocks)
+    return described("Table 8", words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def adjusters_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.adjuster_rows(plan, graph, cores()) for graph in plan.chosen]
     title = "Adjusters; sizes as snapshots x vertices; regret: seconds to the near loss above the best size's"
-    return told(title, words.ADJUSTER_HEAD, words.adjuster_text, blocks)
+    return described(title, words.ADJUSTER_HEAD, words.adjuster_text, blocks)
 
 
 def landscapes_part(plan: Plan) -> list[Row]:
@@ -166,42 +168,42 @@ def landscapes_part(plan: Plan) -> list[Row]:
 
     blocks = [lambda name=name: rows(name) for name in LANDSCAPES]
     title = "Simulated trainings: seconds over the best fixed size's, which hindsight knows; five seeds"
-    return told(title, words.LANDSCAPE_HEAD, words.landscape_text, blocks)
+    return described(title, words.LANDSCAPE_HEAD, words.landscape_text, blocks)
 
 
 def memory_part(plan: Plan) -> list[Row]:
     title = "Table 7: the largest rank"
-    return told(title, words.MEMORY_HEAD, words.memory_text, [lambda: hb_costs.memory_rows(plan, cores())])
+    return described(title, words.MEMORY_HEAD, words.memory_text, [lambda: hb_costs.memory_rows(plan, cores())])
 
 
 def reservoir_part(plan: Plan) -> list[Row]:
     waits = [lambda: hb_costs.waiting_rows(plan, cores())]
     beside = [lambda: hb_costs.beside_rows(plan, cores())]
-    rows = told("Share of steps that is waiting for batches", words.WAITING_HEAD, words.waiting_text, waits)
+    rows = described("Share of steps that is waiting for batches", words.WAITING_HEAD, words.waiting_text, waits)
     title = "Steps of dbos while generators of dynahb's batches never stop"
-    return rows + told(title, words.BESIDE_HEAD, words.beside_text, beside)
+    return rows + described(title, words.BESIDE_HEAD, words.beside_text, beside)
 
 
 def slowed_part(plan: Plan) -> list[Row]:
     title = f"The last rank's steps {plan.slow:g} times as long; median step of each rank"
-    return told(title, words.SLOWED_HEAD, words.slowed_text, [lambda: hb_costs.slowed_rows(plan, cores())])
+    return described(title, words.SLOWED_HEAD, words.slowed_text, [lambda: hb_costs.slowed_rows(plan, cores())])
 
 
 def straggler_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.straggler_rows(plan, graph, cores()) for graph in plan.chosen]
     title = f"As it is, and with the last rank's steps {plan.slow_ms:g} ms longer: {plan.seeds} seeds"
-    return told(title, words.TRAINING_HEAD, words.training_text, blocks)
+    return described(title, words.TRAINING_HEAD, words.training_text, blocks)
 
 
 def building_part(plan: Plan) -> list[Row]:
     blocks = [lambda layers=layers: hb_costs.building_rows(plan, layers, cores()) for layers in plan.layers]
-    return told("Building a batch of 20 % x 5 %", words.BUILDING_HEAD, words.building_text, blocks)
+    return described("Building a batch of 20 % x 5 %", words.BUILDING_HEAD, words.building_text, blocks)
 
 
 def truncation_part(plan: Plan) -> list[Row]:
     blocks = [lambda layers=layers: hb_costs.truncation_rows(plan, layers, cores()) for layers in plan.layers]
     title = "Batches against the same targets in the whole graph, relative"
-    return told(title, words.TRUNCATION_HEAD, lambda row: "\n".join(words.truncation_texts(row)), blocks)
+    return described(title, words.TRUNCATION_HEAD, lambda row: "\n".join(words.truncation_texts(row)), blocks)
 
 
 DO = {

@@ -117,7 +117,7 @@ def volumes_part(plan: Plan) -> dict[str, Any]:
     return {"volumes": rows}
 
 
-def _told(study: ScalingStudy) -> list[dict[str, Any]]:
+def _to_dict(study: ScalingStudy) -> list[dict[str, Any]]:
     """Print a study; its rows with the paper's speed-up beside that on 128 ranks."""
     model = study.rows[0]["model"]
     rows = [
@@ -139,12 +139,12 @@ def _scaling(plan: Plan, scaling: Scaling, *, weak: bool) -> dict[str, Any]:
     print(f"\n{kind} scaling on {scaling.dataset}; the paper's speed-up is {best}\n{words.SCALING_HEAD}")
     for model in plan.models:
         study = esdg_scaling.study(plan, scaling, model, steps[model], weak=weak)
-        found["rows"] += _told(study)
+        found["rows"] += _to_dict(study)
         print(scaling_words(study.rows, study.errors, weak=weak))
         nodes = paper.WEAK_NODES if weak else paper.STRONG_NODES
         print(f"as large as the paper's, {nodes:,} vertices on one rank: not within what was measured")
         larger = esdg_scaling.study(plan, scaling, model, steps[model], weak=weak, nodes=nodes)
-        found["rows"] += _told(
+        found["rows"] += _to_dict(
             replace(larger, rows=tuple(row for row in larger.rows if row["ranks"] in (1, 8, 16, 128)))
         )
         found["errors"] += [{"model": model, **error} for error in study.errors]

@@ -82,8 +82,8 @@ def memory_part(plan: Plan) -> list[dict[str, Any]]:
             print(*map(words.memory_text, of), sep="\n", flush=True)
     print(f"\nTable 1 at this machine's scale: {one_model(plan)}, peaks of all ranks together\n{words.SCALE_HEAD}")
     for workload in plan.measured:
-        told = [row for row in rows if (row["graph"], row["model"]) == (workload.name, one_model(plan))]
-        print(words.scale_text(told), flush=True)
+        described = [row for row in rows if (row["graph"], row["model"]) == (workload.name, one_model(plan))]
+        print(words.scale_text(described), flush=True)
     print(*words.scale_paper_texts(), sep="\n")
     return rows
 

@@ -54,10 +54,10 @@ REAL_DATA, CLUSTER = SHARED / "real", SHARED / "greendygnn"
 Row = dict[str, Any]
 
 
-def told(title: str, head: str, tell: Callable[[Row], str], rows: list[Row]) -> list[Row]:
+def described(title: str, head: str, report: Callable[[Row], str], rows: list[Row]) -> list[Row]:
     """Print rows under a head."""
     print(f"\n{title}\n{head}")
-    print(*map(tell, rows), sep="\n", flush=True)
+    print(*map(report, rows), sep="\n", flush=True)
     return rows
 
 
@@ -67,18 +67,18 @@ def table_part(plan: Plan, folder: Path) -> list[Row]:
     with Trainer(plan.ranks, folder) as trainer:
         for ground in plan.grounds:
             title = f"Table I: {ground.name}, {sizes}"
-            rows += told(title, words.TABLE_HEAD, words.table_text, gd_rows.table_rows(plan, ground, trainer))
+            rows += described(title, words.TABLE_HEAD, words.table_text, gd_rows.table_rows(plan, ground, trainer))
     return rows
 
 
 def ablation_part(plan: Plan, folder: Path) -> list[Row]:
     print(*words.ablation_paper_texts(), sep="\n")
     with Trainer(plan.ranks, folder) as trainer:
-        return told("Table II", words.RUN_HEAD, words.run_text, gd_rows.ablation_rows(plan, trainer, folder))
+        return described("Table II", words.RUN_HEAD, words.run_text, gd_rows.ablation_rows(plan, trainer, folder))
 
 
 def figure_part(plan: Plan, _: Path) -> list[Row]:
-    rows = told("Figure 1: calls of one owner", words.CALL_HEAD, words.call_text, gd_here.call_rows(plan))
+    rows = described("Figure 1: calls of one owner", words.CALL_HEAD, words.call_text, gd_here.call_rows(plan))
     print(*words.calls_words(rows), sep="\n")
     return rows
 
@@ -96,18 +96,18 @@ def calibration_part(plan: Plan, folder: Path) -> list[Row]:
     else:
         print(f"\n{own.table()}")
         rows += gd_here.calibration_rows(own.calibration, "here")
-    return told("Mean errors of cells", words.CALIBRATION_HEAD, words.calibration_text, rows)
+    return described("Mean errors of cells", words.CALIBRATION_HEAD, words.calibration_text, rows)
 
 
 def simulator_part(plan: Plan, folder: Path) -> list[Row]:
-    speed = told("Speed", words.SPEED_HEAD, words.speed_text, gd_sim.speed_rows(plan))
+    speed = described("Speed", words.SPEED_HEAD, words.speed_text, gd_sim.speed_rows(plan))
     compared, missing = gd_sim.compared_rows(plan, folder)
     for name in plan.shipped:
         own = [row for row in compared if row["costs"] == name]
         cases = len({row["case"] for row in own})
         print(f"\n{name}: {cases} cases, {plan.episodes} episodes each\n{policy_text(own)}")
     print(*(f"{row['policy']}: {row['failed']}" for row in missing), sep="\n")
-    campaign = told("Steady throttling", words.CAMPAIGN_HEAD, words.campaign_text, gd_sim.campaign_rows(plan))
+    campaign = described("Steady throttling", words.CAMPAIGN_HEAD, words.campaign_text, gd_sim.campaign_rows(plan))
     return [*speed, *compared, *missing, *campaign]
 
 
@@ -115,14 +115,14 @@ def live_part(plan: Plan, folder: Path) -> list[Row]:
     with Trainer(plan.live_ranks, folder) as trainer:
         rows = gd_rows.live_rows(plan, trainer)
     title = f"Live: {plan.lived.name}, {plan.seeds} seeds, {plan.parts} parts on {plan.live_ranks} rank(s)"
-    told(title, words.LIVE_HEAD, words.live_text, rows)
+    described(title, words.LIVE_HEAD, words.live_text, rows)
     for what in ("joules", "epoch_s"):
         print(words.pair_words(gd_rows.pairs_of(rows, what), what))
     return rows
 
 
 def overhead_part(plan: Plan, _: Path) -> list[Row]:
-    return told("Overhead", words.OVERHEAD_HEAD, words.overhead_text, gd_overhead.overhead_rows(plan))
+    return described("Overhead", words.OVERHEAD_HEAD, words.overhead_text, gd_overhead.overhead_rows(plan))
 
 
 DO: dict[str, Callable[[Plan, Path], list[Row]]] = {

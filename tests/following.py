@@ -41,25 +41,27 @@ def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
     return found
 
 
-def change(run: Run, **knobs: Any) -> None:
+def change(run: Run, **live_settings: Any) -> None:
     """Ask for changes, see them applied, and the run going on."""
     before = run.reason  # of what was refused earlier
-    run.set(**knobs)
+    run.set(**live_settings)
 
     def applied() -> bool:
         now = {**run.config.flat, "system": run.config.system}
-        return all(now.get(name) == value for name, value in knobs.items())
+        return all(now.get(name) == value for name, value in live_settings.items())
 
-    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{knobs} applied")
+    until(lambda: applied() or run.reason != before, timeout_s=30, what=f"{live_settings} applied")
     assert applied(), run.reason
     goes_on(run)
 
 
-def refused(run: Run, said: str, **knobs: Any) -> None:
+def refused(run: Run, said: str, **live_settings: Any) -> None:
     """Ask for changes that cannot be made; see why, and the run going on as it was."""
     before = run.config
-    run.set(**knobs)
-    until(lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{knobs}: {run.reason}")
+    run.set(**live_settings)
+    until(
+        lambda: "was refused" in run.reason and said in run.reason, timeout_s=30, what=f"{live_settings}: {run.reason}"
+    )
     assert run.status == "running" and run.config == before
     goes_on(run)
 

@@ -17,7 +17,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.doubles import RecordingRecorder, Script, Trained
-from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.replay import RunReplay
 from dtdg_lab.training.trainer import Trainer
 
@@ -94,18 +94,19 @@ def train(
     group = SoloGroup() if group is None else group
     recorder = RecordingRecorder() if recorder is None else recorder
     control = StepControl(script, recorder, first_step, one_by_one=one_by_one)
-    vitals = Vitals(config, "cpu", group.rank, group.size, recorder)
+    resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
         trainer = Trainer(
-            config, graph, group, recorder=recorder, control=control, checkpoint=checkpoint, vitals=vitals,
+            config, graph, group, recorder=recorder, control=control, checkpoint=checkpoint, 
+            resource_monitor=resource_monitor,
             resume=resume, changes=changes, replay=replay,
         )  # fmt: skip
         outcome = trainer.run()
     finally:
-        vitals.close()
+        resource_monitor.close()
     built = trainer.built
     parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.knobs.config)
+    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)
 
 
 def repeated(done: Trained) -> RunReplay:

@@ -26,7 +26,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy, save_policy
 from dtdg_lab.systems.feature_cache.policies.env import state_size
-from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureLayout, RemotePart
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 
@@ -116,7 +116,7 @@ def built_remote(
 def asked_keys() -> dict[tuple[int, int], list[NDArray[np.int64]]]:
     """(part, step) -> keys that a small run's batch reads of each owner, sampled again."""
     with built_remote(remote_config("on_demand")) as built:
-        assert isinstance(built.layout, RemoteFeatureLayout)
+        assert isinstance(built.layout, RemoteFeatureStrategy)
         space, found = built.layout.service.space, {}
         for part in built.layout.parts:
             for step in range(EPOCHS * STEPS):
@@ -226,6 +226,6 @@ def column(done: Trained, table: str, name: str, **where: Any) -> list[Any]:
     return [row[name] for row in rows if all(row[of] == value for of, value in where.items())]
 
 
-def told(done: Trained, kind: str) -> list[tuple[int, dict[str, Any]]]:
+def described(done: Trained, kind: str) -> list[tuple[int, dict[str, Any]]]:
     """Events of a kind, with their steps."""
     return [(row["step"], row["data"]) for row in done.recorder.events(kind)]

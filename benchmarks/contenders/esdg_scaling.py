@@ -132,8 +132,8 @@ def study(
     changes, settings = changes_of(scaling, Case(1, 1 if weak else 2, fitted=False), model)
     changes = changes if nodes is None else scaled(changes, nodes / changes.nodes)
     kind = "Weak" if weak else "Strong"
-    told = f"{kind} scaling of {model}: {changes.nodes:,} vertices on one rank, {len(changes.edges)} snapshots"
+    described = f"{kind} scaling of {model}: {changes.nodes:,} vertices on one rank, {len(changes.edges)} snapshots"
     return continued(
         [step for case, step in steps if case.fitted], [step for case, step in steps if not case.fitted], settings,
-        changes, ranks=plan.predicted, weak=weak, told=told,
+        changes, ranks=plan.predicted, weak=weak, described=described,
     )  # fmt: skip

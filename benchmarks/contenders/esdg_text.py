@@ -42,8 +42,8 @@ def _number(value: float | None, form: str, width: int) -> str:
 def share_text(shares: Sequence[Row]) -> str:
     """One model, format and number of ranks over the numbers of blocks."""
     first = shares[0]
-    told = ", ".join(f"{row['blocks']}: {row['share']:.0%} {row['ratio']:.2f}" for row in shares)
-    return f"{first['graph']:14} {first['model']:11} {first['form']:6} {first['ranks']:3}  {told}"
+    described = ", ".join(f"{row['blocks']}: {row['share']:.0%} {row['ratio']:.2f}" for row in shares)
+    return f"{first['graph']:14} {first['model']:11} {first['form']:6} {first['ranks']:3}  {described}"
 
 
 def block_text(row: Row) -> str:

@@ -48,8 +48,10 @@ class Verdict:
 
 
 def _verdict(table: str, claim: str, judged: Iterable[tuple[bool, str]]) -> Verdict:
-    told = list(judged)
-    return Verdict(table, claim, sum(holds for holds, _ in told), tuple(found for holds, found in told if not holds))
+    described = list(judged)
+    return Verdict(
+        table, claim, sum(holds for holds, _ in described), tuple(found for holds, found in described if not holds)
+    )
 
 
 def _blocks(rows: Sequence[Row]) -> Iterable[tuple[str, dict[str, Row]]]:
@@ -78,8 +80,8 @@ def training_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             errors = _means(ours["mse"], rival["mse"])
             best.append((_lower(ours["mse"], rival["mse"]), f"{name}, {rival['system']}: {errors}"))
             times = [fmean(each["converged_s"]) for each in (rival, ours)]
-            told = f"{times[1]:.3g} s against {times[0]:.3g} s"
-            faster.append((times[0] > times[1], f"{name}, {rival['system']}: {told}"))
+            described = f"{times[1]:.3g} s against {times[0]:.3g} s"
+            faster.append((times[0] > times[1], f"{name}, {rival['system']}: {described}"))
         if "recent-only" in systems:
             short = systems["recent-only"]
             recent.append((_lower(ours["mse"], short["mse"]), f"{name}: {_means(ours['mse'], short['mse'])}"))
@@ -115,12 +117,16 @@ def memory_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             ratio = ours["peak_bytes"] / rival["peak_bytes"]
             least.append((ratio < 1, f"{name}, {rival['system']}: {ratio:.2f} of it"))
         if ours["share"] is not None:
-            told = f"{name}: {1 - ours['share']:.1%} less in whole windows, {1 - ours['any_share']:.1%} over all steps"
-            less.append((1 - ours["share"] >= paper.MEMORY_LESS[0], told))
+            described = (
+                f"{name}: {1 - ours['share']:.1%} less in whole windows, {1 - ours['any_share']:.1%} over all steps"
+            )
+            less.append((1 - ours["share"] >= paper.MEMORY_LESS[0], described))
     for row in rows:
         if row.get("within") is not None:
-            told = f"{row['graph']} {row['model']}, {row['system']}: {row['share']:.1%} of bytes for {row['kept']:.1%}"
-            within.append((row["within"], told))
+            described = (
+                f"{row['graph']} {row['model']}, {row['system']}: {row['share']:.1%} of bytes for {row['kept']:.1%}"
+            )
+            within.append((row["within"], described))
     return [
         _verdict("Table 5", "least memory of all systems", least),
         _verdict("Table 7", f"memory {paper.percent(paper.MEMORY_LESS)} less than full-history's", less),
@@ -131,10 +137,10 @@ def memory_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 def shrinking_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Tables 9 and 10, and the share of a step that was asked for."""
     alive = [row for row in rows if "failed" not in row]
-    told = [(row, f"{row['graph']} {row['model']}, {row['rule']}") for row in alive]
-    time = [(row["ratio"][1] < 1, f"{name}: {1 - row['ratio'][1]:.1%}") for row, name in told]
-    memory = [(row["memory_less"] > 0, f"{name}: {row['memory_less']:.1%}") for row, name in told]
-    share = [(row["share"] <= SHRINK_SHARE, f"{name}: {row['share']:.1%}") for row, name in told]
+    described = [(row, f"{row['graph']} {row['model']}, {row['rule']}") for row in alive]
+    time = [(row["ratio"][1] < 1, f"{name}: {1 - row['ratio'][1]:.1%}") for row, name in described]
+    memory = [(row["memory_less"] > 0, f"{name}: {row['memory_less']:.1%}") for row, name in described]
+    share = [(row["share"] <= SHRINK_SHARE, f"{name}: {row['share']:.1%}") for row, name in described]
     return [
         _verdict("Table 9", f"epochs shorter than with the naive remap (paper: "
                  f"{paper.percent(paper.SHRINK_TIME_LESS)})", time),
@@ -198,8 +204,10 @@ def decay_verdicts(rows: Sequence[Row]) -> list[Verdict]:
         lost = fmean(cells[least]["mse"]) / fmean(cells[best]["mse"]) - 1
         spread = max(cells[best]["mse"]) - min(cells[best]["mse"])
         apart = fmean(cells[least]["mse"]) - fmean(cells[best]["mse"]) > spread
-        told = f"{graph}: best at K={best[0]}, alpha={best[1]:g}; K={least[0]}, alpha={least[1]:g} loses {lost:.1%}"
-        corner.append((best != least and apart, told + ("" if apart else ", within what seeds spread")))
+        described = (
+            f"{graph}: best at K={best[0]}, alpha={best[1]:g}; K={least[0]}, alpha={least[1]:g} loses {lost:.1%}"
+        )
+        corner.append((best != least and apart, described + ("" if apart else ", within what seeds spread")))
         sizes = [cells[at]["peak_bytes"] for at in sorted(cells) if at[1] == least[1]]
         memory.append((sizes == sorted(sizes), f"{graph}: {sizes}"))
         deeper = _worse_between(cells, best)

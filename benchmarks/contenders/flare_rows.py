@@ -37,14 +37,14 @@ def attempted(name: str, measure: Callable[[], Row]) -> Row:
     try:
         return {"system": name, **measure()}
     except RanksError as error:
-        told = error.__cause__
-        if told is None:
+        described = error.__cause__
+        if described is None:
             return {"system": name, "failed": "a process died (out of memory?)"}
-        if not isinstance(told, (LabError, MemoryError)):
+        if not isinstance(described, (LabError, MemoryError)):
             raise
     except LabError as error:
-        told = error
-    return {"system": name, "failed": f"{type(told).__name__}: {told}"[:LAST_LINE]}
+        described = error
+    return {"system": name, "failed": f"{type(described).__name__}: {described}"[:LAST_LINE]}
 
 
 # training
@@ -95,17 +95,17 @@ def judged_memory(rows: list[Row]) -> list[Row]:
     """The rows with their share of full-history's peak and of its rows in whole windows, and whether the first keeps to
     the second; ``any_share`` is of the peaks over all steps."""
     full = next((row for row in rows if row["system"] == "full-history" and "failed" not in row), None)
-    told = []
+    described = []
     for row in rows:
         if full is None or "failed" in row:
-            told.append({**row, "share": None, "any_share": None, "kept": None, "within": None})
+            described.append({**row, "share": None, "any_share": None, "kept": None, "within": None})
             continue
         share, any_share = (row[what] / full[what] for what in ("whole_bytes", "peak_bytes"))
         kept = row["rows"] / full["rows"] if row["rows"] and full["rows"] else None
         judged = row["system"] in HYBRID and kept is not None
         within = share <= kept + paper.TARGET_MARGIN if judged else None
-        told.append({**row, "share": share, "any_share": any_share, "kept": kept, "within": within})
-    return told
+        described.append({**row, "share": share, "any_share": any_share, "kept": kept, "within": within})
+    return described
 
 
 # overlap

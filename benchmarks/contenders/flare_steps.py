@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contenders.flare_plan import Limits
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.distributed.group import Group
-    from dtdg_lab.engine.strategy import Work
+    from dtdg_lab.engine.strategy import Step
     from dtdg_lab.training.build import RunComponents
     from dtdg_lab.training.memory import MemoryTrace
 
@@ -64,7 +64,7 @@ def placed(rank: int, ranks: int, address: str, cores: tuple[int, ...]) -> Group
     return SoloGroup()
 
 
-def step(built: RunComponents, work: Work, clocks: BothClocks) -> float:
+def step(built: RunComponents, work: Step, clocks: BothClocks) -> float:
     """One step with its update, and its loss."""
     built.gradients.zero()
     computed = built.layout.compute(work, clocks)
@@ -163,9 +163,9 @@ def trained(
     found = []
     for config in configs:
         built = build(config, load_for(config), group)
-        told = _until_it_stays(built, group, limits)
+        described = _until_it_stays(built, group, limits)
         (test,) = built.evaluator.evaluate(built.model, ("test",), final=True)
-        found.append({**told, "mse": test.loss, "persistence": test.persistence_loss, "mean": test.mean_loss})
+        found.append({**described, "mse": test.loss, "persistence": test.persistence_loss, "mean": test.mean_loss})
     group.close()
     return found
 
@@ -175,9 +175,9 @@ def _until_it_stays(built: RunComponents, group: Group, limits: Limits) -> Row:
     best, kept, curve = float("inf"), copy.deepcopy(built.model.state_dict()), []
     spent_s, updates, seen, epoch, at, without = 0.0, 0, 0, 0, (0.0, 0), 0
     while without < limits.evaluations and spent_s < limits.seconds:
-        told = epoch_of(built, epoch)
-        epoch, updates = epoch + 1, updates + told["steps"]
-        spent_s += _agreed(group, told["seconds"])
+        described = epoch_of(built, epoch)
+        epoch, updates = epoch + 1, updates + described["steps"]
+        spent_s += _agreed(group, described["seconds"])
         if updates < seen + limits.updates and spent_s < limits.seconds:
             continue
         seen = updates

@@ -97,10 +97,12 @@ def scale_text(rows: Sequence[Row]) -> str:
     if known is None:
         return f"{rows[0]['graph']:12} no system gave anything"
     sums = [by_name[name] for name in (*RIVALS, "flaredtdg")]
-    told = " ".join(f"{row['failed'][:10] if 'failed' in row else format_bytes(row['sum_bytes']):>10}" for row in sums)
+    described = " ".join(
+        f"{row['failed'][:10] if 'failed' in row else format_bytes(row['sum_bytes']):>10}" for row in sums
+    )
     return (
         f"{known['graph']:12} {known['nodes']:9,} {known['snapshots']:9,} {format_bytes(known['feature_bytes']):>10} "
-        f"{told}"
+        f"{described}"
     )
 
 
@@ -108,8 +110,8 @@ def scale_paper_texts() -> list[str]:
     """The paper's Table 1; it tells nothing of FlareDTDG there."""
     lines = []
     for name, nodes, snapshots, features, peaks in paper.GRAPHS:
-        told = " ".join(f"{f'{peaks[rival]} GB' if rival in peaks else 'too large':>10}" for rival in RIVALS)
-        lines.append(f"{name:12} {f'{nodes} M':>9} {snapshots:9} {f'{features} GB':>10} {told} {'-':>10}  (paper)")
+        described = " ".join(f"{f'{peaks[rival]} GB' if rival in peaks else 'too large':>10}" for rival in RIVALS)
+        lines.append(f"{name:12} {f'{nodes} M':>9} {snapshots:9} {f'{features} GB':>10} {described} {'-':>10}  (paper)")
     return lines
 
 
@@ -174,15 +176,17 @@ def map_texts(rows: Sequence[Row]) -> list[str]:
         f"{first['graph']} {first['model']}: best at K={best['full_snapshots']}, alpha={best['alpha']:g}; "
         f"persistence {first['persistence']:.5f}, mean {first['mean']:.5f}"
     ]
-    for what, tell in (
+    for what, report in (
         ("MSE", lambda row: f"{fmean(row['mse']):.5f} +-{(max(row['mse']) - min(row['mse'])) / 2:.5f}"),
         ("memory", lambda row: format_bytes(row["peak_bytes"])),
         ("epoch", lambda row: format_seconds(row["epoch_s"])),
     ):
         lines.append(f"{what:>8} " + " ".join(f"{f'K={full}':>18}" for full in fulls))
         for alpha in reversed(alphas):
-            told = [cells[full, alpha] for full in fulls]
-            lines.append(f"{alpha:8g} " + " ".join(f"{'-' if 'failed' in row else tell(row):>18}" for row in told))
+            described = [cells[full, alpha] for full in fulls]
+            lines.append(
+                f"{alpha:8g} " + " ".join(f"{'-' if 'failed' in row else report(row):>18}" for row in described)
+            )
     return lines
 
 

@@ -20,8 +20,10 @@ DECIDING = ("double_dqn", "double_dqn_plus", "planner")
 
 
 def verdict(table: str, claim: str, judged: Iterable[tuple[bool, str]]) -> Verdict:
-    told = list(judged)
-    return Verdict(table, claim, sum(holds for holds, _ in told), tuple(found for holds, found in told if not holds))
+    described = list(judged)
+    return Verdict(
+        table, claim, sum(holds for holds, _ in described), tuple(found for holds, found in described if not holds)
+    )
 
 
 def _blocks(rows: Sequence[Row]) -> list[tuple[str, str, dict[str, Row]]]:
@@ -61,10 +63,12 @@ def table_verdicts(rows: Sequence[Row]) -> list[Verdict]:
                 judged["fixed"].append((saved >= -paper.OVER_FIXED, f"{at}, {name}: {saved:+.1%} saved"))
             if (saved := _under(methods, name, "clairvoyant")) is not None:
                 judged["best"].append((saved >= -paper.OVER_CLAIRVOYANT, f"{at}, {name}: {saved:+.1%} saved"))
-        told = {name: row["joules_more"] for name, row in methods.items() if row.get("joules_more") is not None}
-        if "greendygnn" in told and len(told) > 1:
-            least = min(told, key=lambda name: told[name])
-            more.append((least == "greendygnn", f"{at}: {least} {told[least]:+.0%}, it {told['greendygnn']:+.0%}"))
+        described = {name: row["joules_more"] for name, row in methods.items() if row.get("joules_more") is not None}
+        if "greendygnn" in described and len(described) > 1:
+            least = min(described, key=lambda name: described[name])
+            more.append(
+                (least == "greendygnn", f"{at}: {least} {described[least]:+.0%}, it {described['greendygnn']:+.0%}")
+            )
     low = paper.SAVED_OF_DEFAULT[0]
     return [
         verdict("Table I", f"at least {low:.0%} less energy than default DGL, congested", judged["default"]),
@@ -92,10 +96,10 @@ def ablation_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Table II."""
     parts: dict[str, list[tuple[bool, str]]] = {"w/o RL": [], "w/o cost weights": []}
     for graph, under, methods in _blocks(rows):
-        for name, told in parts.items():
+        for name, described in parts.items():
             if under != "clean" and (saved := _under(methods, "full", name)) is not None:
-                told.append((saved > 0, f"{graph} {under}: {saved:+.1%} saved"))
-    return [verdict("Table II", f"more energy {name}, congested", told) for name, told in parts.items()]
+                described.append((saved > 0, f"{graph} {under}: {saved:+.1%} saved"))
+    return [verdict("Table II", f"more energy {name}, congested", described) for name, described in parts.items()]
 
 
 def live_verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -108,8 +112,8 @@ def live_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             own = _mid(methods[name]) if name in methods else None
             if own is not None and known:
                 best = min(known, key=lambda each: known[each])
-                told = f"{under}, {name}: {own / known[best] - 1:+.1%} of {best}"
-                judged["fixed"].append((own <= (1 + paper.OVER_FIXED) * known[best], told))
+                described = f"{under}, {name}: {own / known[best] - 1:+.1%} of {best}"
+                judged["fixed"].append((own <= (1 + paper.OVER_FIXED) * known[best], described))
             if (saved := _under(methods, name, "rapidgnn")) is not None and under != "none":
                 judged["rapid"].append((saved >= paper.BELOW_RAPIDGNN, f"{under}, {name}: {saved:+.1%} saved"))
     judged["order"] = [
@@ -140,12 +144,12 @@ def call_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 def calibration_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Figure 8, and the best that was published on the same cells."""
     alive = [row for row in rows if "failed" not in row]
-    told = [(row["fitted"] <= 100 * paper.FITTED, f"{row['where']} {row['dataset']}: {row['fitted']:.1f} %")
+    described = [(row["fitted"] <= 100 * paper.FITTED, f"{row['where']} {row['dataset']}: {row['fitted']:.1f} %")
             for row in alive]  # fmt: skip
     worst = [(row["worst_percent"] <= 100 * paper.STEP_ERRORS[1], f"{row['where']} {row['dataset']}: {row['worst']}")
              for row in alive]  # fmt: skip
     return [
-        verdict("ours", f"mean error of the fitted cells at most {paper.FITTED:.1%}", told),
+        verdict("ours", f"mean error of the fitted cells at most {paper.FITTED:.1%}", described),
         verdict("Figure 8", f"no cell is off by more than {paper.STEP_ERRORS[1]:.0%}", worst),
     ]
 

@@ -54,11 +54,11 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
     A step is timed with all parts one after another; ranks share the cores.
     """
     from dtdg_lab.engine.strategy import Unmarked
-    from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout
+    from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 
     with closing(built(config)) as made:
         layout = made.layout
-        assert isinstance(layout, RemoteFeatureLayout)
+        assert isinstance(layout, RemoteFeatureStrategy)
         for _ in range(TRIED):
             began_s = time.perf_counter()
             layout.tried(Unmarked())

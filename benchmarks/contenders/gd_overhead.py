@@ -57,7 +57,7 @@ def live_decision_rows(plan: Plan) -> list[Row]:
     deciding, _ = policies(plan.parts, shipped_costs(plan.shipped[0], parts=plan.parts))
     held, asked = plan.looked_up[0], max(plan.looked_up[1] // 5, 1)
     boundary = boundaries(plan.parts, held, asked)
-    told = f"{WINDOWS[-1]} batches of {asked:,} keys"
+    described = f"{WINDOWS[-1]} batches of {asked:,} keys"
     known: dict[str, Any] = {"threshold": ThresholdWindow(CacheActions(plan.parts)), **deciding}
     rows: list[Row] = []
     for name, policy in known.items():
@@ -71,7 +71,7 @@ def live_decision_rows(plan: Plan) -> list[Row]:
         # made before, and each with a lookahead that has counted nothing yet
         met = iter([boundary(warm + number, WINDOWS[-1]) for number in range(plan.repeats + 1)])
         taken = timed(lambda control=control, met=met: control.decide(next(met)), plan.repeats)
-        rows.append({"what": f"live decision of {name}, {told}", "seconds": taken})
+        rows.append({"what": f"live decision of {name}, {described}", "seconds": taken})
     return rows
 
 

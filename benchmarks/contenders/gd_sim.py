@@ -121,11 +121,11 @@ def campaign_rows(plan: Plan) -> list[Row]:
     for name in plan.shipped:
         costs = shipped_costs(name, parts=4)
         deciding, _ = policies(4, costs)
-        for told, mbit in (("clean", np.inf), ("200 Mbit/s", 200.0), ("50 Mbit/s", 50.0)):
+        for described, mbit in (("clean", np.inf), ("200 Mbit/s", 200.0), ("50 Mbit/s", 50.0)):
             # an owner's rate is shared by the three who ask
-            case = CacheCase(STEADY, told, 0.0, mbit / BITS / (costs.parts - 1))
+            case = CacheCase(STEADY, described, 0.0, mbit / BITS / (costs.parts - 1))
             made = compare(deciding, [costs], [case], episodes=1, epochs=EPOCHS, epoch_steps=BATCHES[name])
-            rows.append({"costs": name, "condition": told,
+            rows.append({"costs": name, "condition": described,
                          **{each.policy: each.joules * costs.parts / EPOCHS for each in made}})  # fmt: skip
     return rows
 

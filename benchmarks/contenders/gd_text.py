@@ -41,7 +41,7 @@ def run_text(row: Row) -> str:
               if stall is not None and joules]  # fmt: skip
     rpcs = [miss + bulk for miss, bulk in zip(row["miss_rpcs"], row["bulk_rpcs"], strict=True)]
     sent = [miss + bulk for miss, bulk in zip(row["miss_bytes"], row["bulk_bytes"], strict=True)]
-    by = sorted({told for which in (row["sources"], row["readers"]) for each in which for told in each})
+    by = sorted({described for which in (row["sources"], row["readers"]) for each in which for described in each})
     return (
         f"{name} {_times(spread(row['epoch_s'])):30} {_middle(row['epoch_s_over_first'], '.2f'):>8} "
         f"{_joules(spread(row['joules'])):26} {_middle(row['joules_over_first'], '.2f'):>8} "
@@ -88,8 +88,8 @@ def speed_text(row: Row) -> str:
 
 def campaign_text(row: Row) -> str:
     """A row of steady throttling, beside the campaign's."""
-    told = paper.CAMPAIGN.get((row["costs"], row["condition"]))
-    default, *others = told or (None, None, None, None)
+    described = paper.CAMPAIGN.get((row["costs"], row["condition"]))
+    default, *others = described or (None, None, None, None)
     known = [row["epoch_hot"], row["fixed-16"], row.get("double_dqn")]
     cells = [f"{'-' if own is None else f'{own:,.0f}'} / {'-' if other is None else f'{other:,}'}"
              for own, other in zip(known, others, strict=True)]  # fmt: skip
@@ -108,14 +108,14 @@ def call_text(row: Row) -> str:
 
 def calls_words(rows: Sequence[Row]) -> list[str]:
     """The line through a number of features' calls."""
-    told = []
+    described = []
     for features in dict.fromkeys(row["features"] for row in rows):
         row = next(row for row in rows if row["features"] == features)
         crossover = row["crossover_rows"]
         at = "never" if crossover is None else f"from {crossover:,.0f} rows on"
         each = f"{format_seconds(row['initiation_s'])} + {row['s_per_byte'] * 1e9:.2f} ns a byte"
-        told.append(f"  F={features}: {each}; payload costs more {at}")
-    return told
+        described.append(f"  F={features}: {each}; payload costs more {at}")
+    return described
 
 
 def calibration_text(row: Row) -> str:
@@ -148,8 +148,8 @@ def _guess_words(row: Row) -> str:
 
 
 def overhead_text(row: Row) -> str:
-    told = row["failed"] if "failed" in row else _times(row["seconds"])
-    return f"{row['what']:60} {told}"
+    described = row["failed"] if "failed" in row else _times(row["seconds"])
+    return f"{row['what']:60} {described}"
 
 
 def pair_words(pairs: Sequence[Row], what: str) -> str:

@@ -23,8 +23,10 @@ SLOWER = 1.05  # times as long as without generators
 
 
 def verdict(table: str, claim: str, judged: Iterable[tuple[bool, str]]) -> Verdict:
-    told = list(judged)
-    return Verdict(table, claim, sum(holds for holds, _ in told), tuple(found for holds, found in told if not holds))
+    described = list(judged)
+    return Verdict(
+        table, claim, sum(holds for holds, _ in described), tuple(found for holds, found in described if not holds)
+    )
 
 
 def blocks(rows: Sequence[Row], *names: str) -> Iterable[tuple[str, dict[str, Row]]]:
@@ -52,9 +54,11 @@ def convergence_verdicts(rows: Sequence[Row]) -> list[Verdict]:
         ours = systems[OURS]
         for rival in (row for system, row in systems.items() if system != OURS):
             for loss in ("common", "near"):
-                told = f"{name}, {rival['system']}: {_seconds(ours, f'{loss}_s'):.3g} s to the {loss} loss against " \
-                       f"{_seconds(rival, f'{loss}_s'):.3g} s"  # fmt: skip
-                first.append((_seconds(ours, f"{loss}_s") <= _seconds(rival, f"{loss}_s"), told))
+                described = (
+                    f"{name}, {rival['system']}: {_seconds(ours, f'{loss}_s'):.3g} s to the {loss} loss "
+                    f"against {_seconds(rival, f'{loss}_s'):.3g} s"
+                )
+                first.append((_seconds(ours, f"{loss}_s") <= _seconds(rival, f"{loss}_s"), described))
         for loss in ("common", "near"):
             if (over := ours[f"{loss}_over_rival"]) is not None:
                 mean.append((over >= paper.MEAN_SPEEDUP, f"{name}: {over:.2f} to the {loss} loss"))
@@ -75,8 +79,8 @@ def convergence_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 def growth_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Where the paper's mean speed-up is reached, by the size of the graph."""
-    told = [(name, systems[OURS]["near_over_rival"]) for name, systems in blocks(rows) if OURS in systems]
-    known = [(name, over) for name, over in told if over is not None]
+    described = [(name, systems[OURS]["near_over_rival"]) for name, systems in blocks(rows) if OURS in systems]
+    known = [(name, over) for name, over in described if over is not None]
     rising = known[-1][1] > known[0][1] if len(known) > 1 else None
     sizes = "; ".join(f"{name}: {over:.2f}" for name, over in known)
     return [
@@ -125,9 +129,9 @@ def classification_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 def ablation_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Figure 8."""
-    told = [(row["system"], _seconds(row)) for row in rows if "failed" not in row]
+    described = [(row["system"], _seconds(row)) for row in rows if "failed" not in row]
     each = [(now[1] < before[1], f"{now[0]}: {now[1]:.3g} s after {before[1]:.3g} s")
-            for before, now in pairwise(told)]  # fmt: skip
+            for before, now in pairwise(described)]  # fmt: skip
     return [verdict("Figure 8", "each technique shortens the time to the common loss", each)]
 
 
@@ -154,18 +158,20 @@ def adjuster_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     for name, systems in blocks(rows):
         long += [(not row["few"], f"{name}, {system}: {median(row['decisions']):g}")
                  for system, row in systems.items() if "decisions" in row]  # fmt: skip
-        for (called, rival), told in against.items():
+        for (called, rival), described in against.items():
             ours = systems.get(called)
             theirs = systems.get(ours["best_fixed"] if ours and rival == BEST else rival)
             if ours is None or theirs is None or ours.get("few", True) or theirs.get("few", False):
                 continue
             times = [_seconds(row, "near_s") for row in (ours, theirs)]
-            told.append((times[0] < times[1], f"{name}, {theirs['system']}: {times[0]:.3g} s against {times[1]:.3g} s"))
+            described.append(
+                (times[0] < times[1], f"{name}, {theirs['system']}: {times[0]:.3g} s against {times[1]:.3g} s")
+            )
     enough = verdict(
         "ours", f"at least {FEWEST_DECISIONS} decisions before the near loss, or nothing is compared", long
     )
-    return [enough, *(verdict("ours", f"the {ours} reaches the near loss before {rival}", told)
-                      for (ours, rival), told in against.items())]  # fmt: skip
+    return [enough, *(verdict("ours", f"the {ours} reaches the near loss before {rival}", described)
+                      for (ours, rival), described in against.items())]  # fmt: skip
 
 
 def memory_verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -191,8 +197,8 @@ def partition_verdicts(rows: Sequence[Row]) -> list[Verdict]:
             sooner.append((times[0] < times[1], f"{graph} in {parts}: {times[0]:.3g} s against {times[1]:.3g} s"))
             loads = {name: row["imbalance"]["load"] for name, row in by_name.items() if "load" in row["imbalance"]}
             if loads:
-                told = ", ".join(f"{name} {load:.2f}" for name, load in loads.items())
-                even.append((loads["load_aware"] <= min(loads.values()), f"{graph} in {parts}: {told}"))
+                described = ", ".join(f"{name} {load:.2f}" for name, load in loads.items())
+                even.append((loads["load_aware"] <= min(loads.values()), f"{graph} in {parts}: {described}"))
     return [
         verdict("Figure 9a", "load-aware parts are made sooner than METIS's", sooner),
         verdict("Figure 4", "load-aware parts have the most even loads", even),
@@ -246,9 +252,9 @@ def straggler_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 def building_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Building against DGL."""
-    told = [(row["dgl_over_lab"] > 1, f"{row['graph']}, {row['layers']} layers: {row['dgl_over_lab']:.2f}")
+    described = [(row["dgl_over_lab"] > 1, f"{row['graph']}, {row['layers']} layers: {row['dgl_over_lab']:.2f}")
             for row in rows if row.get("dgl_over_lab") is not None]  # fmt: skip
-    return [verdict("ours", "batches are built sooner than by DGL's sampler", told)]
+    return [verdict("ours", "batches are built sooner than by DGL's sampler", described)]
 
 
 def truncation_verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -256,8 +262,8 @@ def truncation_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     alive = [row for row in rows if "failed" not in row]
     exact = [(row[when]["gradients"][2] < 1e-5, f"{row['layers']} layers, {when}: {row[when]['gradients'][2]:.1e}")
              for row in alive if row["model"] != "dcrnn" for when in ("at first", "trained")]  # fmt: skip
-    told = [row[when]["loss"][1] for row in alive if row["model"] == "dcrnn" for when in ("at first", "trained")]
-    small = [(fmean(told) < 0.01, f"{fmean(told):.2%} in the mean")] if told else []
+    described = [row[when]["loss"][1] for row in alive if row["model"] == "dcrnn" for when in ("at first", "trained")]
+    small = [(fmean(described) < 0.01, f"{fmean(described):.2%} in the mean")] if described else []
     return [
         verdict("ours", "T-GCN's batches have the whole graph's gradients (1e-5)", exact),
         verdict("ours", "DCRNN's truncated batches have its loss within 1 %", small),

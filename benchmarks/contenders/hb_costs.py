@@ -100,9 +100,17 @@ def slowed_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
     if "failed" in found:
         return [{**row, "exchange": way, **found} for way in ways]
     rows = []
-    for way, told in zip(ways, found["ranks"][0], strict=True):
-        others = [slow / even for even, slow in zip(told["even"][:-1], told["slowed"][:-1], strict=True)]
-        rows.append({**row, "exchange": way, "even_s": told["even"], "slowed_s": told["slowed"], "others": max(others)})
+    for way, described in zip(ways, found["ranks"][0], strict=True):
+        others = [slow / even for even, slow in zip(described["even"][:-1], described["slowed"][:-1], strict=True)]
+        rows.append(
+            {
+                **row,
+                "exchange": way,
+                "even_s": described["even"],
+                "slowed_s": described["slowed"],
+                "others": max(others),
+            }
+        )
     return rows
 
 
@@ -121,8 +129,8 @@ def memory_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
             by_rank = run_ranks(memory, ranks, chosen, cores, timeout_s=TIMEOUT_S)
             return {name: _largest(each) for name, each in zip(names, zip(*by_rank, strict=True), strict=True)}
 
-        told = attempted(measure)
-        found |= dict.fromkeys(names, told) if "failed" in told else told
+        described = attempted(measure)
+        found |= dict.fromkeys(names, described) if "failed" in described else described
     row = {"graph": plan.timed.name, "model": model, "ranks": ranks}
     return [{**row, "system": name, **found[name]} for name in SYSTEMS]
 
@@ -169,8 +177,8 @@ def building_rows(plan: Plan, layers: int, cores: tuple[int, ...]) -> list[Row]:
                    for chosen in (PLAIN, "pygt-dist"))  # fmt: skip
 
     def measure() -> Row:
-        (told,) = run_ranks(building, 1, plain, full, plan.repeats, cores, timeout_s=TIMEOUT_S)
-        return {**told, "dgl_over_lab": told["dgl_s"] / told["lab_s"] if told["dgl_s"] else None}
+        (described,) = run_ranks(building, 1, plain, full, plan.repeats, cores, timeout_s=TIMEOUT_S)
+        return {**described, "dgl_over_lab": described["dgl_s"] / described["lab_s"] if described["dgl_s"] else None}
 
     return [{"graph": plan.timed.name, "model": plan.models[0], "layers": layers, **attempted(measure)}]
 
@@ -182,8 +190,8 @@ def truncation_rows(plan: Plan, layers: int, cores: tuple[int, ...]) -> list[Row
 
     def measure() -> Row:
         args = (configs, plan.repeats, 10 * plan.steps, cores)
-        (told,) = run_ranks(truncation, 1, *args, timeout_s=TIMEOUT_S)
-        return {model: _spreads(each) for model, each in zip(models, told, strict=True)}
+        (described,) = run_ranks(truncation, 1, *args, timeout_s=TIMEOUT_S)
+        return {model: _spreads(each) for model, each in zip(models, described, strict=True)}
 
     found = attempted(measure)
     row = {"graph": plan.timed.name, "layers": layers}
@@ -209,8 +217,10 @@ def waiting_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
     rows = []
     for place, name in enumerate(chosen):
         row = {"graph": plan.timed.name, "model": model, "ranks": ranks, "system": name}
-        told = found if "failed" in found else max((rank[place] for rank in found["ranks"]), key=lambda of: of["warm"])
-        rows.append({**row, **told})
+        described = (
+            found if "failed" in found else max((rank[place] for rank in found["ranks"]), key=lambda of: of["warm"])
+        )
+        rows.append({**row, **described})
     return rows
 
 
@@ -224,17 +234,20 @@ def beside_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
 
         def measure(some: tuple[int, ...] = some) -> Row:
             args = (load, source, KINDS, plan.turns, plan.turn_s, some)
-            (told,) = run_ranks(beside, 1, *args, timeout_s=TIMEOUT_S)
-            return told
+            (described,) = run_ranks(beside, 1, *args, timeout_s=TIMEOUT_S)
+            return described
 
-        told = attempted(measure)
-        if "failed" in told:
-            rows.append({**row, "generators": "-", **told})
+        described = attempted(measure)
+        if "failed" in described:
+            rows.append({**row, "generators": "-", **described})
             continue
         for kind in KINDS:
-            ratios = [one["step_s"] / none["step_s"] for one, none in zip(told[kind], told["none"], strict=True)]
+            ratios = [
+                one["step_s"] / none["step_s"] for one, none in zip(described[kind], described["none"], strict=True)
+            ]
             rows.append({
-                **row, "generators": kind, "step_s": spread(turn["step_s"] for turn in told[kind]),
-                "slower": spread(ratios), "made_per_s": statistics.median(turn["made_per_s"] for turn in told[kind]),
+                **row, "generators": kind, "step_s": spread(turn["step_s"] for turn in described[kind]),
+                "slower": spread(ratios),
+                "made_per_s": statistics.median(turn["made_per_s"] for turn in described[kind]),
             })  # fmt: skip
     return rows

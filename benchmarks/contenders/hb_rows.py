@@ -46,14 +46,14 @@ def attempted(measure: Callable[[], Row]) -> Row:
     try:
         return measure()
     except RanksError as error:
-        told = error.__cause__
-        if told is None:
+        described = error.__cause__
+        if described is None:
             return {"failed": f"a process died (out of memory?) or took more than {TIMEOUT_S:.0f} s"}
-        if not isinstance(told, (LabError, MemoryError)):
+        if not isinstance(described, (LabError, MemoryError)):
             raise
     except LabError as error:
-        told = error
-    return {"failed": f"{type(told).__name__}: {told}"[:LAST_LINE]}
+        described = error
+    return {"failed": f"{type(described).__name__}: {described}"[:LAST_LINE]}
 
 
 def missing(chosen: Mapping[str, Any]) -> str:
@@ -102,13 +102,13 @@ def _trained(
 
     def measure(names: Sequence[str]) -> Row:
         chosen = [each for name in names for each in configs[name]]
-        told = iter(run_ranks(trained, ranks, chosen, limits, cores, timeout_s=TIMEOUT_S)[0])
-        return {name: by_seed([next(told) for _ in configs[name]]) for name in names}
+        described = iter(run_ranks(trained, ranks, chosen, limits, cores, timeout_s=TIMEOUT_S)[0])
+        return {name: by_seed([next(described) for _ in configs[name]]) for name in names}
 
     found: dict[str, Row] = {}
     for names in [list(configs)] if together else [[name] for name in configs]:
-        told = attempted(lambda names=names: measure(names))
-        found |= dict.fromkeys(names, told) if "failed" in told else told
+        described = attempted(lambda names=names: measure(names))
+        found |= dict.fromkeys(names, described) if "failed" in described else described
     return found
 
 

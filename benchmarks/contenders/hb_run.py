@@ -17,8 +17,8 @@ from dtdg_lab.core.records import TABLES
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.distributed.group import Group
-    from dtdg_lab.distributed.model_averaging import Word
-    from dtdg_lab.engine.strategy import Work
+    from dtdg_lab.distributed.model_averaging import ControlState
+    from dtdg_lab.engine.strategy import Step
     from dtdg_lab.systems.hybrid_batches.policies import BatchDecision
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
@@ -134,17 +134,17 @@ class RankRun:
             raise
         self._wanted = self._heard = number
 
-    def _asked(self) -> Word:
-        from dtdg_lab.distributed.model_averaging import Word
+    def _asked(self) -> ControlState:
+        from dtdg_lab.distributed.model_averaging import ControlState
 
-        return Word(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
+        return ControlState(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
 
-    def _follow(self, word: Word) -> None:
+    def _follow(self, word: ControlState) -> None:
         self._heard = word.version
         if self.built.hybrid is not None:
             self.built.hybrid.follow(word)
 
-    def _next(self) -> Work:
+    def _next(self) -> Step:
         work = next(self._works, None)
         while work is None:
             self._works = iter(self.built.layout.epoch(next(self._epoch)))
@@ -204,7 +204,7 @@ class RankRun:
         source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's
         self.sources.update(row[source] for row in rows.get("targets", ()))
         for row in rows.get("reservoir", ()):
-            told = dict(zip(TABLES["reservoir"][2:], row, strict=True))
-            self.levels[told["part"], told["action"]] = told
+            described = dict(zip(TABLES["reservoir"][2:], row, strict=True))
+            self.levels[described["part"], described["action"]] = described
         if self.levels:
-            self.spent["rsv"] = sum(told["busy_s"] for told in self.levels.values())
+            self.spent["rsv"] = sum(described["busy_s"] for described in self.levels.values())

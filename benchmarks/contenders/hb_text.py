@@ -85,15 +85,15 @@ def _by_seed(values: Sequence[float | None]) -> str:
         return format_seconds(there[0])
     own = middle(values)
     most = there[-1] if len(there) == len(values) else None
-    told = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, most))
-    return told if len(there) == len(values) else f"{told} ({len(there)} of {len(values)})"
+    described = ", ".join("never" if each is None else format_seconds(each) for each in (there[0], own, most))
+    return described if len(there) == len(values) else f"{described} ({len(there)} of {len(values)})"
 
 
 def _ratios(row: Row, loss: str) -> str:
     """The median's ratio and, by seed, the least and the most: 0 never reached it, inf: the rival never did."""
     known = [each for each in row.get(f"{loss}_over_rivals", ()) if each is not None]
-    told = _number(row[f"{loss}_over_rival"], ".2f", 0)
-    return f"{told} ({min(known):.2f} to {max(known):.2f})" if len(known) > 1 else told
+    described = _number(row[f"{loss}_over_rival"], ".2f", 0)
+    return f"{described} ({min(known):.2f} to {max(known):.2f})" if len(known) > 1 else described
 
 
 def training_text(row: Row) -> str:
@@ -123,9 +123,9 @@ def fraction_text(row: Row) -> str:
 
 def adjuster_text(row: Row) -> str:
     regret = row.get("regret_s")
-    told = "-" if regret is None else f"{'-' if regret < 0 else ''}{format_seconds(abs(regret))}"
+    described = "-" if regret is None else f"{'-' if regret < 0 else ''}{format_seconds(abs(regret))}"
     best = "  best fixed in hindsight" if row.get("best_fixed") == row["system"] else ""
-    return f"{told:>9} {_decisions(row):>26}  {training_text(row)}{best}"
+    return f"{described:>9} {_decisions(row):>26}  {training_text(row)}{best}"
 
 
 def _decisions(row: Row) -> str:
@@ -139,10 +139,10 @@ def _decisions(row: Row) -> str:
 def landscape_text(row: Row) -> str:
     there = [value for value in row["over_best"] if value is not None]
     own, count = middle(row["over_best"]), len(row["over_best"])
-    told = "never" if not there else f"{min(there):.2f} {_number(own, '.2f', 0)} {max(there):.2f}"
-    told += f" ({len(there)} of {count})" if len(there) < count else ""
+    described = "never" if not there else f"{min(there):.2f} {_number(own, '.2f', 0)} {max(there):.2f}"
+    described += f" ({len(there)} of {count})" if len(there) < count else ""
     decisions = f"{statistics.median(row['decisions']):g}" if "decisions" in row else "-"
-    return f"{row['landscape']:26} {row['controller']:18} {told:32} {decisions}"
+    return f"{row['landscape']:26} {row['controller']:18} {described:32} {decisions}"
 
 
 def step_text(row: Row) -> str:
@@ -162,10 +162,10 @@ def breakdown_text(row: Row) -> str:
     if "failed" in row:
         return failed(row, "graph", "model", "ranks", "system")
     phases = row["phases"][0]
-    told = " ".join(f"{phases[name]:9.3f}" if phases.get(name) else f"{'-':>9}" for name in paper.PARTS)
+    described = " ".join(f"{phases[name]:9.3f}" if phases.get(name) else f"{'-':>9}" for name in paper.PARTS)
     return (
         f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {row['system']:12} {row['converged_steps'][0]:6} "
-        f"{format_seconds(row['converged_s'][0]):>10} {told}"
+        f"{format_seconds(row['converged_s'][0]):>10} {described}"
     )
 
 
@@ -181,12 +181,12 @@ def breakdown_paper_texts() -> list[str]:
 def memory_text(row: Row) -> str:
     if "failed" in row:
         return failed(row, "graph", "model", "ranks", "system")
-    told = ["-" if row[name] is None else format_bytes(row[name])
+    described = ["-" if row[name] is None else format_bytes(row[name])
             for name in ("peak_bytes", "stand_in_bytes", "cache_bytes", "kept_bytes", "rss_bytes")]  # fmt: skip
     host, device = paper.MEMORY[row["system"]]
     return (
         f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {row['system']:12} "
-        + " ".join(f"{each:>10}" for each in told)
+        + " ".join(f"{each:>10}" for each in described)
         + f"  {f'{host}, {device} GB':>18}"
     )
 

@@ -42,10 +42,10 @@ class Contender:
 
 def some_steps(run: RankRun, steps: int = 0, *, seconds: float = float("inf")) -> Row:
     """Means over steps of this rank, as many as rank 0 makes in some seconds where they end sooner; collective."""
-    told = list(run.train(steps=steps, seconds=run.seconds + seconds))
-    sums = {name: sum(step[name] for step in told) for name in ("seconds", *SHARES)}
-    return {"steps": len(told), **{name: spent / len(told) for name, spent in sums.items()},
-            "each_s": [step["seconds"] for step in told]}  # fmt: skip
+    described = list(run.train(steps=steps, seconds=run.seconds + seconds))
+    sums = {name: sum(step[name] for step in described) for name in ("seconds", *SHARES)}
+    return {"steps": len(described), **{name: spent / len(described) for name, spent in sums.items()},
+            "each_s": [step["seconds"] for step in described]}  # fmt: skip
 
 
 def in_turn(
@@ -68,10 +68,10 @@ def in_turn(
             if run.filled() < 1:
                 run.open()
             group.barrier()  # so that all begin at once
-            told = some_steps(run, contender.steps)
+            described = some_steps(run, contender.steps)
             run.close()
             if turn >= WARM_UPS:
-                own["turns"].append(told)
+                own["turns"].append(described)
     for run, own in zip(runs, found, strict=True):
         own |= {"bytes_a_step": run.bytes_sent / run.steps, "sources": dict(run.sources)}
     group.barrier()
@@ -98,9 +98,9 @@ def slowed(
         for how in ("even", "slowed"):
             with RankRun(config, group, slowed=ranks - 1, slow_s=slow_s) as run:
                 some_steps(run, steps)  # to warm up
-                told = some_steps(run, steps)
+                described = some_steps(run, steps)
             own = torch.zeros(ranks, dtype=torch.float64)
-            own[rank] = statistics.median(told["each_s"])
+            own[rank] = statistics.median(described["each_s"])
             group.all_reduce(own)
             row[how] = own.tolist()
             slow_s = (slow - 1) * float(own[0])
@@ -133,8 +133,8 @@ def waiting(
                 "cold": cold["batch_s"] / cold["seconds"], "warm": warm["batch_s"] / warm["seconds"],
                 "cold_s": cold["seconds"], "warm_s": warm["seconds"], "fill_s": fill_s, "filled": run.filled(),
                 "sources": dict(run.sources), "busy_s": run.spent["rsv"],
-                "made": sum(told["made"] for told in run.levels.values()),
-                "bytes": sum(told["bytes"] for told in run.levels.values()),
+                "made": sum(described["made"] for described in run.levels.values()),
+                "bytes": sum(described["bytes"] for described in run.levels.values()),
             })  # fmt: skip
     group.barrier()
     group.close()

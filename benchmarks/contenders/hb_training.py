@@ -149,9 +149,9 @@ def shared(run: RankRun, copies: Sequence[tuple[float, int, Tensor]]) -> list[tu
     import torch
 
     size = sum(parameter.numel() for parameter in run.built.model.parameters())
-    told = None
+    described = None
     if run.group.rank == 0:
-        told = np.array([[at, steps, *copy.double().tolist()] for at, steps, copy in copies]).reshape(-1, 2 + size)
+        described = np.array([[at, steps, *copy.double().tolist()] for at, steps, copy in copies]).reshape(-1, 2 + size)
     dtype = next(iter(run.built.model.parameters())).dtype
-    rows = run.group.broadcast_array(told)
+    rows = run.group.broadcast_array(described)
     return [(float(row[0]), round(row[1]), torch.from_numpy(row[2:].copy()).to(dtype)) for row in rows]

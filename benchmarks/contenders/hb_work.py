@@ -36,7 +36,7 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
     for config in configs:
         with RankRun(config, group) as run:
             list(run.train(steps=1))  # what is kept from now on is no step's
-            told = _steps_bytes(run)
+            described = _steps_bytes(run)
             run.open()
             run.fill()
         layout = run.built.layout
@@ -44,7 +44,7 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
         kept = [level.nbytes for part in parts if part.reservoir is not None for level in part.reservoir.levels()]
         sequences = [part.sequence for part in parts] or [each.sequence for each in getattr(layout, "_runs", ())]
         cached = sum(each.part.nbytes for each in sequences if hasattr(each, "part"))
-        found.append({**told, "cache_bytes": cached, "kept_bytes": sum(kept), "rss_bytes": peak_rss_bytes()})
+        found.append({**described, "cache_bytes": cached, "kept_bytes": sum(kept), "rss_bytes": peak_rss_bytes()})
     group.barrier()
     group.close()
     return found
@@ -161,8 +161,8 @@ def truncation(
 
 
 def _all_apart(run: RankRun, repeats: int) -> Row:
-    told = [_apart(run, part, index) for part in run.built.layout.parts for index in range(repeats)]
-    losses, gradients = zip(*told, strict=True)
+    described = [_apart(run, part, index) for part in run.built.layout.parts for index in range(repeats)]
+    losses, gradients = zip(*described, strict=True)
     return {"loss": list(losses), "gradients": list(gradients)}
 
 
@@ -197,7 +197,7 @@ def _on_the_whole(run: RankRun, snapshots: range, targets: Tensor) -> Tensor:
     built, losses = run.built, []
     state = built.model.initial_state(run.graph.num_nodes)
     for t in snapshots:
-        space = built.sequence.space(t)
+        space = built.sequence.view(t)
         h, state = run_straight(built.model.snapshot(space, space.inputs, state))
         z = built.model.readout(h)[targets][None]
         share = built.task.share(range(t, t + 1), targets)

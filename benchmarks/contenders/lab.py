@@ -12,7 +12,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.systems.single import SingleLayout
+from dtdg_lab.systems.single import SingleStrategy
 from dtdg_lab.tasks.regression import Regression
 
 
@@ -36,6 +36,6 @@ def prepare(case: Case, graph: DynamicGraph) -> Epoch:
     model = case.make_model()
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
     everything = range(graph.num_snapshots)
-    layout = SingleLayout(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
+    layout = SingleStrategy(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
     (work,) = layout.epoch(0)
     return adam(list(model.parameters()), lambda: layout.compute(work, Unmarked()).loss_sum)

@@ -23,11 +23,11 @@ def grown_times(groups: int, curve: str) -> Any:
     return group_times(snapshot_times(groups + WINDOW - 1, curve), window=WINDOW)
 
 
-def _solved(scheduler: str, times: Any, **knobs: Any) -> dict[str, Any]:
+def _solved(scheduler: str, times: Any, **live_settings: Any) -> dict[str, Any]:
     """Least, median and most seconds of solving; gap and notes."""
     seconds: list[float] = []
     while len(seconds) < REPEATS and (not seconds or seconds[-1] < LONG_S):
-        made = solve(scheduler, times, RANKS, **knobs)
+        made = solve(scheduler, times, RANKS, **live_settings)
         seconds.append(made.seconds)
     spread = (min(seconds), statistics.median(seconds), max(seconds))
     return {"scheduler": scheduler, "solve_s": spread, "gap": made.gap, "notes": made.notes, "targets": made.targets}
@@ -53,8 +53,8 @@ def ilp_rows(
             if solved["gap"] > wanted:
                 how = "limit"
             column = dict(zip(paper.ILP_GROUPS, paper.ILP_S.get(wanted, ()), strict=False))
-            told = {"paper_s": column.get(count), "paper_has_it": count in column}
-            yield {"curve": curve, "groups": count, "wanted_gap": wanted, **solved, "how": how, **told}
+            described = {"paper_s": column.get(count), "paper_has_it": count in column}
+            yield {"curve": curve, "groups": count, "wanted_gap": wanted, **solved, "how": how, **described}
 
 
 def simulated_rows(*, snapshots: int, ranks: Sequence[int]) -> tuple[str, list[dict[str, Any]]]:
@@ -62,7 +62,7 @@ def simulated_rows(*, snapshots: int, ranks: Sequence[int]) -> tuple[str, list[d
     study = simulate_schedules(curves=CURVES, snapshots=snapshots, ranks=ranks, schedulers=SIMULATED)
     reported = {("dygnex_greedy", count): share for count, share in paper.THROUGHPUT.items()}
     rows = [{**row, "paper": reported.get((row["scheduler"], row["ranks"]))} for row in study.rows]
-    return study.told, rows
+    return study.described, rows
 
 
 ALL = 1_000_000

@@ -90,7 +90,7 @@ def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[st
     for epoch in range(0 if plan else config["profile_epochs"]):
         one_epoch(built, epoch)
         built.end_epoch()
-    source = built.scheduling.told()["source"]
+    source = built.scheduling.to_dict()["source"]
     if source != config["group_times"]:
         raise RuntimeError(f"{config.system} is scheduled by {source}, not by {config['group_times']}")
     return built
@@ -107,9 +107,9 @@ def in_turn(
     for contender in contenders:
         built = profiled(contender.config, graph, group, plan)
         plan = plan or built.plan
-        told = {} if built.scheduling is None else built.scheduling.told()
+        described = {} if built.scheduling is None else built.scheduling.to_dict()
         runs.append(built)
-        found.append({"schedule": told, "epochs": []})
+        found.append({"schedule": described, "epochs": []})
     for turn in range(WARM_UPS + max(contender.turns for contender in contenders)):
         for contender, built, own in zip(contenders, runs, found, strict=True):
             if turn < WARM_UPS + contender.turns:

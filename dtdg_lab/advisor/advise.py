@@ -104,10 +104,10 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
 
 
 def _errors(run: MeasuredRun, rates: Rates, *, left_out: bool, known: bool) -> list[RunError]:
-    told = rates.predict(run.work, run.facts)
+    described = rates.predict(run.work, run.facts)
     found = []
     for name in QUANTITIES:
-        measured, predicted = run.quantities.get(name), float(getattr(told, name))
+        measured, predicted = run.quantities.get(name), float(getattr(described, name))
         if not measured or not predicted or predicted == float("inf"):
             continue
         if name == "epoch_s" and run.shared:
@@ -249,9 +249,9 @@ def remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: f
             work, facts = count_work(config.replace(**changes), graph)
         except LabError:  # beyond what the graph allows
             continue
-        told = rates.predict(work, facts, None)
-        if told.memory_bytes <= budget_bytes:
-            return Remedy(MappingProxyType(changes), told.memory_bytes, told.epoch_s)
+        described = rates.predict(work, facts, None)
+        if described.memory_bytes <= budget_bytes:
+            return Remedy(MappingProxyType(changes), described.memory_bytes, described.epoch_s)
     return None
 
 
@@ -324,25 +324,25 @@ class Suggestion:
 
     def row(self) -> dict[str, Any]:
         """Plain values, for tables and views."""
-        told = self.predicted
+        described = self.predicted
         return {
             "system": self.system,
             "fits": self.verdict,
-            "epoch_s": told.epoch_s,
+            "epoch_s": described.epoch_s,
             "epoch_error": str(self.learnt["epoch_s"]),
             "steps": self.work.steps,
-            "rank_bytes": told.rank_bytes,
+            "rank_bytes": described.rank_bytes,
             "bytes_error": str(self.learnt["rank_bytes"]),
-            "peak_bytes": told.peak_bytes,
+            "peak_bytes": described.peak_bytes,
             "peak_error": str(self.learnt["peak_bytes"]),
-            "held_bytes": told.held_bytes,
-            "imbalance": told.imbalance,
+            "held_bytes": described.held_bytes,
+            "imbalance": described.imbalance,
             "imbalance_error": str(self.learnt["imbalance"]),
-            "compute_s": told.compute_s,
-            "communicate_s": told.communicate_s,
-            "transfer_s": told.transfer_s,
-            "fetch_s": told.fetch_s,
-            "bound_s": told.bound_s,
+            "compute_s": described.compute_s,
+            "communicate_s": described.communicate_s,
+            "transfer_s": described.transfer_s,
+            "fetch_s": described.fetch_s,
+            "bound_s": described.bound_s,
             "error": self.learnt["epoch_s"].middle,
             "budget_bytes": self.budget_bytes,
             "remedy": str(self.remedy or ""),
@@ -351,19 +351,21 @@ class Suggestion:
 
     def why(self) -> str:
         """One sentence: where its time goes, what it sends, or why it does not fit and what would help."""
-        told = self.predicted
-        held = f"{format_bytes(told.peak_bytes)} of tensors and {format_bytes(told.held_bytes)} of data"
+        described = self.predicted
+        held = f"{format_bytes(described.peak_bytes)} of tensors and {format_bytes(described.held_bytes)} of data"
         if not self.fits:
             helps = "nothing tried makes it fit"
             if self.remedy is not None:
                 helps = f"{self.remedy} would make it fit, in {format_bytes(self.remedy.memory_bytes)}"
             return f"{self.system} does not fit: {held} on a rank, of {format_bytes(self.budget_bytes)}; {helps}."
-        parts = sorted(((getattr(told, name), said) for name, said in NAMES.items()), reverse=True)
-        shares = [f"{percent(value / told.epoch_s)} {said}" for value, said in parts if value > CHEAP * told.epoch_s]
-        sends = "sends nothing" if not told.rank_bytes else f"a rank sends {format_bytes(told.rank_bytes)}"
-        uneven = f"; the busiest rank has {told.imbalance:.2f} times the work of the least" * (self.work.ranks > 1)
+        parts = sorted(((getattr(described, name), said) for name, said in NAMES.items()), reverse=True)
+        shares = [
+            f"{percent(value / described.epoch_s)} {said}" for value, said in parts if value > CHEAP * described.epoch_s
+        ]
+        sends = "sends nothing" if not described.rank_bytes else f"a rank sends {format_bytes(described.rank_bytes)}"
+        uneven = f"; the busiest rank has {described.imbalance:.2f} times the work of the least" * (self.work.ranks > 1)
         return (
-            f"{self.system}: {format_seconds(told.epoch_s)} an epoch of {self.work.steps} "
+            f"{self.system}: {format_seconds(described.epoch_s)} an epoch of {self.work.steps} "
             f"step{'s' * (self.work.steps > 1)} ({self.learnt['epoch_s']}), {', '.join(shares)}; {sends} "
             f"({self.learnt['rank_bytes']}){uneven}; {held} ({self.learnt['peak_bytes']})."
         )
@@ -382,7 +384,7 @@ class Advice:
         skipped: run -> why nothing was learnt from it.
     """
 
-    told: str
+    described: str
     suggestions: tuple[Suggestion, ...]
     left: Mapping[str, str]
     rates: Rates
@@ -409,17 +411,17 @@ class Advice:
     @property
     def figure(self) -> Figure:
         """Seconds of an epoch by what they go to, bytes that a rank sends, memory of a rank beside the budget."""
-        return advice_figure(self.rows, title=self.told)
+        return advice_figure(self.rows, title=self.described)
 
     @property
     def against_measured(self) -> Figure:
         """Predicted over measured of every run that was learnt from, for each quantity."""
         return advice_measured_figure([each.row() for each in self.errors])
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """Who is first and why, what the next would have to save, who does not fit, and how sure all this is."""
         fitting = [each for each in self.suggestions if each.fits]
-        lines = [self.told + "."]
+        lines = [self.described + "."]
         if fitting:
             lines.append("First " + fitting[0].why())
         if len(fitting) > 1:
@@ -454,7 +456,7 @@ class Advice:
                 f"{format_bytes(row['held_bytes']):>11}{row['imbalance']:>8.2f}  {row['epoch_error']}"
             )
         lines += [f"{name}: {why}" for name, why in self.left.items()]
-        return "\n".join([*lines, self.in_words()])
+        return "\n".join([*lines, self.summary()])
 
     def _repr_html_(self) -> str:
         head = (
@@ -471,7 +473,7 @@ class Advice:
             "would fit with",
         )
         body = "".join(_html_row(row) for row in self.rows)
-        said = "".join(f"<p>{text(line)}</p>" for line in self.in_words().split("\n"))
+        said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
         titles = "".join(f"<th>{text(name)}</th>" for name in head)
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{said}" + (
@@ -605,8 +607,8 @@ def advise(
     learnt = fit_rates(found.runs, first), learn_errors(found.runs)
     suggestions = _suggestions(configs, graph, learnt, (memory_gib, network), left)
     ranked = tuple(sorted(suggestions, key=lambda each: (not each.fits, each.predicted.epoch_s)))
-    told = _told(graph, first, ranks, memory_gib)
-    return Advice(told, ranked, MappingProxyType(left), *learnt, MappingProxyType(dict(found.skipped)))
+    described = _to_dict(graph, first, ranks, memory_gib)
+    return Advice(described, ranked, MappingProxyType(left), *learnt, MappingProxyType(dict(found.skipped)))
 
 
 def _calibrated(
@@ -625,7 +627,7 @@ def _alike(config: RunConfig, configs: Mapping[str, RunConfig]) -> bool:
     return all(getattr(config, name) == getattr(asked, name) for name in ("model", "hidden", "layers"))
 
 
-def _told(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -> str:
+def _to_dict(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -> str:
     config = facts.config
     return (
         f"{graph.name}: {graph.num_nodes:,} vertices, {facts.edges.sum():,} edges in {len(facts.train)} snapshots "
@@ -714,14 +716,16 @@ def _suggestion(
     """One system's epoch, whether it fits, and what would make it fit."""
     memory_gib, network = where
     work, facts = count_work(config, graph)
-    told = rates.predict(work, facts, network)
-    used = {"compute", "memory"} | {part for part in ("communicate", "transfer", "fetch") if getattr(told, f"{part}_s")}
+    described = rates.predict(work, facts, network)
+    used = {"compute", "memory"} | {
+        part for part in ("communicate", "transfer", "fetch") if getattr(described, f"{part}_s")
+    }
     if work.fetching is not None:  # also where it hides behind computing
         used.add("fetch")
     learnt: Mapping[str, Learnt] = learnt_of(errors, rates, config.system, exact=work.exact, needs=frozenset(used))
     budget = memory_gib * GIB
-    fits = told.memory_bytes <= budget
+    fits = described.memory_bytes <= budget
     change = None if fits else remedy(config, graph, rates, budget)
     worst = learnt["peak_bytes"].worst
-    sure = told.peak_bytes * (1 + (worst or 0.0)) + told.held_bytes <= budget
-    return Suggestion(config, work, told, learnt, budget, fits, fits and sure and worst is not None, change)
+    sure = described.peak_bytes * (1 + (worst or 0.0)) + described.held_bytes <= budget
+    return Suggestion(config, work, described, learnt, budget, fits, fits and sure and worst is not None, change)

@@ -146,10 +146,10 @@ def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
 
 
 def _machine(run: StoredRun) -> str:
-    told = run.environment
-    gpus = told.get("gpus") or []
+    described = run.environment
+    gpus = described.get("gpus") or []
     on_gpu = bool(gpus) and run.config.device != "cpu"
-    return f"{told.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' * on_gpu}"
+    return f"{described.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' * on_gpu}"
 
 
 def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> list[StoredRun]:
@@ -206,14 +206,14 @@ def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
     sent = steps.groupby(["rank", "epoch"])["bytes_sent"].sum().groupby("rank").median()
     slowest = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
     epoch_s = float(slowest.mean())  # of the epochs that count: the first warms up, which no prediction is of
-    told = {
+    described = {
         "epoch_s": epoch_s if np.isfinite(epoch_s) else None,
         "rank_bytes": float(sent.max()) + _served(run, steps),
         "peak_bytes": summary.get("peak_bytes"),
         "imbalance": summary.get("imbalance") if run.config.ranks > 1 else None,
         "rows": float(steps.groupby("epoch")["vertex_snapshots"].sum().median()),
     }
-    return MappingProxyType({name: float(value) for name, value in told.items() if value is not None})
+    return MappingProxyType({name: float(value) for name, value in described.items() if value is not None})
 
 
 def _served(run: StoredRun, steps: pd.DataFrame) -> float:
@@ -388,8 +388,8 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     rpc = [run.rpc for run in chosen if run.rpc is not None]
     if not rpc:
         assumed.add("fetch")
-    memory, told = _memory(chosen)
-    if not told:
+    memory, described = _memory(chosen)
+    if not described:
         assumed.add("memory")
     kinds = [kind_of(run.system, run.work.ranks) for run in chosen]
     kept = [
@@ -524,7 +524,7 @@ def _scheduled(
     times = (groups.passes @ scaling.compute) * factor
     if not times.any():
         raise PlanError("groups take no time by these rates: fit them to longer runs.")
-    told = predict_epochs(
+    described = predict_epochs(
         times,
         measured_on=1,
         ranks=(parts,),
@@ -534,7 +534,11 @@ def _scheduled(
         seed=facts.config.seed,
     )[0]
     if parts == work.ranks:
-        return told.predicted_s, told.bound_s, _group_imbalance(times, groups.scheduler, groups.per_rank, parts)
+        return (
+            described.predicted_s,
+            described.bound_s,
+            _group_imbalance(times, groups.scheduler, groups.per_rank, parts),
+        )
     return float(times.sum()) / work.ranks, None, 1.0  # several parts a rank, one after another
 
 

@@ -79,8 +79,8 @@ class GrowthCurve:
             return None
         parts, values = (np.array(each, float) for each in zip(*known, strict=True))
         power, scale = np.polyfit(np.log(parts), np.log(values), 1)
-        told = np.exp(scale) * parts**power
-        return cls(float(np.exp(scale)), float(power), float(np.abs(told / values - 1).max()))
+        described = np.exp(scale) * parts**power
+        return cls(float(np.exp(scale)), float(power), float(np.abs(described / values - 1).max()))
 
     def at(self, parts: int) -> float:
         """Its value for P parts."""
@@ -108,9 +108,9 @@ def schedule_rows(
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
     found: list[Row] = []
     for count in ranks:
-        told = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
-        found += [_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in told]
-        found.append(_row(quantity, "bound of schedules", count, float(getattr(told[0], bound)), "formula"))
+        described = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        found += [_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described]
+        found.append(_row(quantity, "bound of schedules", count, float(getattr(described[0], bound)), "formula"))
     return found
 
 
@@ -194,15 +194,16 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
             copies[count] = float(measures.replicated.mean(axis=0).max())
         limits = {count: expected[count] for count in ranks}
         if name == "hash":
-            told = [
+            described = [
                 (count, halo.get(count, expected[count]), "counted" if count in halo else "formula") for count in ranks
             ]
         else:
-            told, growth = _continued(halo, ranks, limits)
+            described, growth = _continued(halo, ranks, limits)
             if growth is not None:
                 grown[f"rank_bytes: halo rows, {name}"] = growth
         rows += [
-            _row("rank_bytes", f"halo rows, {name}", count, value * width / count, kind) for count, value, kind in told
+            _row("rank_bytes", f"halo rows, {name}", count, value * width / count, kind)
+            for count, value, kind in described
         ]
         more, growth = _continued(copies, ranks, {count: alone * (1 - 1 / count) for count in ranks})
         if growth is not None:
@@ -282,16 +283,16 @@ def _continued(
 ) -> tuple[list[tuple[int, float, str]], GrowthCurve | None]:
     """Counted points, and growth beyond the last of them, never below it nor above a limit."""
     growth = GrowthCurve.through(points)
-    told = []
+    described = []
     last = max(points, default=0)
     for count in ranks:
         if count in points:
-            told.append((count, points[count], "counted"))
+            described.append((count, points[count], "counted"))
         elif count == 1:
-            told.append((1, 0.0, "counted"))
+            described.append((1, 0.0, "counted"))
         elif growth is not None and count > last:
-            told.append((count, min(max(growth.at(count), points[last]), limits[count]), "fitted"))
-    return told, growth if any(kind == "fitted" for _, _, kind in told) else None
+            described.append((count, min(max(growth.at(count), points[last]), limits[count]), "fitted"))
+    return described, growth if any(kind == "fitted" for _, _, kind in described) else None
 
 
 def _row_bytes(facts: Facts) -> float:
@@ -346,7 +347,7 @@ class WhatIf:
     rows: tuple[dict[str, Any], ...]
     growth: Mapping[str, GrowthCurve]
     rates: Rates
-    told: str
+    described: str
     notes: tuple[str, ...]
 
     @property
@@ -364,17 +365,17 @@ class WhatIf:
     @property
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
-        return what_if_ranks_figure(self.rows, measured_ranks=self.measured_ranks, title=self.told)
+        return what_if_ranks_figure(self.rows, measured_ranks=self.measured_ranks, title=self.described)
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """What the curves come to at the most ranks, and what they rest on."""
-        return "\n".join([self.told + ".", *_ends(self.rows), *self.notes])
+        return "\n".join([self.described + ".", *_ends(self.rows), *self.notes])
 
     def __repr__(self) -> str:
-        return self.in_words()
+        return self.summary()
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{text(line)}</p>" for line in self.in_words().split("\n"))
+        said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         kinds = "".join(f"<li><b>{text(name)}</b>: {text(words)}</li>" for name, words in KINDS.items())
         frame = self.table.pivot_table(index=["quantity", "curve"], columns="ranks", values="value", aggfunc="median")
         table = frame.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
@@ -444,7 +445,7 @@ def what_if(
     same = [run for run in found.runs if _same(run, facts)]
     rows += _measured_what_if(same)
     notes = [*_notes(rates, growth, same, found.runs), *left]
-    return WhatIf(tuple(rows), MappingProxyType(growth), rates, _told(facts, counts, work.groups), tuple(notes))
+    return WhatIf(tuple(rows), MappingProxyType(growth), rates, _to_dict(facts, counts, work.groups), tuple(notes))
 
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
@@ -468,7 +469,7 @@ def _of(system: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in read or name in ("seed", "protocol")}
 
 
-def _told(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
+def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
     graph, config = facts.graph, facts.config
     return (
         f"{graph.name} on {min(counts)} to {max(counts):,} ranks: {graph.num_nodes:,} vertices, "
@@ -502,7 +503,7 @@ def _predicted(
     found = []
     for config in configs:
         try:
-            told = rates.predict(*count_work(config, graph), network)
+            described = rates.predict(*count_work(config, graph), network)
         except LabError as error:
             left.append(
                 f"{config.system} on {config.ranks} rank{'s' * (config.ranks > 1)} and more is not shown: {error}"
@@ -513,7 +514,7 @@ def _predicted(
                 "quantity": "epoch_s",
                 "curve": config.system,
                 "ranks": config.ranks,
-                "value": told.epoch_s,
+                "value": described.epoch_s,
                 "kind": "predicted",
             }
         )

@@ -23,7 +23,7 @@ from dtdg_lab.graphs.delta import sequence_changes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition.base import KNOBS, make_partition
+from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.halo import hop_distance, pulled_rows
 from dtdg_lab.partition.metrics import PartitionMeasures, measures_for, predicted_bytes
 from dtdg_lab.partition.simple import vertex_loads
@@ -130,9 +130,9 @@ class Facts:
     def partition(self) -> Partition:
         """Of the vertices into P parts, as a run of the config makes it."""
         config = self.config
-        knobs = {knob: config[knob] for knob in KNOBS}
+        live_settings = {knob: config[knob] for knob in PARTITION_SETTINGS}
         return make_partition(
-            config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **knobs
+            config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **live_settings
         )
 
     def measured(self, partition: Partition) -> PartitionMeasures:
@@ -698,8 +698,8 @@ def halo_work(facts: Facts) -> EpochWork:
         volume = between_parts(facts.snapshots, placed, facts.pulled, rerun_before=again, reuse=config["halo_reuse"])
         sent = np.asarray(sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), float)
     else:
-        told = predicted_bytes(measures, facts.pulled, itemsize=facts.itemsize, reuse=config["halo_reuse"])
-        sent = np.asarray(sum(each.sum(axis=0) for each in told.values()), float)
+        described = predicted_bytes(measures, facts.pulled, itemsize=facts.itemsize, reuse=config["halo_reuse"])
+        sent = np.asarray(sum(each.sum(axis=0) for each in described.values()), float)
     np.fill_diagonal(sent, 0.0)
     received = measures.halo.sum(axis=0) if ranks > 1 else np.zeros(1)
     share = 1 / blocks

@@ -134,7 +134,7 @@ def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
 
 def differences(places: list[CodePlace]) -> list[Difference]:
     """What docstrings of these files say of differences from the papers, each once."""
-    found = [each for file in dict.fromkeys(place.file for place in places) for each in _told(file)]
+    found = [each for file in dict.fromkeys(place.file for place in places) for each in _to_dict(file)]
     return list({each.text: each for each in found}.values())
 
 
@@ -165,12 +165,12 @@ def _first_sentence(node: ast.AST) -> str:
     return " ".join((text or "").split("\n\n")[0].replace("``", "").split())
 
 
-def _told(file: str) -> Iterator[Difference]:
+def _to_dict(file: str) -> Iterator[Difference]:
     for node in ast.walk(_tree(file)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue
-        for told in _DIFFERS.findall(ast.get_docstring(node) or ""):
-            text = " ".join(told.replace("``", "").split())
+        for described in _DIFFERS.findall(ast.get_docstring(node) or ""):
+            text = " ".join(described.replace("``", "").split())
             if text and not text.startswith("nothing known"):
                 yield Difference(file, getattr(node, "lineno", 1), _as_sentence(text))
 
@@ -461,15 +461,15 @@ def card_plain(system: System, text: CardText) -> str:
     """The card without pictures and lists of options, as lines of text."""
     places = code_places(system, text.code)
     lines = [f"{system.name}: {system.summary}", f"Source: {system.source}. {text.paper.reference}.", ""]
-    lines += [f"{number}. {sentence}" for number, sentence in enumerate(text.idea, start=1)]
+    lines += [f"{number}. {caption}" for number, caption in enumerate(text.idea, start=1)]
     lines += ["", *(f"{plain(each.formula)}    ({each.meaning})" for each in text.formulas)]
     lines += ["", "In our code:", *(f"  {place.file}:{place.line}  {place.name}" for place in places)]
     lines += ["", f"Reported ({text.paper.protocol}):" if text.reported else "The paper reports no number of it."]
     lines += [f"  {each.what}: {each.value} ({each.where})" for each in text.reported]
     lines += ["", "Measured here:" if text.measured else _NO_NUMBER]
     lines += [f"  {each.what}: {each.value} ({each.command})" for each in text.measured]
-    told = [*text.differs, *(each.text for each in _told_page(system, places))]
-    lines += ["", "Where we differ:" if told else "", *(f"  {each}" for each in told)]
+    described = [*text.differs, *(each.text for each in _told_page(system, places))]
+    lines += ["", "Where we differ:" if described else "", *(f"  {each}" for each in described)]
     return "\n".join([*(textwrap.fill(line, 118, subsequent_indent="    ") for line in lines), "", run_cell(text)])
 
 
@@ -483,8 +483,8 @@ def _section(title: str, body: str) -> str:
     return f"<section><h3>{escaped(title)}</h3>{body}</section>"
 
 
-def _items(sentences: Sequence[str]) -> str:
-    return "".join(f"<li>{escaped(sentence)}</li>" for sentence in sentences)
+def _items(captions: Sequence[str]) -> str:
+    return "".join(f"<li>{escaped(caption)}</li>" for caption in captions)
 
 
 def _head(system: System, text: CardText) -> str:
@@ -566,11 +566,12 @@ def _measured(text: CardText) -> str:
     return said + _table(("what", "measured", "command"), rows, ("", "figure", ""))
 
 
-def _differs(text: CardText, told: Sequence[Difference], root: str | None) -> str:
+def _differs(text: CardText, described: Sequence[Difference], root: str | None) -> str:
     own = [escaped(each) for each in text.differs]
-    places = [_link(root, each.file, each.line) for each in told]
+    places = [_link(root, each.file, each.line) for each in described]
     read = [
-        f"{escaped(each.text)} <span class='quiet'>{place}</span>" for each, place in zip(told, places, strict=True)
+        f"{escaped(each.text)} <span class='quiet'>{place}</span>"
+        for each, place in zip(described, places, strict=True)
     ]
     if not own and not read:
         return "<p>Nothing that is known.</p>"

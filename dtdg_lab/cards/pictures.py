@@ -330,7 +330,7 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     measured = {
         name: partition_graph(graph, name, VERTEX_PICTURES_PARTS) for name in dict.fromkeys((own, "hash", "metis"))
     }
-    facts, name = facts_of(measured[own].told()), "replicated" if copies else "halo"
+    facts, name = facts_of(measured[own].to_dict()), "replicated" if copies else "halo"
     rows = {
         label: float((each.measures.replicated if copies else each.measures.halo).sum())
         for label, each in measured.items()
@@ -492,8 +492,8 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
     }
     panels = [panel for view in views[_family(system)] for panel in view.panels() if _shows(panel[0])]
     if not panels:
-        sentences = window.sentences()
-        panels = [(figure, sentences[name]) for name, figure in window.figures("steps").items() if name in sentences]
+        captions = window.captions()
+        panels = [(figure, captions[name]) for name, figure in window.figures("steps").items() if name in captions]
     if not panels:
         raise ConfigError(f"run {run.id} has recorded nothing that could be drawn: wait for its first epoch.")
     return panels[:MOST]

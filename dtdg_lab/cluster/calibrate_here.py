@@ -82,7 +82,7 @@ def calibrate_here(
 
     named = name or config.dataset
     runs: list[StoredRun] = []
-    told: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     with tqdm(total=len(cells) + 1, unit="run", disable=not progress) as bar:
         first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # nobody writes its steps down
         facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
@@ -90,11 +90,13 @@ def calibrate_here(
         for cell in cells:
             epochs = math.ceil((WARM_UPS + max(steps, 2 * cell[1])) / facts["steps_per_epoch"])
             runs.append(_trained(config, cell, epochs, session, runs_dir))
-            told += cells_of([(cell[1], seconds) for seconds in step_seconds(runs[-1])], named, condition=cell[0])
+            described += cells_of([(cell[1], seconds) for seconds in step_seconds(runs[-1])], named, condition=cell[0])
             bar.update()
     fetched = _fetches(cells, rows, facts["row_bytes"] // 4, parts=config.parts, repeats=repeats, dataset=named)
     words = f"{named}: {len(cells)} cells, {len(fetched):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
-    return stored_study(Path(folder), words, parts=config.parts, steps=told, fetches=fetched, power=power_rows(runs))
+    return stored_study(
+        Path(folder), words, parts=config.parts, steps=described, fetches=fetched, power=power_rows(runs)
+    )
 
 
 def _fetches(

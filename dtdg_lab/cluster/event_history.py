@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Story:
+class EventHistory:
     """The records of a run's attempts as one timeline: of a step made twice, the later attempt's counts.
 
     Attributes:
@@ -94,8 +94,8 @@ class Story:
     @property
     def threads(self) -> int:
         """Of each rank in its last attempt; 0 where a run of an older version does not tell."""
-        told = [row["data"].get("threads", 0) for row in self.events("kernel")]
-        return int(told[-1]) if told else 0
+        described = [row["data"].get("threads", 0) for row in self.events("kernel")]
+        return int(described[-1]) if described else 0
 
     @property
     def averaged(self) -> bool:
@@ -173,8 +173,8 @@ class Story:
             if row["step"] > self.first_step:
                 before = [of for attempt, of in found if attempt < row["attempt"] and of.step == row["step"]]
                 payload = {"set": row["data"]["changes"], "pause": False}
-                heard = before[-1].heard if before else STEP
-                found.append((row["attempt"] - 0.5, RecordedRequest(row["step"], heard, payload)))
+                received = before[-1].received if before else STEP
+                found.append((row["attempt"] - 0.5, RecordedRequest(row["step"], received, payload)))
         if self.directory.status()["state"] == "failed":  # what it would have done later is not known
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1

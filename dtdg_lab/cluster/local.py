@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.cluster.run import LocalRun
-from dtdg_lab.cluster.worker import Beginning
+from dtdg_lab.cluster.worker import RunStart
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import TABLES
@@ -202,10 +202,10 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.distributed.group import SoloGroup, share_cores
     from dtdg_lab.training.interfaces import LocalControl
-    from dtdg_lab.training.recording import Vitals
+    from dtdg_lab.training.recording import ResourceMonitor
     from dtdg_lab.training.trainer import Trainer
 
-    beginning = Beginning.of(directory, 0)
+    beginning = RunStart.of(directory, 0)
     if config.threads or beginning.threads:
         before = torch.get_num_threads()
         stack.callback(torch.set_num_threads, before)
@@ -214,14 +214,14 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     writer = RecordWriter(directory.record_file(0), 0, 1)
     stack.callback(writer.close)
     graph = load_for(config)
-    vitals = Vitals(config, device, 0, 1, writer)
-    stack.callback(vitals.close)
-    vitals.start()
+    resource_monitor = ResourceMonitor(config, device, 0, 1, writer)
+    stack.callback(resource_monitor.close)
+    resource_monitor.start()
     facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
-    directory.add_environment(data=facts, energy_notes=vitals.notes)
+    directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
     begun = {"ranks": 1, "attempt": 1, "dataset": config.dataset, "source": graph.source}
     writer.row("events", (0, 0, time.time_ns(), "started", begun))
-    beginning.tell(writer)
+    beginning.report(writer)
     directory.write_status("running")
     control = LocalControl()
     recorder: Recorder = writer
@@ -235,7 +235,7 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
         recorder=recorder,
         control=control,
         checkpoint=directory.checkpoint_file,
-        vitals=vitals,
+        resource_monitor=resource_monitor,
         device=device,
         show_progress=progress,
         begin=beginning.begin,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.event_history import Story
+from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train_here
 from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
 from dtdg_lab.core.config import RunConfig
@@ -147,7 +147,7 @@ def _nearest(found: tuple[Kept, ...], epoch: int) -> str:
 def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict[str, Any]:
     now, before = config.flat, kept.config.flat
     changed = {name: value for name, value in now.items() if name not in before or before[name] != value}
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "run": directory.id,
         "checkpoint": kept.name,
         "epoch": kept.epoch,
@@ -156,8 +156,8 @@ def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict
         "changes": changed,
     }
     if not {"threads", "ranks", "device"} & set(changed):  # sums depend on how many add them up
-        told["threads"] = Story(directory).threads
-    return describe_environment(config) | {FORKED: told}
+        described["threads"] = EventHistory(directory).threads
+    return describe_environment(config) | {FORKED: described}
 
 
 def _check_alone(config: RunConfig) -> None:
@@ -202,7 +202,7 @@ class Repeated:
         """Whether nothing differs."""
         return self.first_difference is None and self.parameters is not False
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return {"bit_for_bit": bool(self), **asdict(self)}
 
@@ -216,7 +216,7 @@ def repeats(run: str | Path | StoredRun) -> Repeated:
         DataError: a record line is damaged.
     """
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
-    first, again = Story(repeated_by(directory)), Story(directory)
+    first, again = EventHistory(repeated_by(directory)), EventHistory(directory)
     steps, evaluations = (_steps(first), _steps(again)), (_evaluations(first), _evaluations(again))
     failed = first.directory.status()["state"] == "failed"  # some ranks recorded more than others, and none its end
     differing = [step for one, other in (steps, evaluations) for step in _differing(one, other, part=failed)]
@@ -227,7 +227,7 @@ def repeats(run: str | Path | StoredRun) -> Repeated:
     return Repeated(directory.id, first.directory.id, len(steps[0]), len(evaluations[0]), where, parameters, words)
 
 
-def _steps(of: Story) -> Facts:
+def _steps(of: EventHistory) -> Facts:
     return {
         (row["step"], rank): tuple(row[name] for name in STEP)
         for rank in of.directory.record_files()
@@ -235,7 +235,7 @@ def _steps(of: Story) -> Facts:
     }
 
 
-def _evaluations(of: Story) -> Facts:
+def _evaluations(of: EventHistory) -> Facts:
     """Of the timeline; where an attempt ended that was gone on with, the later one's count, and no test part's."""
     found: Facts = {}
     for row in of.evaluations():
@@ -249,12 +249,12 @@ def _differing(one: Facts, other: Facts, *, part: bool) -> list[int]:
     return [key[0] for key in keys if one.get(key) != other.get(key)]
 
 
-def _parameters(of: Story) -> str | None:
+def _parameters(of: EventHistory) -> str | None:
     ended = of.events("ended")
     return ended[-1]["data"]["parameters"] if ended else None
 
 
-def _words(first: Story, again: Story, where: int | None, parameters: bool | None) -> str:
+def _words(first: EventHistory, again: EventHistory, where: int | None, parameters: bool | None) -> str:
     ids = f"run {again.directory.id} repeats run {first.directory.id}"
     if where is None and parameters is not False:
         end = "." if parameters else "; last parameters are not compared, since the first run does not tell its own."
@@ -271,9 +271,9 @@ def _causes(first: RunDirectory, again: RunDirectory) -> str:
     hashes = [each.get("data", {}).get("sha256") for each in (before, now)]
     if hashes[0] != hashes[1]:
         return "Their data are not the same: bring back the data set that the first run had."
-    told = [name for name in ("versions", "python", "cpu", "gpus", "git") if before.get(name) != now.get(name)]
-    if told:
-        return f"Their environments differ in {', '.join(told)}: sums may be made in another order there."
+    described = [name for name in ("versions", "python", "cpu", "gpus", "git") if before.get(name) != now.get(name)]
+    if described:
+        return f"Their environments differ in {', '.join(described)}: sums may be made in another order there."
     return "Their data and environments are the same: on a GPU sums need not repeat; on a CPU please report it."
 
 
@@ -346,25 +346,25 @@ def tell_repeats(path: str | Path) -> Repeated:
         DataError: a record line is damaged.
     """
     found = repeats(path)
-    RunDirectory.open(path).add_environment(repeats=found.told())
+    RunDirectory.open(path).add_environment(repeats=found.to_dict())
     return found
 
 
 def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfig, Callable[..., RunDirectory]]:
     """The run's folder, the settings of its replay, and what makes the replay's folder."""
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
-    story = Story(directory)
+    story = EventHistory(directory)
     story.check_repeatable()
     config = story.config
     return directory, config, partial(_made, story, config)
 
 
-def _made(story: Story, config: RunConfig, *, root: str | Path) -> RunDirectory:
+def _made(story: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
     """The replay's folder; it says by a relative path, which names nobody's home, where the first run is."""
     directory, environment = story.directory, story.directory.environment()
     path = os.path.relpath(directory.path.resolve(), Path(root).resolve() / "replay")
-    told: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": story.threads}}
+    described: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": story.threads}}
     begin = None
     if FORKED in environment:
-        told[FORKED], begin = environment[FORKED], directory.begin_file
-    return RunDirectory.create(config, root=root, environment=describe_environment(config) | told, begin=begin)
+        described[FORKED], begin = environment[FORKED], directory.begin_file
+    return RunDirectory.create(config, root=root, environment=describe_environment(config) | described, begin=begin)

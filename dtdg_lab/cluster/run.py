@@ -184,7 +184,7 @@ class Run:
 
     # requests
 
-    def set(self, **knobs: Any) -> int:
+    def set(self, **live_settings: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
         Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch. The
@@ -195,7 +195,7 @@ class Run:
                 change while the run goes on.
             ControlError: the run is not under way, or rank 0 refused.
         """
-        return self._ask({"set": knobs})
+        return self._ask({"set": live_settings})
 
     def pause(self) -> int:
         """Hold all ranks after one and the same step."""

@@ -89,8 +89,8 @@ def _frame(config: RunConfig, cells: Iterable[Cell]) -> DecayStudy:
     """A study of these cells, none of which is done."""
     full, alphas, seeds = (tuple(dict.fromkeys(values)) for values in zip(*cells, strict=True))
     shape = f"{config['window']} snapshots, {config['decay']} decay"
-    told = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
-    return DecayStudy((), full, alphas, seeds, config["task"], told)
+    described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
+    return DecayStudy((), full, alphas, seeds, config["task"], described)
 
 
 def _configs(

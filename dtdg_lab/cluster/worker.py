@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.event_history import Story
+from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.config import RunConfig
@@ -25,7 +25,7 @@ from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
     from dtdg_lab.training.interfaces import Recorder
-    from dtdg_lab.training.live_settings import Knobs
+    from dtdg_lab.training.live_settings import LiveSettings
     from dtdg_lab.training.replay import RunReplay
 
 
@@ -36,7 +36,7 @@ FORKED, REPLAYS = "forked", "replays"  # in environment.json, and kinds of event
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class RunStart:
     """What one rank begins with.
 
     Attributes:
@@ -46,13 +46,13 @@ class Beginning:
         threads: of each rank, as the other run had them; 0 where that is not to be, or not known.
     """
 
-    told: dict[str, dict[str, Any]]
+    described: dict[str, dict[str, Any]]
     begin: Path | None = None
     replay: RunReplay | None = None
     threads: int = 0
 
     @classmethod
-    def of(cls, directory: RunDirectory, rank: int, *, attempt: int = 1) -> Beginning:
+    def of(cls, directory: RunDirectory, rank: int, *, attempt: int = 1) -> RunStart:
         """As a run's folder says.
 
         Raises:
@@ -60,16 +60,16 @@ class Beginning:
             LabError: the other run's records cannot be read.
         """
         environment = directory.environment()
-        told = {kind: environment[kind] for kind in (FORKED, REPLAYS) if kind in environment}
+        described = {kind: environment[kind] for kind in (FORKED, REPLAYS) if kind in environment}
         if attempt > 1:
             check_resumable(directory)
-            return cls({}, threads=int(told.get(FORKED, {}).get("threads", 0)))
-        threads = max((int(facts.get("threads", 0)) for facts in told.values()), default=0)
-        begin = directory.begin_file if FORKED in told else None
+            return cls({}, threads=int(described.get(FORKED, {}).get("threads", 0)))
+        threads = max((int(facts.get("threads", 0)) for facts in described.values()), default=0)
+        begin = directory.begin_file if FORKED in described else None
         replay = None
-        if REPLAYS in told:
-            replay = Story(repeated_by(directory)).replay(rank)
-        return cls(told, begin, replay, threads)
+        if REPLAYS in described:
+            replay = EventHistory(repeated_by(directory)).replay(rank)
+        return cls(described, begin, replay, threads)
 
     @property
     def check(self) -> Callable[[dict[str, Any]], None] | None:
@@ -85,10 +85,10 @@ class Beginning:
 
         return refuse
 
-    def tell(self, recorder: Recorder) -> None:
+    def report(self, recorder: Recorder) -> None:
         """Write down what it begins with, as events at the step where it does."""
-        at = self.told.get(FORKED, {})
-        for kind, facts in self.told.items():
+        at = self.described.get(FORKED, {})
+        for kind, facts in self.described.items():
             recorder.row("events", (at.get("step", 0), at.get("epoch", 0), time.time_ns(), kind, facts))
 
 
@@ -98,9 +98,11 @@ def check_resumable(directory: RunDirectory) -> None:
     Raises:
         ControlError: it is one.
     """
-    told = directory.environment().get(REPLAYS)
-    if told is not None:
-        raise ControlError(f"run {directory.id} repeats run {told['run']}, and is not resumed: repeat that run anew.")
+    described = directory.environment().get(REPLAYS)
+    if described is not None:
+        raise ControlError(
+            f"run {directory.id} repeats run {described['run']}, and is not resumed: repeat that run anew."
+        )
 
 
 def repeated_by(directory: RunDirectory) -> RunDirectory:
@@ -110,10 +112,10 @@ def repeated_by(directory: RunDirectory) -> RunDirectory:
         ConfigError: it is no replay.
         RunStoreError: that run is no longer where it was.
     """
-    told = directory.environment().get(REPLAYS)
-    if told is None:
+    described = directory.environment().get(REPLAYS)
+    if described is None:
         raise ConfigError(f"run {directory.id} is no replay. Make one: lab.replay({str(directory.path)!r}).")
-    return RunDirectory.open((directory.path / told["path"]).resolve())
+    return RunDirectory.open((directory.path / described["path"]).resolve())
 
 
 # What runs on an engine: one rank of one attempt of one run, from joining to leaving.
@@ -197,9 +199,9 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
     from dtdg_lab.distributed.group import ProcessGroup, share_cores
-    from dtdg_lab.training.recording import Vitals
+    from dtdg_lab.training.recording import ResourceMonitor
 
-    config, beginning = directory.config(), Beginning.of(directory, task.rank, attempt=task.attempt)
+    config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
     torch.set_num_threads(beginning.threads or share_cores(config.threads, task.local_size))
     device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
@@ -215,9 +217,9 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     try:
         group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
         stack.callback(group.close)
-        vitals = Vitals(config, device, task.local_rank, task.local_size, writer)
-        stack.callback(vitals.close)
-        vitals.start()
+        resource_monitor = ResourceMonitor(config, device, task.local_rank, task.local_size, writer)
+        stack.callback(resource_monitor.close)
+        resource_monitor.start()
         state = _run_trainer(
             task,
             directory,
@@ -225,11 +227,11 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
             group=group,
             meeting=meeting,
             writer=writer,
-            vitals=vitals,
+            resource_monitor=resource_monitor,
             device=device,
             beginning=beginning,
         )
-        vitals.close()
+        resource_monitor.close()
         writer.flush()
         group.barrier()  # all has been written when rank 0 begins to merge
     except (RuntimeError, ClusterError) as error:
@@ -294,11 +296,11 @@ class _Meeting:
 
 
 def _meet(
-    task: RankTask, directory: RunDirectory, *, beginning: Beginning, telemetry: str, host: str, stack: ExitStack
+    task: RankTask, directory: RunDirectory, *, beginning: RunStart, telemetry: str, host: str, stack: ExitStack
 ) -> _Meeting:
     """Rank 0 serves the store and the control port and says where; the others find it by its note."""
     from dtdg_lab.distributed.group import open_store, reach_store
-    from dtdg_lab.training.live_settings import Knobs
+    from dtdg_lab.training.live_settings import LiveSettings
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
@@ -316,7 +318,7 @@ def _meet(
     control = ControlServer(task.key, store, check_now, place=place, host=host)
     stack.callback(control.close)
     meeting.control = control
-    meeting.check = beginning.check or partial(_check_after, Knobs(directory.config()), control)
+    meeting.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
     return meeting
 
@@ -360,9 +362,9 @@ def _run_trainer(
     group: Any,
     meeting: _Meeting,
     writer: RecordWriter,
-    vitals: Any,
+    resource_monitor: Any,
     device: str,
-    beginning: Beginning,
+    beginning: RunStart,
 ) -> str:
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.trainer import Trainer
@@ -370,10 +372,10 @@ def _run_trainer(
     graph = load_for(config)
     if task.rank == 0:
         facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
-        directory.add_environment(data=facts, energy_notes=vitals.notes)
+        directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
         begun = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
         writer.row("events", (0, 0, time.time_ns(), "started", begun))
-        beginning.tell(writer)
+        beginning.report(writer)
         directory.write_status("running", attempt=task.attempt)
     trainer = Trainer(
         config,
@@ -382,7 +384,7 @@ def _run_trainer(
         recorder=writer,
         control=meeting.control,
         checkpoint=directory.checkpoint_file,
-        vitals=vitals,
+        resource_monitor=resource_monitor,
         device=device,
         resume=task.resume,
         changes=dict(task.changes),
@@ -390,13 +392,13 @@ def _run_trainer(
         replay=beginning.replay,
     )
     if beginning.check is None and isinstance(meeting.control, ControlServer):
-        meeting.check = partial(_check_after, trainer.knobs, meeting.control)
+        meeting.check = partial(_check_after, trainer.live_settings, meeting.control)
     return trainer.run().state
 
 
-def _check_after(knobs: Knobs, control: ControlServer, request: dict[str, Any]) -> None:
+def _check_after(live_settings: LiveSettings, control: ControlServer, request: dict[str, Any]) -> None:
     """Check a request by the settings in force, those that wait, and those taken that no rank has applied yet."""
-    check_request(knobs.expected(control.changes(knobs.version)), request)
+    check_request(live_settings.expected(control.changes(live_settings.version)), request)
 
 
 def check_request(config: RunConfig, request: dict[str, Any]) -> None:

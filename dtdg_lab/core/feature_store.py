@@ -246,7 +246,7 @@ class LinkState:
     def __hash__(self) -> int:
         return hash((self.delay_s.tobytes(), self.bytes_per_s.tobytes()))
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For records: ``delay_ms`` and ``mbit`` as lists of rows, one for each owner; a rate is None where endless."""
         mbit = [[None if np.isinf(rate) else rate * BITS for rate in row] for row in self.bytes_per_s.tolist()]
         return {"delay_ms": (self.delay_s * 1e3).tolist(), "mbit": mbit}

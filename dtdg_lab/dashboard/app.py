@@ -122,7 +122,7 @@ class Dashboard:
         self._version = -1
         self._config: RunConfig | None = None
         self._changes = Changes(self._change_ended)
-        self._told = self._trouble = ""
+        self._described = self._trouble = ""
         self._graph_is_here = False
         self._ticks = self._gone = 0
         self._callback: Any = None
@@ -265,7 +265,7 @@ class Dashboard:
             return
         if change.state == "refused":
             self.settings.refused(change.name, run.config)
-            self._told = run.reason
+            self._described = run.reason
             self._show_problem(run.reason)
         else:
             self.settings.settled(change.name)
@@ -340,7 +340,7 @@ class Dashboard:
         }
 
     def _follow(self, run: Run | None) -> None:
-        self._run, self._version, self._told, self._graph_is_here = run, -1, "", False
+        self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
         self._changes.forget()
         for page in (
             self.charts,
@@ -392,12 +392,12 @@ class Dashboard:
 
     def _tell_failure(self, run: Run, state: str) -> None:
         """Show once why a run failed, or why something was refused."""
-        if not run.reason and self._told:  # the run has made a later change, and forgotten what it refused
-            if self.alert.value == _alert(self._told):
+        if not run.reason and self._described:  # the run has made a later change, and forgotten what it refused
+            if self.alert.value == _alert(self._described):
                 self._clear_problem()
-            self._told = ""
-        if run.reason and run.reason != self._told and state in ("failed", *ACTIVE):
-            self._told = run.reason
+            self._described = ""
+        if run.reason and run.reason != self._described and state in ("failed", *ACTIVE):
+            self._described = run.reason
             self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
 
     def _enable(self, state: str, active: bool) -> None:

@@ -105,10 +105,10 @@ class ChartFeed:
 def _captions(window: RunWindow) -> dict[str, str]:
     """The sentences of the live charts; a run's partition and its schedule have pages of their own."""
     said = (
-        window.loss.sentence(),
-        window.phases.sentence(),
-        window.energy.sentence(),
-        window.timeline.sentence(),
+        window.loss.caption(),
+        window.phases.caption(),
+        window.energy.caption(),
+        window.timeline.caption(),
     )
     return dict(zip(CHARTS, said, strict=True))
 
@@ -171,8 +171,8 @@ class Charts(JSComponent):
         if message.get("kind") == "dragged":
             self._defer(lambda: self._drag(message["handle"], float(message["value"])))
         elif message.get("kind") == "clicked":
-            told = [message.get(name) for name in ("chart", "x", "y", "customdata")]
-            self._defer(lambda: self._click(*told))
+            described = [message.get(name) for name in ("chart", "x", "y", "customdata")]
+            self._defer(lambda: self._click(*described))
         elif message.get("kind") == "ready":
             self._awaited = False
             self._defer(self._greet)

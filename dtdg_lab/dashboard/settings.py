@@ -406,7 +406,7 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
 PATIENCE_S = 3.0  # for a change to be made before the knob shows what the run has
 
 
-class LiveKnobs:
+class LiveWidgets:
     """A row of live knobs of the run that is shown; hidden where it has none, disabled where it does not go on.
 
     Each is the same setting as the one beside the dashboard: whatever was turned last counts.

@@ -172,14 +172,14 @@ def read(definition: Published, found: FoundForm, *, features: bool = True) -> T
         DataError: a file cannot be read or understood, or has other counts than were counted in the same file.
     """
     form = found.form
-    told = {**form.options, **({} if features else form.without_features)}
+    described = {**form.options, **({} if features else form.without_features)}
     if not form.by_name:
         data, where = content(found.paths[0], form.files[0].member)
-        table = form.parse(data, where, **told)
+        table = form.parse(data, where, **described)
     elif len(found.paths) == 1:
-        table = form.parse(ArchiveMembers(found.paths[0]), found.paths[0].name, **told)
+        table = form.parse(ArchiveMembers(found.paths[0]), found.paths[0].name, **described)
     else:
-        table = form.parse(Together(form.files, found.paths), definition.name, **told)
+        table = form.parse(Together(form.files, found.paths), definition.name, **described)
     rows = len(table.src) if isinstance(table, EdgeTable) else None
     _compare(definition, found, "rows", rows)
     _compare(definition, found, "nodes", getattr(table, "num_nodes", None))

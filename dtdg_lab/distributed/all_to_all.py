@@ -122,7 +122,7 @@ class PendingRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NothingInFlight:
+class NothingPending:
     """Pending rows that are here already, as those of a rank by itself."""
 
     rows: Tensor
@@ -155,7 +155,7 @@ class GroupMembers:
     process_group: dist.ProcessGroup | None = None
 
 
-class RowsInFlight:
+class RowExchange:
     """Rows between ranks, in one collective that every rank takes part in (see :func:`start_rows`).
 
     Attributes:
@@ -219,10 +219,10 @@ class RowsInFlight:
     def _unpack(self, entered_ns: int, in_flight_s: float, exposed_s: float) -> Arrived:
         counts, members = self._receive_counts, self._members
         pieces = self._came.split([length for count in counts for length in (self._head, count * self._width)])
-        told = torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()  # waits for the device
+        described = torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()  # waits for the device
         got = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
-        _check_fit([word[1] for word in told], counts, [tuple(word[2:]) for word in told], members)
-        last_ns = max(word[0] for word in told)
+        _check_fit([word[1] for word in described], counts, [tuple(word[2:]) for word in described], members)
+        last_ns = max(word[0] for word in described)
         wait_s = min(max(0, last_ns - entered_ns) * 1e-9, exposed_s)
         ago_s = (members.clock_ns() - last_ns) * 1e-9
         return Arrived(got, wait_s, in_flight_s, exposed_s, self._started_s, time.perf_counter() - ago_s)
@@ -235,7 +235,7 @@ def start_rows(
     members: GroupMembers,
     *,
     place: Sequence[int] = (),
-) -> RowsInFlight:
+) -> RowExchange:
     """Start to send each rank its rows and to receive its own, and return while they travel.
 
     In front of its rows every rank tells every other its time of arrival, how many rows follow, and its ``place``,
@@ -255,7 +255,7 @@ def start_rows(
         PlanError: counts do not fit the rows or the ranks, or the rows' type has another size.
     """
     check_counts(rows, send_counts, receive_counts, members.rank, len(members.numbers))
-    return RowsInFlight(rows, send_counts, receive_counts, members, place)
+    return RowExchange(rows, send_counts, receive_counts, members, place)
 
 
 def check_counts(rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], rank: int, size: int) -> None:

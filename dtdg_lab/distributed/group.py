@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
-from dtdg_lab.distributed.all_to_all import GroupMembers, NothingInFlight, PendingRows, check_counts, start_rows
+from dtdg_lab.distributed.all_to_all import GroupMembers, NothingPending, PendingRows, check_counts, start_rows
 
 # An array from rank 0 to all ranks.
 
@@ -43,18 +43,20 @@ def broadcast_array(
     Raises:
         ConfigError: rank 0 has nothing of an allowed type to send. All ranks raise, and stay in step.
     """
-    header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
+    header, validate_settings = torch.zeros(_HEADER, dtype=torch.int64), None
     if rank == 0:
         try:
             header = _header_of(checked(array))
         except ConfigError as error:
-            header[0], refusal = _REFUSED, error
+            header[0], validate_settings = _REFUSED, error
     header = header.to(device)
     source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
     dist.broadcast(header, source, group=process_group)
     code, dimensions, *lengths = header.tolist()
     if code == _REFUSED:
-        raise refusal or ConfigError("rank 0 was given nothing that it can send to the others; see its own error.")
+        raise validate_settings or ConfigError(
+            "rank 0 was given nothing that it can send to the others; see its own error."
+        )
     shape = tuple(lengths[:dimensions])
     # rank 0 sends a copy: torch warns of read-only arrays
     mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
@@ -250,7 +252,7 @@ class SoloGroup:
     ) -> PendingRows:
         """What this rank sends itself is there at once."""
         check_counts(rows, send_counts, receive_counts, self.rank, self.size)
-        return NothingInFlight(rows.detach())
+        return NothingPending(rows.detach())
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """It is its own row group and its own column."""

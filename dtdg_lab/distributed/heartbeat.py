@@ -88,12 +88,12 @@ class Heartbeat:
         others = [rank for rank in range(self._ranks) if rank != self._rank]
         now = time.monotonic()
         beats = dict.fromkeys(others, -1)
-        heard = dict.fromkeys(others, now)
+        received = dict.fromkeys(others, now)
         while not self._stop.wait(self._limit_s / 8):
             try:
                 self._store.add(f"{self._name}/beat/{self._rank}", 1)
                 for rank in list(others):
-                    self._look(rank, beats, heard, others)
+                    self._look(rank, beats, received, others)
                 if int(self._store.add(f"{self._name}/failed", 0)):
                     self._failure = self._store.get(f"{self._name}/cause").decode()
             except RuntimeError as error:
@@ -103,13 +103,13 @@ class Heartbeat:
                 self.fail(self._failure)
                 return
 
-    def _look(self, rank: int, beats: dict[int, int], heard: dict[int, float], others: list[int]) -> None:
+    def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], others: list[int]) -> None:
         asked = time.monotonic()
         beat = self._store.add(f"{self._name}/beat/{rank}", 0)
         if beat != beats[rank] or not beat:  # a rank that has not begun to beat is starting, not silent
-            beats[rank], heard[rank] = beat, asked
+            beats[rank], received[rank] = beat, asked
             return
-        silent_s = asked - heard[rank]
+        silent_s = asked - received[rank]
         # three quarters, and two beats of an eighth: all ranks know within the limit
         if silent_s < 0.75 * self._limit_s:
             return

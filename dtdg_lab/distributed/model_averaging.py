@@ -23,14 +23,14 @@ from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 MAX_CHOICE = 2**20  # with room to spare below 2^24, up to where a float32 slot holds every integer exactly
 
 
-class Word(NamedTuple):
+class ControlState(NamedTuple):
     """What rank 0 wants all ranks to follow: the newest control version, and the adjuster's action."""
 
     version: int = 0
     choice: int = 0
 
 
-NO_WORD = Word()  # before anything was asked for
+NO_WORD = ControlState()  # before anything was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Round:
         return self.applied_step - self.joined_step
 
     @property
-    def word(self) -> Word:
+    def word(self) -> ControlState:
         """What all ranks agreed on in this round."""
-        return Word(self.version, self.choice)
+        return ControlState(self.version, self.choice)
 
     @property
     def is_last(self) -> bool:
@@ -82,7 +82,7 @@ class Averager(Protocol):
     """
 
     every_s: float
-    agreed: Word
+    agreed: ControlState
     rounds: list[Round]
     step: int
     bytes_sent: int
@@ -117,7 +117,7 @@ class Averager(Protocol):
         """The rounds applied since this was last called, oldest first."""
         ...
 
-    def finish(self, heard: Callable[[], None] = ...) -> None:
+    def finish(self, received: Callable[[], None] = ...) -> None:
         """Return when all ranks have called it, with one model and one agreed word everywhere.
 
         Until then this rank goes on serving rounds and calls ``heard`` after each. A second call does nothing.
@@ -151,7 +151,7 @@ def check_times(every_s: float, limit_s: float = 1.0) -> None:
         )
 
 
-def word_of(asked: Callable[[], Word]) -> Word:
+def word_of(asked: Callable[[], ControlState]) -> ControlState:
     """Rank 0's word, if it fits the slots it rides in.
 
     Raises:
@@ -250,7 +250,7 @@ class SharedSteps:
 # Averaging with nobody else: one process that hears its own words at the times at which ranks would meet.
 
 
-class AloneAverager:
+class SingleProcessAverager:
     """What :class:`~dtdg_lab.distributed.model_averaging.ModelAverager` is for several ranks, without
     torch.distributed.
 
@@ -276,8 +276,8 @@ class AloneAverager:
         self,
         *,
         every_s: float,
-        asked: Callable[[], Word],
-        start: Word = NO_WORD,
+        asked: Callable[[], ControlState],
+        start: ControlState = NO_WORD,
         step: int = 0,
         replay: Sequence[Round] | None = None,
         place: tuple[int, int] = (0, 0),
@@ -319,7 +319,7 @@ class AloneAverager:
         now, word = time.monotonic(), word_of(self._asked)
         if word.version > self.agreed.version or now >= self._last_round_s + self.every_s:
             self._last_round_s = now
-            self._hear(word)
+            self._apply_control(word)
 
     def next_step(self, epoch: int, steps: int) -> int | None:
         """The number of the next step of an epoch; None where all of them are made."""
@@ -330,7 +330,7 @@ class AloneAverager:
         rounds, self.rounds = self.rounds, []
         return rounds
 
-    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
+    def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Hear the last word, and call ``heard``; a second call does nothing."""
         if self._finished:
             return
@@ -342,14 +342,14 @@ class AloneAverager:
             if self._replay and not self._replay[0].is_last:
                 raise does_not_fit(self._replay[0], self.step)
             word = self._replay.pop(0).word if self._replay else self.agreed
-        self._hear(word, last=True)
-        heard()
+        self._apply_control(word, last=True)
+        received()
 
     def close(self, reason: str = "") -> None:
         """Leave without finishing; there is nobody to tell."""
         self._finished = True
 
-    def __enter__(self) -> AloneAverager:
+    def __enter__(self) -> SingleProcessAverager:
         return self
 
     def __exit__(
@@ -360,7 +360,7 @@ class AloneAverager:
         else:
             self.close(f"{type(error).__name__}: {error}")
 
-    def _hear(self, word: Word, *, last: bool = False) -> None:
+    def _apply_control(self, word: ControlState, *, last: bool = False) -> None:
         self._number = 0 if last else self._number + 1
         self.agreed = word
         weight = 1.0 if last else float(self.step - self._joined_step)
@@ -376,7 +376,7 @@ class AloneAverager:
         while replay and not replay[0].is_last and replay[0].joined_step <= self.step:
             if (replay[0].joined_step, replay[0].applied_step) != (self.step, self.step):
                 raise does_not_fit(replay[0], self.step)
-            self._hear(replay.pop(0).word)
+            self._apply_control(replay.pop(0).word)
 
 
 # Asynchronous model averaging that never blocks a step, and carries a word of rank 0's to all.
@@ -450,9 +450,9 @@ class ModelAverager:
         store: Any,
         every_s: float,
         limit_s: float,
-        asked: Callable[[], Word],
+        asked: Callable[[], ControlState],
         naming_s: float | None = None,
-        start: Word = NO_WORD,
+        start: ControlState = NO_WORD,
         step: int = 0,
         replay: Sequence[Round] | None = None,
         place: tuple[int, int] = (0, 0),
@@ -548,13 +548,13 @@ class ModelAverager:
         rounds, self.rounds = self.rounds, []
         return rounds
 
-    def finish(self, heard: Callable[[], None] = lambda: None) -> None:
+    def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Take part until every rank has finished and all rounds are served; then end.
 
         Rank 0 goes on calling rounds for those that still train. A second call does nothing.
 
         Args:
-            heard: called after every round that is applied meanwhile, and after the last.
+            received: called after every round that is applied meanwhile, and after the last.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -562,7 +562,7 @@ class ModelAverager:
         if self._finished:
             return
         try:
-            self._finish(heard)
+            self._finish(received)
         except BaseException as error:
             self.close(f"{type(error).__name__}: {error}")
             raise
@@ -591,18 +591,18 @@ class ModelAverager:
         else:
             self.close(f"{type(error).__name__}: {error}")
 
-    def _finish(self, heard: Callable[[], None]) -> None:
+    def _finish(self, received: Callable[[], None]) -> None:
         self._gathering = True
         if not self._ready:
             self._ready = bool(self._add("ready", 1))
         word, share = None, self._share
         if self._replay is None:
-            self._serve_the_others(heard)
+            self._serve_the_others(received)
         else:
             word, share = self._follow_to_the_end(self._replay)
         self._join(word, share)
         self._wait(last=True)
-        heard()
+        received()
 
     def _begin(self) -> None:
         self._ready = True
@@ -612,7 +612,7 @@ class ModelAverager:
             time.sleep(_POLL_S / 10)
             ready = self._add("ready", 0)
 
-    def _serve_the_others(self, heard: Callable[[], None]) -> None:
+    def _serve_the_others(self, received: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
 
         Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
@@ -624,7 +624,7 @@ class ModelAverager:
             under_way = self._work
             self._apply_if_complete()
             if under_way is not None and self._work is None:
-                heard()
+                received()
             if self._work is None:
                 if self._rank == 0 and self._add("done", 0) == self._ranks:
                     self._add("end", self._number + 1)
@@ -664,7 +664,7 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
         self._wait()
 
-    def _join(self, word: Word | None = None, weight: float | None = None) -> None:
+    def _join(self, word: ControlState | None = None, weight: float | None = None) -> None:
         """Give this rank's model to the next round, and rank 0's word: that given, or the newest.
 
         Its weight is that given, or the steps since this rank joined the round before.
@@ -696,7 +696,7 @@ class ModelAverager:
             self._fail_on(error)
         self._work = None
         weights, version, choice, period_s = self._buffer[-_SLOTS:].tolist()
-        self.agreed = Word(round(version), round(choice))
+        self.agreed = ControlState(round(version), round(choice))
         if self._rank != 0:
             self._every_s = period_s
         mean = self._buffer[:-_SLOTS].div_(weights or 1.0)
@@ -739,7 +739,7 @@ class ModelAverager:
                 raise does_not_fit(event, self.step)
             del replay[0]
 
-    def _follow_to_the_end(self, replay: list[Round]) -> tuple[Word, float]:
+    def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
         """Follow the rounds that are left; returns word and weight of the one of all, or the newest where untold."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
@@ -770,8 +770,8 @@ class ModelAverager:
 def _check(parameters: list[torch.Tensor]) -> None:
     kinds = {(tensor.dtype, tensor.device) for tensor in parameters}
     if len(kinds) != 1 or next(iter(kinds))[0] not in _TYPES:
-        told = sorted(f"{dtype} on {device}" for dtype, device in kinds)
-        raise ConfigError(f"averaging needs tensors of float32 or of float64 on one device, not {told or 'none'}.")
+        described = sorted(f"{dtype} on {device}" for dtype, device in kinds)
+        raise ConfigError(f"averaging needs tensors of float32 or of float64 on one device, not {described or 'none'}.")
 
 
 # The averager that fits a group, whatever its number of ranks.
@@ -785,9 +785,9 @@ def averager_for(
     parameters: torch.Tensor | Sequence[torch.Tensor],
     *,
     every_s: float,
-    asked: Callable[[], Word],
+    asked: Callable[[], ControlState],
     name: str,
-    start: Word = NO_WORD,
+    start: ControlState = NO_WORD,
     step: int = 0,
     replay: Sequence[Round] | None = None,
     place: tuple[int, int] = (0, 0),
@@ -817,7 +817,7 @@ def averager_for(
         PlanError: the group came of a split.
     """
     if group.size == 1:
-        return AloneAverager(every_s=every_s, asked=asked, start=start, step=step, replay=replay, place=place)
+        return SingleProcessAverager(every_s=every_s, asked=asked, start=start, step=step, replay=replay, place=place)
     if not isinstance(group, ProcessGroup):
         raise ConfigError(f"averaging over {group.size} ranks needs a ProcessGroup, not a {type(group).__name__}.")
     torch_group, store = group.beside()

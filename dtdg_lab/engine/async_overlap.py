@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.halo_exchange import Flight
+from dtdg_lab.engine.halo_exchange import PendingExchange
 from dtdg_lab.engine.overlap_schedule import TaskTimePredictor, TaskTimes, early_ready, in_turn, task_features
 from dtdg_lab.engine.strategy import Gradients
 from dtdg_lab.models.base import DynamicModel
@@ -25,7 +25,7 @@ from dtdg_lab.models.base import DynamicModel
 
 
 T = TypeVar("T")
-Spatial = Coroutine[Flight, None, Tensor]
+Spatial = Coroutine[PendingExchange, None, Tensor]
 
 
 def run_awaiting(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -54,7 +54,7 @@ class SpatialTask:
     lent: dict[str, Tensor]
     result: Tensor | None = None
     compute_s: list[float] = field(default_factory=list)
-    flights: list[Flight] = field(default_factory=list)
+    flights: list[PendingExchange] = field(default_factory=list)
 
     @property
     def communicate_s(self) -> list[float]:
@@ -142,7 +142,7 @@ class _Step(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, coroutine: Spatial) -> tuple[Flight | None, Tensor | None]:
+    def forward(self, coroutine: Spatial) -> tuple[PendingExchange | None, Tensor | None]:
         """Where it waits next, or what it gave."""
         try:
             return coroutine.send(None), None

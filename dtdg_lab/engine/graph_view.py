@@ -20,7 +20,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
-from dtdg_lab.models.base import DynamicModel, Space, run_straight
+from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
 
 # What sequences have in common whose spaces exchange nothing: whoever has one computes by itself.
 
@@ -142,7 +142,7 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
 WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
 
 
-class SnapshotSpace:
+class SnapshotView:
     """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.Space`).
 
     Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
@@ -176,19 +176,19 @@ class SnapshotSpace:
         self._pulled = {} if pulled is None else pulled
         self._may_keep = may_keep
         self._is_busy = False
-        self._base: SnapshotSpace | None = None
+        self._base: SnapshotView | None = None
 
     @property
     def num_rows(self) -> int:
         """Vertices whose rows are computed; stacked, those of all snapshots."""
         return len(self.inputs)
 
-    def layer(self, number: int) -> SnapshotSpace:
+    def layer(self, number: int) -> SnapshotView:
         """The same rows; exchanges are counted for this layer."""
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
-        seen = SnapshotSpace(
+        seen = SnapshotView(
             self._operators,
             self.snapshots,
             self.inputs,
@@ -285,7 +285,7 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
     return [range(*pair) for pair in pairwise(bounds)]
 
 
-class SpaceStore:
+class ViewStore:
     """Spaces by their snapshots.
 
     They are kept while they fit; later ones are made anew whenever they are asked for. For a pass over the sequence
@@ -300,7 +300,7 @@ class SpaceStore:
 
     def __init__(
         self,
-        make: Callable[[range], SnapshotSpace],
+        make: Callable[[range], SnapshotView],
         size: Callable[[range], int],
         *,
         spaces_bytes: int,
@@ -308,11 +308,11 @@ class SpaceStore:
     ) -> None:
         self._make, self._size = make, size
         self._spaces_left, self._pulls_left = spaces_bytes, pulls_bytes
-        self._spaces: dict[range, SnapshotSpace] = {}
-        self._alive: weakref.WeakValueDictionary[range, SnapshotSpace] = weakref.WeakValueDictionary()
+        self._spaces: dict[range, SnapshotView] = {}
+        self._alive: weakref.WeakValueDictionary[range, SnapshotView] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def get(self, snapshots: range) -> SnapshotSpace:
+    def get(self, snapshots: range) -> SnapshotView:
         """The space of these snapshots."""
         if snapshots in self._spaces:
             return self._spaces[snapshots]
@@ -347,7 +347,7 @@ PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
 class DeviceSequence:
-    """Snapshots of a graph as :class:`SnapshotSpace`, for the vertices in ``rows`` (see ``parallel.sequence``).
+    """Snapshots of a graph as :class:`SnapshotView`, for the vertices in ``rows`` (see ``parallel.sequence``).
 
     Args:
         graph: T labelled snapshots of N vertices.
@@ -386,7 +386,7 @@ class DeviceSequence:
         self.collective = gather is not None
         self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
         self._neighbours = AllHere() if gather is None else Gathered(gather)
-        self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
+        self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._static: Tensor | None = None
         self.feed = feed
@@ -397,14 +397,14 @@ class DeviceSequence:
         """``dgl`` or ``torch``."""
         return self.settings.backend
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """Snapshot t on the device."""
         return self._store.get(range(t, t + 1))
 
-    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Consecutive snapshots as spaces of one or, where they are small, several snapshots each; alike for layers."""
         if self.collective:
-            return [self.space(t) for t in snapshots]
+            return [self.view(t) for t in snapshots]
         nodes, features = self.graph.num_nodes, self.graph.num_features
         ranges = stack_ranges(snapshots, rows=nodes, features=features, device=self.device)
         return [self._store.get(some) for some in ranges]
@@ -430,7 +430,7 @@ class DeviceSequence:
             self._brought.clear()  # first: there may be no room for both
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
-    def stack(self, snapshots: range) -> SnapshotSpace:
+    def stack(self, snapshots: range) -> SnapshotView:
         """Some consecutive snapshots as one space."""
         return self._store.get(snapshots)
 
@@ -446,11 +446,11 @@ class DeviceSequence:
         """Always."""
         return True
 
-    def _make(self, snapshots: range) -> SnapshotSpace:
+    def _make(self, snapshots: range) -> SnapshotView:
         one = self._one(snapshots)
         rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
         features = self._features(snapshots)
-        return SnapshotSpace(
+        return SnapshotView(
             Operators(SnapshotSource(one, rows, self.settings), self.settings),
             snapshots,
             features if len(rows) == len(features) else features[rows.start : rows.stop],
@@ -501,7 +501,7 @@ class OneVertex:
 
     num_rows = 1
 
-    def layer(self, number: int) -> Space:
+    def layer(self, number: int) -> GraphView:
         """All layers alike."""
         return self
 
@@ -518,18 +518,18 @@ class OneVertex:
 
 
 @dataclass(frozen=True, slots=True)
-class SeamWidth:
+class RedistributionWidth:
     """Of one layer: numbers in a row, C, and whether they depend on parameters."""
 
     width: int
     learned: bool
 
 
-def seam_widths(model: DynamicModel) -> tuple[SeamWidth, ...]:
+def seam_widths(model: DynamicModel) -> tuple[RedistributionWidth, ...]:
     """The seam of every layer, whatever this rank has of the graph."""
     found = []
     for layer in range(model.layers):
         x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
         mixed = run_straight(model.spatial(layer, OneVertex(), x, model.initial_state(1)))
-        found.append(SeamWidth(mixed.shape[1], mixed.requires_grad))
+        found.append(RedistributionWidth(mixed.shape[1], mixed.requires_grad))
     return tuple(found)

@@ -14,9 +14,9 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, bring
-from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotSpace, SpaceStore, stack_ranges
+from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, ViewStore, stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
-from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Unmarked, Work
+from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import repeats
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
@@ -68,29 +68,29 @@ class HaloSequence:
         self.vertices: Tensor | None = torch.from_numpy(own).to(self.device)
         everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
         self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
-        self._store = SpaceStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
         self._static: Tensor | None = None
         self._halos: dict[int, int] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers."""
         return self._store.get(range(t, t + 1))
 
-    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
         rows, features = max(self._counts), self.graph.num_features
         ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
         return [self._store.get(some).layer(layer) for some in ranges]
 
-    def stack(self, snapshots: range) -> SnapshotSpace:
+    def stack(self, snapshots: range) -> SnapshotView:
         """Some consecutive snapshots as one space."""
         return self._store.get(snapshots)
 
     def halo_rows(self, t: int) -> int:
         """Rows that a pull of a snapshot brings here, along all ways that the model pulls."""
         if t not in self._halos:
-            self.space(t)
+            self.view(t)
         return self._halos[t]
 
     def any_rank(self, flag: bool) -> bool:
@@ -109,7 +109,7 @@ class HaloSequence:
         """Snapshots are dealt to ranks in turn."""
         return t % self._group.size == self._rank
 
-    def _make(self, snapshots: range) -> SnapshotSpace:
+    def _make(self, snapshots: range) -> SnapshotView:
         some = [self.graph.snapshots[t] for t in snapshots]
 
         found = {way: part_edges(some, self._partition, self._rank, way) for way in self._ways}
@@ -124,7 +124,7 @@ class HaloSequence:
         assert self.vertices is not None
         rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices, awaited=self._awaited)
         operators = Operators(LocalSource(edges_of, self.settings), self.settings)
-        return SnapshotSpace(
+        return SnapshotView(
             operators,
             snapshots,
             self._features(snapshots),
@@ -157,11 +157,11 @@ class HaloSequence:
 # Vertex parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
 
 
-class HaloVertexLayout:
+class HaloStrategy:
     """One step an epoch: each rank computes its own vertices in the whole training part, loss at every snapshot.
 
     The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
-    gradients are those of :class:`dtdg_lab.systems.single.SingleLayout` whatever the parts, for every memory.
+    gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
 
     Args:
         model: any model.
@@ -192,18 +192,18 @@ class HaloVertexLayout:
         self._exchanger, self._counts_group = exchanger, counts_group
         self._bring()  # the indices of exchanges are part of what making the layout costs
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """The one step, the same every epoch."""
-        return (Work(0, (0,) if self._counts_group else (), 1),)
+        return (Step(0, (0,) if self._counts_group else (), 1),)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss and of the gradients of the whole sequence."""
         run, self._exchanger.marks, self._marks = self._run, marks, marks
         marks("batch")
         self._bring()
         marks("transfer")
         loss = float(self._add_gradients())
-        return Computed(loss, len(work.groups), run.own * len(run.snapshots))
+        return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank since this was last asked."""

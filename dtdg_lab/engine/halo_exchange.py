@@ -327,7 +327,7 @@ class ExchangeLog:
 # waited for where they left, so that whatever was computed in between in forward is computed in between in backward.
 
 
-class Flight:
+class PendingExchange:
     """One pull's exchange. A coroutine that awaits it goes on when its driver says so, and waits for the rest then.
 
     Attributes:
@@ -342,7 +342,7 @@ class Flight:
         self._out: Started | None = None
         self._back: Started | None = None
 
-    def __await__(self) -> Generator[Flight, None, None]:
+    def __await__(self) -> Generator[PendingExchange, None, None]:
         yield self
 
     def leave(self, rows: Tensor) -> None:
@@ -380,7 +380,7 @@ async def awaited_rows(x: Tensor, exchanger: Exchanger, route: Route, layer: int
 
     References: FlareDTDG section 3.4 (a snapshot's forward is a coroutine that awaits its exchange).
     """
-    flight = Flight(exchanger, exchanger.checked(x, route), layer)
+    flight = PendingExchange(exchanger, exchanger.checked(x, route), layer)
     left = _Leave.apply(x, flight)
     await flight
     rows: Tensor = _Land.apply(left, flight)
@@ -391,14 +391,14 @@ class _Leave(torch.autograd.Function):
     """Forward: own rows go out. Backward: the gradient of those that came in has come back, and is added up."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, flight: Flight) -> Tensor:
+    def forward(ctx: Any, x: Tensor, flight: PendingExchange) -> Tensor:
         ctx.flight, ctx.shape = flight, x.shape
         flight.leave(x.index_select(0, flight.route.send))
         return x.new_zeros(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        flight: Flight = ctx.flight
+        flight: PendingExchange = ctx.flight
         return flight.route.added_up(flight.land_back(), ctx.shape), None
 
 
@@ -406,14 +406,14 @@ class _Land(torch.autograd.Function):
     """Forward: others' rows come in. Backward: their gradient goes out."""
 
     @staticmethod
-    def forward(ctx: Any, left: Tensor, flight: Flight) -> Tensor:
+    def forward(ctx: Any, left: Tensor, flight: PendingExchange) -> Tensor:
         ctx.flight = flight
         return flight.land()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         refuse_second_gradients()
-        flight: Flight = ctx.flight
+        flight: PendingExchange = ctx.flight
         flight.return_(gradients[0])
         return gradients[0].new_zeros(0), None
 

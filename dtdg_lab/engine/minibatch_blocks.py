@@ -404,16 +404,16 @@ class TargetBlocks:
 
     def to_bytes(self) -> bytes:
         """All of it as one message, from which :func:`from_bytes` makes it without copying."""
-        batch, told, at = self.batch, {}, 0
+        batch, described, at = self.batch, {}, 0
         arrays = {"targets": batch.targets, **self.arrays}
         for name, array in arrays.items():
-            told[name] = (array.dtype.str, array.shape, at)
+            described[name] = (array.dtype.str, array.shape, at)
             at += -(-array.nbytes // _ALIGNED) * _ALIGNED
         head = json.dumps(
             {
                 "shape": asdict(self.shape),
                 "heights": self.heights,
-                "arrays": told,
+                "arrays": described,
                 "batch": (batch.part, batch.action, batch.index, batch.snapshots.start, batch.snapshots.stop),
             }
         ).encode()
@@ -421,7 +421,7 @@ class TargetBlocks:
         message = bytearray(begin + at)
         message[: 8 + len(head)] = len(head).to_bytes(8, "little") + head
         for name, array in arrays.items():
-            start = begin + told[name][2]
+            start = begin + described[name][2]
             message[start : start + array.nbytes] = np.ascontiguousarray(array).data.cast("B") if array.size else b""
         return bytes(message)
 
@@ -436,18 +436,18 @@ class TargetBlocks:
         begin = -(-(8 + size) // _ALIGNED) * _ALIGNED
         if len(message) < begin:
             raise DataError(f"blocks in {len(message)} bytes, where their head alone takes {begin}: a cut message.")
-        told = json.loads(bytes(message[8 : 8 + size]))
+        described = json.loads(bytes(message[8 : 8 + size]))
         arrays = {}
-        for name, (kind, shape, at) in told["arrays"].items():
+        for name, (kind, shape, at) in described["arrays"].items():
             length = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
             if begin + at + length > len(message):
                 raise DataError(f"blocks in {len(message)} bytes lack those of {name}: a cut message.")
             arrays[name] = np.frombuffer(message, kind, length // np.dtype(kind).itemsize, begin + at).reshape(shape)
-        part, action, index, start, stop = told["batch"]
+        part, action, index, start, stop = described["batch"]
         batch = TargetBatch(part, action, index, range(start, stop), arrays.pop("targets"))
-        shape = told["shape"]
+        shape = described["shape"]
         return TargetBlocks(
-            BlockShape(**{**shape, "ways": tuple(shape["ways"])}), batch, tuple(told["heights"]), _frozen(arrays)
+            BlockShape(**{**shape, "ways": tuple(shape["ways"])}), batch, tuple(described["heights"]), _frozen(arrays)
         )
 
 

@@ -18,13 +18,13 @@ from dtdg_lab.engine.graph_view import (
     SPACES_BYTES,
     AllHere,
     Apart,
-    SnapshotSpace,
-    SpaceStore,
+    SnapshotView,
+    ViewStore,
     stack_ranges,
 )
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.replicated_part import CachedPart, cache_size, cached_part, reach_of
-from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -91,7 +91,7 @@ class CachedSequence(Apart):
         self.vertices: Tensor | None = torch.tensor(own, device=self.device).long()
         self._layers = part.reach.hops // layer_hops
         self._stores = [
-            SpaceStore(
+            ViewStore(
                 partial(self._make, hops=hops),
                 partial(self._estimated_bytes, hops=hops),
                 spaces_bytes=spaces_bytes // self._layers,
@@ -102,11 +102,11 @@ class CachedSequence(Apart):
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._features_once: Tensor | None = None
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """Snapshot t with all vertices held."""
         return self._stores[0].get(range(t, t + 1))
 
-    def stacks(self, snapshots: range, layer: int) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, several as one space where the part's vertices stay the same.
 
         Raises:
@@ -120,11 +120,11 @@ class CachedSequence(Apart):
             ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
         return [self._stores[layer].get(some) for some in ranges]
 
-    def _make(self, snapshots: range, hops: int) -> SnapshotSpace:
+    def _make(self, snapshots: range, hops: int) -> SnapshotView:
         source = LocalSource(lambda way: stacked_edges(self.part, snapshots, hops, way), self.settings)
         operators, neighbours = Operators(source, self.settings), OwnBest(self.own)
         if hops == self.part.reach.hops:
-            return SnapshotSpace(
+            return SnapshotView(
                 operators,
                 snapshots,
                 self._features(snapshots),
@@ -135,7 +135,7 @@ class CachedSequence(Apart):
             )
         rows = sum(self.part.prefix(t, hops) for t in snapshots)
         unfed = torch.empty(rows, 0, dtype=self.dtype, device=self.device)  # only the first layer is fed features
-        return SnapshotSpace(operators, snapshots, unfed, neighbours, num_nodes=self.own)
+        return SnapshotView(operators, snapshots, unfed, neighbours, num_nodes=self.own)
 
     def _features(self, snapshots: range) -> Tensor:
         """Features of all vertices held, (M, F), or (S M, F); those that never change are moved once."""
@@ -194,10 +194,10 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
 # Vertex parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
 
 
-class CachedVertexLayout:
+class ReplicatedStrategy:
     """One step an epoch: each part goes through the whole training part of the sequence with its own vertices' loss.
 
-    The shares of all parts add up to what :class:`dtdg_lab.systems.single.SingleLayout` computes: exactly for memories
+    The shares of all parts add up to what the strategy ``single`` computes: exactly for memories
     ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best vertices are each part's own
     (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
 
@@ -225,18 +225,18 @@ class CachedVertexLayout:
         self._model, self._counts_group = model, counts_group
         self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """The one step, the same every epoch."""
-        return (Work(0, (0,) if self._counts_group else (), 1),)
+        return (Step(0, (0,) if self._counts_group else (), 1),)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of this rank's parts, one part after another."""
         marks("batch")
         for run in self._runs:
             bring(run)
         marks("transfer")
         loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
-        return Computed(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
+        return StepResult(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """None: gradients alone are exchanged."""

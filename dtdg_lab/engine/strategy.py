@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from dtdg_lab.models.base import DynamicModel, Space, State
+from dtdg_lab.models.base import DynamicModel, GraphView, State
 from dtdg_lab.tasks.base import Rows, Task
 
 # What the training loop asks of every layout.
@@ -49,7 +49,7 @@ class Unmarked:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Step:
     """One step of this rank: the groups of its parts, and how many groups all ranks have together.
 
     ``snapshots`` is how many it computes, where steps differ in that and the largest may be looked for.
@@ -62,7 +62,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class StepResult:
     """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
 
     A group that several ranks share counts on one of them, and each adds its share of the group's loss.
@@ -74,14 +74,14 @@ class Computed:
     vertex_snapshots: int
 
 
-class Layout(Protocol):
+class Strategy(Protocol):
     """How a training sequence is laid over parts. Steps of an epoch are a pure function of config and epoch."""
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """This rank's steps; every rank has the same number."""
         ...
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Forward and backward of one step, adding to the parameters' gradients.
 
         It marks the ends of ``batch`` and ``transfer``, and every exchange of rows.
@@ -146,13 +146,13 @@ class Learned:
 # What the engine asks of a training sequence: some vertices' rows, and spaces in which they find their neighbours.
 
 
-class StackedSpace(Space, Protocol):
+class StackedView(GraphView, Protocol):
     """One or several consecutive snapshots, stacked, with the features that a model is fed first."""
 
     snapshots: range
     inputs: Tensor  # (S n, F), n rows of each of the S snapshots
 
-    def layer(self, number: int) -> StackedSpace:
+    def layer(self, number: int) -> StackedView:
         """The same snapshots as one layer of the model is to see them."""
         ...
 
@@ -175,11 +175,11 @@ class SnapshotSequence(Protocol):
     vertices: Tensor | None
     collective: bool
 
-    def space(self, t: int) -> StackedSpace:
+    def view(self, t: int) -> StackedView:
         """Snapshot t for all layers of the model."""
         ...
 
-    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedSpace]:
+    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedView]:
         """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
 
         A layer's space may have fewer rows than the space of the layer before it: of the earlier layer's output the
@@ -247,7 +247,7 @@ class SequenceSegment:
 
     def initial_state(self) -> State:
         """The state before the run, for every row that its spaces hold."""
-        return self.model.initial_state(self.sequence.space(self.snapshots[0]).num_rows)
+        return self.model.initial_state(self.sequence.view(self.snapshots[0]).num_rows)
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some vertices at some snapshots add to the loss of the run, a scalar.
@@ -322,7 +322,7 @@ def in_turn(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: b
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class AllToAllPhase:
     """One movement of rows between what mixes neighbours and what runs through time.
 
     Attributes:
@@ -336,13 +336,13 @@ class Leg:
     width: int
 
 
-class BlockSeam(Protocol):
+class BlockRedistribution(Protocol):
     """Moves rows from own snapshots, which have all vertices (n), to own vertices (m), which have all S snapshots.
 
     What is computed is handed over as work on pieces, so that rows of one piece may travel while the next is computed.
     """
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
         """Rows of own vertices in every snapshot of the block, S times (m, C), and what else the work gave, in order.
 
         Args:
@@ -352,7 +352,13 @@ class BlockSeam(Protocol):
         ...
 
     def to_snapshots(
-        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        pieces: Sequence[slice],
+        leg: AllToAllPhase,
+        *,
+        like: Tensor,
+        height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Rows of all vertices in each own stack, (S' height, C), and what else the work gave, in order.
 
@@ -383,9 +389,9 @@ class TimeBlock:
     """
 
     snapshots: range
-    stacks: Sequence[Sequence[StackedSpace]]
+    stacks: Sequence[Sequence[StackedView]]
     vertices: Sequence[int]
-    seam: BlockSeam
+    seam: BlockRedistribution
 
 
 class Timeline(Protocol):

@@ -157,9 +157,9 @@ def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
 def _cells(of: Again, name: str) -> list[tuple[str, str]]:
     note = f"\n\n{of.note}" if of.note else ""
     changes = "".join(f"\n- {change}" for change in of.changes)
-    told = f"\n\nWhile it trained:\n{changes}" if changes else ""
+    described = f"\n\nWhile it trained:\n{changes}" if changes else ""
     return [
-        ("markdown", f"# Again: {of.title}\n\nMade of run `{of.run}`. {of.why}{note}{told}"),
+        ("markdown", f"# Again: {of.title}\n\nMade of run `{of.run}`. {of.why}{note}{described}"),
         ("code", f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings_code(of.config)})"),
         ("code", _training(of, name)),
         ("markdown", "What happened, as in the run's report."),

@@ -97,7 +97,7 @@ class Slice:
     category: str
     start_ns: int
     end_ns: int
-    told: Mapping[str, Any]
+    described: Mapping[str, Any]
 
 
 def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
@@ -178,8 +178,8 @@ def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
     for row in phases:
         start_ns, end_ns = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
         between = row["phase"] in BETWEEN_STEPS
-        told = _told(row, "phase", "start_ns", "end_ns")
-        found.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, told))
+        described = _to_dict(row, "phase", "start_ns", "end_ns")
+        found.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, described))
         if not between:
             for of, key in ((bounds, row["step"]), (epochs, row["epoch"])):
                 place = (int(row["attempt"]), int(key))
@@ -191,10 +191,10 @@ def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
         length_ns = nanoseconds(row["time_s"])
         usual = int(row["time_ns"]) - length_ns - origin_ns, int(row["time_ns"]) - origin_ns
         start_ns, end_ns = bounds.get((int(row["attempt"]), int(row["step"])), usual)
-        found.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _told(row)))
+        found.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _to_dict(row)))
     for row in own["groups"].to_dict("records"):
         times = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
-        found.append(Slice(3, f"group {int(row['group'])}", "group", *times, _told(row, "start_ns", "end_ns")))
+        found.append(Slice(3, f"group {int(row['group'])}", "group", *times, _to_dict(row, "start_ns", "end_ns")))
     return sorted(found, key=lambda of: (of.track, of.start_ns, -of.end_ns, of.category != "step"))
 
 
@@ -228,7 +228,7 @@ def _complete(of: Slice, process: int, thread: int, rank: int) -> Event:
         "dur": _us(of.end_ns - of.start_ns),
         "pid": process,
         "tid": thread,
-        "args": {"rank": rank, **of.told},
+        "args": {"rank": rank, **of.described},
     }
 
 
@@ -249,8 +249,11 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
             number += 1
             name = f"exchange: {row['leg']}, layer {row['layer']}" if category == "exchange" else "rebuild of a cache"
             head = {"name": name, "cat": category, "id": f"{process}.{number}", "pid": process, "tid": 1}
-            told = {**_told(row), "place": "only its length was recorded: it is drawn from the beginning of its step"}
-            yield {**head, "ph": "b", "ts": _us(start_ns), "args": told}
+            described = {
+                **_to_dict(row),
+                "place": "only its length was recorded: it is drawn from the beginning of its step",
+            }
+            yield {**head, "ph": "b", "ts": _us(start_ns), "args": described}
             yield {**head, "ph": "e", "ts": _us(start_ns + round(row[column] * 1e9))}
 
 
@@ -262,8 +265,8 @@ def _instants(
         if row["kind"] in _PASSED_OVER:
             continue
         said = dumps(row["data"])
-        told = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
-        told["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
+        described = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
+        described["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
         yield {
             "name": row["kind"],
             "cat": "event",
@@ -272,7 +275,7 @@ def _instants(
             "ts": _us(int(row["time_ns"]) - origin_ns),
             "pid": process[int(row["rank"])],
             "tid": 1,
-            "args": finite(told),
+            "args": finite(described),
         }
     for row in frames["evaluations"].to_dict("records"):
         yield {
@@ -283,7 +286,7 @@ def _instants(
             "ts": _us(int(row["time_ns"]) - origin_ns),
             "pid": everyone,
             "tid": 1,
-            "args": _told(row),
+            "args": _to_dict(row),
         }
 
 
@@ -291,7 +294,7 @@ def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
     return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _told(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
+def _to_dict(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
     """A row's values as JSON holds them."""
     return {str(name): finite(value) for name, value in row.items() if name not in without}
 

@@ -116,7 +116,11 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
         "folder": race.folder.name,
         "thinned": thinned,
     }
-    files = {ABOUT: dumps(about, indent=2).encode(), FILE: dumps(_told(race), indent=2).encode(), TABLE: _table(race)}
+    files = {
+        ABOUT: dumps(about, indent=2).encode(),
+        FILE: dumps(_to_dict(race), indent=2).encode(),
+        TABLE: _table(race),
+    }
     for name, packed in parts.items():
         files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
     return PackedRun(files, thinned)
@@ -140,15 +144,15 @@ def present(race: Race) -> list[RaceRun]:
     return [run for run in race.runs if run.path is not None and RunDirectory(run.path).config_file.is_file()]
 
 
-def _told(race: Race) -> dict[str, Any]:
+def _to_dict(race: Race) -> dict[str, Any]:
     """What race.json says of the newest runs; those that ride along are named by their folders only."""
-    told: dict[str, Any] = read_json(race.folder / FILE)
+    described: dict[str, Any] = read_json(race.folder / FILE)
     here = {(run.label, run.seed): run.path.name for run in present(race) if run.path is not None}
-    newest = {(row["label"], row["seed"]): row for row in told["runs"]}
+    newest = {(row["label"], row["seed"]): row for row in described["runs"]}
     rows = [
         row | {"path": here.get(place)} for place, row in newest.items() if place in here or row["state"] != FINISHED
     ]
-    return told | {"runs": rows}
+    return described | {"runs": rows}
 
 
 def _table(race: Race) -> bytes:
@@ -170,15 +174,15 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
     for of_run in by_run.values():
         unpack(of_run, folder)
     try:
-        told = json.loads(files[FILE])
+        described = json.loads(files[FILE])
         rows = [
             row | {"path": None if row["path"] is None else f"../../{row['path']}"}
-            for row in told["runs"]
+            for row in described["runs"]
             if row["path"] is None or row["path"] in by_run
         ]
         where = folder / FOLDER / "exported"
         where.mkdir(parents=True)
-        write_json(where / FILE, told | {"runs": rows})
+        write_json(where / FILE, described | {"runs": rows})
     except OSError as error:
         if isinstance(error, RunStoreError):
             raise
@@ -256,8 +260,8 @@ def _runs(race: Race) -> list[tuple[Any, ...]]:
     for run in race.runs:
         ground = provenance(run.open()) if run in here else {}
         name = "none" if run.path is None else run.path.name
-        told = (ground.get(each, "") for each in ("protocol", "purge", "data"))
-        rows.append((run.label, run.seed, run.state, name, *told, run.why))
+        described = (ground.get(each, "") for each in ("protocol", "purge", "data"))
+        rows.append((run.label, run.seed, run.state, name, *described, run.why))
     return rows
 
 
@@ -313,8 +317,8 @@ def race_trace(race: Race) -> bytes:
 
 
 def _code(race: Race) -> str:
-    told = read_json(race.folder / FILE)
-    stop, at_once = told["stop"], bool(told["at_once"])
+    described = read_json(race.folder / FILE)
+    stop, at_once = described["stop"], bool(described["at_once"])
     most = max(config.ranks for config in race.configs.values()) * (1 + at_once)
     configs = "".join(
         f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"

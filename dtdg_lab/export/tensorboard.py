@@ -67,10 +67,10 @@ def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
 
 
 def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
-    told = zip(rows["step"], rows["time_ns"], rows["metrics"], strict=True) if "metrics" in rows else ()
+    described = zip(rows["step"], rows["time_ns"], rows["metrics"], strict=True) if "metrics" in rows else ()
     return [
         (int(step), time_ns / 1e9, f"metric/{split} {name}", float(value))
-        for step, time_ns, metrics in told
+        for step, time_ns, metrics in described
         if isinstance(metrics, dict)
         for name, value in metrics.items()
         if _known(value)
@@ -175,10 +175,10 @@ def _end(status: int) -> Any:
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.plugins.hparams import plugin_data_pb2
 
-    told = plugin_data_pb2.HParamsPluginData(
+    described = plugin_data_pb2.HParamsPluginData(
         version=0, session_end_info=plugin_data_pb2.SessionEndInfo(status=status)
     ).SerializeToString()
-    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=told)
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=described)
     return Summary(
         value=[Summary.Value(tag="_hparams_/session_end_info", metadata=SummaryMetadata(plugin_data=plugin))]
     )

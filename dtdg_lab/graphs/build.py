@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.collect import FileCollector, MemoryCollector, Step
+from dtdg_lab.graphs.collect import BuiltSnapshot, FileCollector, MemoryCollector
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph, labelled
 from dtdg_lab.graphs.features import FeatureRows
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
@@ -70,7 +70,7 @@ def build_graph(
         return collector.finish(_fixed(stream, kinds), {**facts, "counts": windows.counts})
 
 
-def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_label: bool) -> Iterator[Step]:
+def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_label: bool) -> Iterator[BuiltSnapshot]:
     """The labelled windows as steps, with the edges that each label counts."""
     stream = windows.stream
     graphs = GraphSmoother(stream.num_nodes, smoothing_window, weighted=stream.weighted)
@@ -87,7 +87,7 @@ def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_l
         rows |= {"targets": item.targets, "persistence": item.persistence}
         if stream.classes is not None and stream.classes.ndim == 2:
             rows["classes"] = stream.classes[newest]
-        yield Step(graph, rows, item.following, own_label)
+        yield BuiltSnapshot(graph, rows, item.following, own_label)
 
 
 def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]]:

@@ -21,7 +21,7 @@ ARRAYS = ("features", "targets", "persistence", "node_ids", "classes", "vertex_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class BuiltSnapshot:
     """A labelled snapshot and what changes with it.
 
     Attributes:
@@ -59,7 +59,7 @@ class MemoryCollector:
     ) -> None:
         """Nothing is left behind."""
 
-    def add(self, step: Step) -> None:
+    def add(self, step: BuiltSnapshot) -> None:
         """Take the next step."""
         for name, row in step.rows.items():
             if name not in self._rows:
@@ -117,7 +117,7 @@ class FileCollector:
         self.steps = 0
         self._draft = Draft(folder)
         self._hash, self._labels = GraphHash(edge_life), LabelHash(edge_life)
-        self._before: Step | None = None
+        self._before: BuiltSnapshot | None = None
 
     def __enter__(self) -> FileCollector:
         return self
@@ -127,7 +127,7 @@ class FileCollector:
     ) -> None:
         self._draft.__exit__(kind, error, trace)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: BuiltSnapshot) -> None:
         """Take the next step."""
         put_snapshot(self._draft, step.graph)
         self._hash.snapshot(step.graph)
@@ -150,7 +150,7 @@ class FileCollector:
             self._hash.labels(self._labels)
         return load(self._draft.finish(meta_of(facts, self._hash.hexdigest())), mmap=True, source=None)
 
-    def _follow(self, step: Step | None) -> None:
+    def _follow(self, step: BuiltSnapshot | None) -> None:
         """Keep the label graph of the step before this one; None is the end."""
         before, self._before = self._before, step
         if before is None or before.following is None:

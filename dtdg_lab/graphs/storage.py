@@ -287,7 +287,7 @@ def _put(draft: Path, folder: Path) -> None:
             draft.rename(folder)
             return
         if holds_graph(folder):
-            if _told(folder) == _told(draft):
+            if _to_dict(folder) == _to_dict(draft):
                 return
             aside = draft.with_name(f"{draft.name}.{attempt}.old")
             with contextlib.suppress(FileNotFoundError):  # somebody else was faster
@@ -300,7 +300,7 @@ def _put(draft: Path, folder: Path) -> None:
     draft.rename(folder)  # fails again, with the reason
 
 
-def _told(folder: Path) -> dict[str, Any] | None:
+def _to_dict(folder: Path) -> dict[str, Any] | None:
     """The meta.json of a graph; None where it is damaged, or has just been moved away."""
     try:
         return read_meta(folder)

@@ -45,8 +45,8 @@ class Estimate:
             style={"description_width": "initial"},
             tooltip=question,
         )
-        self._told = ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._asked, self._field, self._told])
+        self._described = ipywidgets.HTML()
+        self._box = ipywidgets.VBox([self._asked, self._field, self._described])
 
     def __repr__(self) -> str:
         said = "none yet" if self.value is None else f"{self.value:g} {self.unit}".strip()
@@ -84,7 +84,7 @@ class Estimate:
             way = "too large" if self.value > answer else "too small"
             words = f"{found}; you said {self.value:g}, which is {way}."
         self._field.disabled = True
-        self._told.value = html.escape(words)
+        self._described.value = html.escape(words)
         return f"{self.question} {words}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -175,8 +175,8 @@ class Prediction:
         self.question, self.choices = question, tuple(choices)
         self._asked = ipywidgets.HTML(f"<b>{html.escape(question)}</b>")
         self._buttons = ipywidgets.RadioButtons(options=self.choices, value=None, layout=_WIDE)
-        self._told = ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._asked, self._buttons, self._told])
+        self._described = ipywidgets.HTML()
+        self._box = ipywidgets.VBox([self._asked, self._buttons, self._described])
 
     def __repr__(self) -> str:
         return f"<Prediction {self.question!r}: {self.value or 'none yet'}>"
@@ -215,7 +215,7 @@ class Prediction:
         else:
             words = f"It is {answer}; you said {self.value}."
         self._buttons.disabled = True
-        self._told.value = html.escape(words)
+        self._described.value = html.escape(words)
         return f"{self.question} {words}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

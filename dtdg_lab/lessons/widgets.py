@@ -87,10 +87,10 @@ class BatchBench:
             )
             for stage in range(stages)
         ]
-        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
         head = ipywidgets.HTML("<b>Snapshots x vertices of a batch</b>, from each stage of the way to the target on")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
-        self._box = ipywidgets.VBox([head, menus, self._told, self._picture])
+        self._box = ipywidgets.VBox([head, menus, self._described, self._picture])
         self._held = False
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
@@ -145,7 +145,7 @@ class BatchBench:
     def words(self) -> str:
         """How the plan stands against adjusters and the best and the worst fixed size."""
         best = self.fixed_s.index(min(self.fixed_s))
-        others = [f"{policy} {_told(seconds)}" for policy, seconds in self.adjuster_s.items()]
+        others = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.adjuster_s.items()]
         return (
             f"By hand {format_seconds(self.seconds)}. Adjusters: {join_words(others) or 'none'}. Fixed sizes: "
             f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]}, which only hindsight knows; "
@@ -163,7 +163,7 @@ class BatchBench:
         fixed = dict(zip(self.labels, self.fixed_s, strict=True))
         figure = sizes_by_hand_figure(self.seconds, self.by_seed_s, fixed)
         words = self.words
-        self._told.value = html.escape(words)
+        self._described.value = html.escape(words)
         data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
@@ -171,7 +171,7 @@ class BatchBench:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
-def _told(seconds: float) -> str:
+def _to_dict(seconds: float) -> str:
     return format_seconds(seconds) if math.isfinite(seconds) else "never arrives"
 
 
@@ -222,10 +222,10 @@ class CacheBench:
             self._button("One back", self.back),
             self._button("Begin again", self.restart),
         ]
-        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
         head = ipywidgets.HTML("<b>The next cache</b>: how many steps it serves, and whose rows get most of it")
         acts = ipywidgets.HBox(self._buttons)
-        self._box = ipywidgets.VBox([head, self._window, self._preferred, acts, self._told, self._picture])
+        self._box = ipywidgets.VBox([head, self._window, self._preferred, acts, self._described, self._picture])
         self._draw()
 
     def __repr__(self) -> str:
@@ -352,11 +352,11 @@ class CacheBench:
     def _score(self) -> str:
         best = self.rivals_j[CLAIRVOYANT]
         ranked = sorted((joules, name) for name, joules in self.rivals_j.items() if name != CLAIRVOYANT)
-        told = [f"{name} {share(joules / best - 1)}" for joules, name in ranked]
+        described = [f"{name} {share(joules / best - 1)}" for joules, name in ranked]
         window, _ = self._meant(self.played[BEST][0][1])
         return (
             f"By hand {format_joules(self.joules)}, {share(self.over_clairvoyant)} more than the clairvoyant. Others: "
-            f"{join_words(told)}. The best fixed window, W = {window}, only hindsight knows."
+            f"{join_words(described)}. The best fixed window, W = {window}, only hindsight knows."
         )
 
     def _simulated(self) -> CacheSimulator:
@@ -410,7 +410,7 @@ class CacheBench:
             self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), now=now
         )
         words = self.words
-        self._told.value = html.escape(words)
+        self._described.value = html.escape(words)
         data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
         for button in self._buttons[:2]:
@@ -485,9 +485,11 @@ class ScheduleBench:
         self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])
         self._choice.style.button_width = "auto"
         self._choice.layout.margin = "10px 2px 4px"
-        self._told, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
         head = ipywidgets.HTML("<b>Seconds of each group</b>: drag or type, and choose who schedules")
-        self._box = ipywidgets.VBox([head, ipywidgets.HBox(self._sliders), self._choice, self._told, self._picture])
+        self._box = ipywidgets.VBox(
+            [head, ipywidgets.HBox(self._sliders), self._choice, self._described, self._picture]
+        )
         self._held = False
         for widget in (*self._sliders, self._choice):
             widget.observe(lambda _: self._draw(), names="value")
@@ -559,7 +561,7 @@ class ScheduleBench:
         )
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
         words = self.words
-        self._told.value = html.escape(words)
+        self._described.value = html.escape(words)
         data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 

@@ -66,7 +66,7 @@ T = TypeVar("T")
 MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
 
 
-class Space(Protocol):
+class GraphView(Protocol):
     """How a model sees neighbours; the layout decides what stands behind it.
 
     A space may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); ``pull`` then
@@ -78,7 +78,7 @@ class Space(Protocol):
         """Vertices whose rows the model computes (own rows first)."""
         ...
 
-    def layer(self, number: int) -> Space:
+    def layer(self, number: int) -> GraphView:
         """The space as one layer of a model is to see it: a layout may count, or lay out, layers apart."""
         ...
 
@@ -166,14 +166,14 @@ class DynamicModel(nn.Module):
         """Zeros of the parameters' type, on their device."""
         return self.readout_layer.weight.new_zeros(shape)
 
-    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
         """Advance a layer's weights by one snapshot, given its input x (n, width); no change where they are constant.
 
         ``space`` stands for a single snapshot.
         """
         return state
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Mix neighbours: (n, width) -> (n, C), whatever ``temporal_sequence`` takes.
 
         All pulls are here, and little else after the last one: what it returns is kept for every vertex and snapshot.
@@ -189,7 +189,7 @@ class DynamicModel(nn.Module):
         h, state = self.temporal_sequence(layer, x.unsqueeze(0), state)
         return h.squeeze(0), state
 
-    async def snapshot(self, space: Space, x: Tensor, state: State) -> tuple[Tensor, State]:
+    async def snapshot(self, space: GraphView, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
             seen = space.layer(layer)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, Space, State, side_by_side
+from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
 
 
 class DCRNN(DynamicModel):
@@ -56,7 +56,7 @@ class DCRNN(DynamicModel):
         """Zero hidden state, (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """All diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
         (h,) = state.layers[layer]
         gates = self.state_gates[layer]
@@ -66,7 +66,7 @@ class DCRNN(DynamicModel):
         update, reset = both.chunk(2, dim=1)
         return torch.cat([update, torch.addmm(fed_candidate, await self.diffuse(space, reset * h), gates[2])], dim=1)
 
-    async def diffuse(self, space: Space, z: Tensor) -> Tensor:
+    async def diffuse(self, space: GraphView, z: Tensor) -> Tensor:
         """Rows z beside their K walks over out- and over in-neighbours: (n, C) -> (n, (2K + 1) C)."""
         terms = [z]
         for kind in ("diffusion-out", "diffusion-in"):

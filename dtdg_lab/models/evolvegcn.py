@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space, State, apply_weights
+from dtdg_lab.models.base import DynamicModel, GraphView, State, apply_weights
 
 # EvolveGCN-H: the convolution's weights run through a GRU that reads the vertices with the largest scores.
 
@@ -42,7 +42,7 @@ class EvolveGCNH(DynamicModel):
         """The learned first weights (width, H), whatever the number of rows."""
         return State(tuple((first,) for first in self.first_weights), per_vertex=False)
 
-    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
         """One step of the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
         return self.advance(layer, await self.summary(layer, space, x), state)
 
@@ -57,7 +57,7 @@ class EvolveGCNH(DynamicModel):
         candidate = torch.tanh(fed[2] + u_candidate @ (reset * weights))
         return state.with_layer(layer, ((1 - update) * weights + update * candidate,))
 
-    async def summary(self, layer: int, space: Space, x: Tensor) -> Tensor:
+    async def summary(self, layer: int, space: GraphView, x: Tensor) -> Tensor:
         """Z_t: the H best vertices' features times tanh of their scores, as columns, (width, H)."""
         scorer = self.scorer[layer]
         rows, scores = await space.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
@@ -65,7 +65,7 @@ class EvolveGCNH(DynamicModel):
         chosen = (rows * torch.tanh(scores).unsqueeze(1)).T
         return torch.cat([chosen, chosen[:, -1:].expand(-1, missing)], dim=1) if missing else chosen
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
         return apply_weights(await space.pull(x, "gcn"), weights).relu_()
@@ -103,7 +103,7 @@ class EvolveGCNO(DynamicModel):
         """The learned first weights (width, H) and a zero cell, whatever the number of rows."""
         return State(tuple((first, torch.zeros_like(first)) for first in self.first_weights), per_vertex=False)
 
-    async def evolve(self, layer: int, space: Space, x: Tensor, state: State) -> State:
+    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
         """W_{t-1}, C_{t-1} -> W_t, C_t, each (width, H); the snapshot itself has no part in it."""
         weights, cell = state.layers[layer]
         bias = self.gate_bias[layer].view(4, *weights.shape)
@@ -112,7 +112,7 @@ class EvolveGCNO(DynamicModel):
         cell = forget * cell + take * torch.tanh(pre[3])
         return state.with_layer(layer, (give * torch.tanh(cell), cell))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
         return apply_weights(await space.pull(x, "gcn"), weights).relu_()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import lstm_sequence
-from dtdg_lab.models.base import DynamicModel, Space, State, side_by_side, vertices_last
+from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side, vertices_last
 
 # The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every vertex; its weights are shared by all vertices.
 
@@ -68,7 +68,7 @@ class CDGCN(DynamicModel):
         """Zero hidden state and cell, each (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Y0 = Ã x: (n, width) -> (n, width)."""
         return await space.pull(x, "gcn")
 
@@ -116,7 +116,7 @@ class GATLSTM(DynamicModel):
         """Zero hidden state and cell, each (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Attention over in-neighbours: (n, width) -> (n, H)."""
         z = x @ self.project[layer]
         by_head = z.unflatten(1, (self.heads, -1))
@@ -162,7 +162,7 @@ class MPNNLSTM(DynamicModel):
         """Zero hidden states and cells of both LSTMs (h1, c1, h2, c2), each (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) * 4 for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """H1 beside Ã H1: (n, width) -> (n, 2H)."""
         first = (await space.pull(x, "gcn") @ self.first[layer]).relu_()
         return torch.cat([first, await space.pull(first, "gcn")], dim=1)
@@ -203,7 +203,7 @@ class WDGCN(DynamicModel):
         """Zero hidden state and cell, each (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Ã x: (n, width) -> (n, width)."""
         return await space.pull(x, "gcn")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, Space, State
+from dtdg_lab.models.base import DynamicModel, GraphView, State
 
 
 class GraphSAGE(DynamicModel):
@@ -29,7 +29,7 @@ class GraphSAGE(DynamicModel):
         """Nothing."""
         return State(((),) * self.layers)
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
         return torch.cat([x, await space.pull(x, "mean")], dim=1)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import gru_sequence
-from dtdg_lab.models.base import DynamicModel, Space, State, side_by_side
+from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
 
 
 class TGCN(DynamicModel):
@@ -46,7 +46,7 @@ class TGCN(DynamicModel):
         """Zero hidden state, (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """The pulls of the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
         pulled = await space.pull(x, "gcn")
         if self.gc_layers == 1:

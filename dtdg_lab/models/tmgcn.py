@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, Space, State
+from dtdg_lab.models.base import DynamicModel, GraphView, State
 
 
 class TMGCN(DynamicModel):
@@ -48,7 +48,7 @@ class TMGCN(DynamicModel):
         past = self.zeros(rows, self.window - 1, self.hidden)
         return State(tuple((past, self.zeros(rows, 1)) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: Space, x: Tensor, state: State) -> Tensor:
+    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Ã x: (n, width) -> (n, width)."""
         return await space.pull(x, "gcn")
 

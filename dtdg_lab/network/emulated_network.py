@@ -137,7 +137,7 @@ class EmulatedNetwork:
     def __init__(self, config: RunConfig, slowed: Slowed | None = None) -> None:
         self._slowed = slowed
         self._now: LinkState | None = None  # in force
-        self._told: LinkState | None = None
+        self._described: LinkState | None = None
         self.use(config)
 
     def use(self, config: RunConfig) -> None:
@@ -164,7 +164,7 @@ class EmulatedNetwork:
         self._config, self._by_hand, self._pattern = config, by_hand, pattern
 
     @staticmethod
-    def refusal(config: RunConfig) -> str:
+    def validate_settings(config: RunConfig) -> str:
         """Why links cannot be as a config has them; empty where they can. The same on all ranks."""
         try:
             EmulatedNetwork(config)
@@ -198,7 +198,7 @@ class EmulatedNetwork:
         if links != self._now and not (self._now is None and links.is_clean):
             self._slowed.set_links(links)
         self._now = links
-        if links == self._told:
+        if links == self._described:
             return None
-        self._told = links
-        return {"pattern": self._config["congestion"], **links.told(), "by": self._config["congestion_by"]}
+        self._described = links
+        return {"pattern": self._config["congestion"], **links.to_dict(), "by": self._config["congestion_by"]}

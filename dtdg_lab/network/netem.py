@@ -305,12 +305,12 @@ def run(command: Command) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotAvailableError(f"tc {' '.join(command)} failed: {error}.") from error
     if done.returncode:
-        told = " ".join(done.stderr.split()).rstrip(".")
+        described = " ".join(done.stderr.split()).rstrip(".")
         advice = ""
-        if "kind is unknown" in told:
+        if "kind is unknown" in described:
             lacks = "netem (sch_netem)" if "netem" in command else "htb (sch_htb)"
             advice = f" This machine's kernel lacks {lacks}: load its module, or set congestion_by=emulated."
-        raise NotAvailableError(f"tc {' '.join(command)} was refused: {told}.{advice}")
+        raise NotAvailableError(f"tc {' '.join(command)} was refused: {described}.{advice}")
     return done.stdout
 
 

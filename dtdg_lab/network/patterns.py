@@ -460,10 +460,10 @@ def load_trace(file: str | Path, parts: int) -> RecordedTrace:
 
 def _change(line: str, number: int, path: Path, parts: int) -> tuple[tuple[int, float], LinkState]:
     try:
-        told = json.loads(line)
-        when = (int(told["epoch"]), float(told.get("share", 0.0)))
-        delay_s = np.array(told["delay_ms"], dtype=np.float64) / 1e3
-        limits = told.get("mbit") or [[None] * len(row) for row in told["delay_ms"]]
+        described = json.loads(line)
+        when = (int(described["epoch"]), float(described.get("share", 0.0)))
+        delay_s = np.array(described["delay_ms"], dtype=np.float64) / 1e3
+        limits = described.get("mbit") or [[None] * len(row) for row in described["delay_ms"]]
         rates = np.array([[np.inf if limit is None else limit for limit in row] for row in limits], dtype=float) / BITS
         if not 0 <= when[1] < 1:
             raise ValueError(f"share={when[1]} is not between 0 and less than 1")

@@ -215,7 +215,7 @@ def _check_graph(file: Path, partition: Partition, graph: DynamicGraph) -> None:
 
 # raise it when a partitioner gives other partitions, so that older ones are not taken from a cache
 PARTITION_VERSION = 1
-KNOBS = ("dealing", "imbalance", "partition_file")
+PARTITION_SETTINGS = ("dealing", "imbalance", "partition_file")
 
 
 _READ = {  # settings that decide what a partitioner makes
@@ -229,7 +229,7 @@ _READ = {  # settings that decide what a partitioner makes
 
 
 def make_partition(
-    name: str, graph: DynamicGraph, parts: int, *, hops: int = 1, seed: int = 0, **knobs: Any
+    name: str, graph: DynamicGraph, parts: int, *, hops: int = 1, seed: int = 0, **settings: Any
 ) -> Partition:
     """Divide the vertices of a graph by the partitioner ``name`` of the catalogue.
 
@@ -242,7 +242,7 @@ def make_partition(
         parts: P, from 1 to N.
         hops: layers times hops a layer, for partitioners that weigh computation graphs.
         seed: of the partitioners that draw lots.
-        knobs: ``dealing``, ``imbalance``, ``partition_file``; the glossary's defaults where not given.
+        **settings: ``dealing``, ``imbalance``, ``partition_file``; the glossary's defaults where not given.
 
     Returns:
         The partition; ``seconds`` is the time making took, also where it comes from the cache.
@@ -254,7 +254,7 @@ def make_partition(
         DataError: a partition file is missing or damaged.
     """
     catalogue.entry("partition", name)  # refuses other names
-    parts, settings = _checked_parts(graph, parts), _checked_knobs(knobs)
+    parts, settings = _checked_parts(graph, parts), _checked_settings(settings)
     read = {key: value for key, value in {"hops": hops, "seed": seed, **settings}.items() if key in _READ[name]}
     if "partition_file" in read:  # a file may change, and reading it again costs nothing
         return _made(name, graph, parts, read)
@@ -300,8 +300,8 @@ def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
     return number
 
 
-def _checked_knobs(knobs: dict[str, Any]) -> dict[str, Any]:
-    unknown = [knob for knob in knobs if knob not in KNOBS]
+def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    unknown = [knob for knob in settings if knob not in PARTITION_SETTINGS]
     if unknown:
-        raise UnknownNameError("setting of partitioners", unknown[0], KNOBS)
-    return {knob: OPTIONS[knob].check(knobs.get(knob, OPTIONS[knob].default)) for knob in KNOBS}
+        raise UnknownNameError("setting of partitioners", unknown[0], PARTITION_SETTINGS)
+    return {knob: OPTIONS[knob].check(settings.get(knob, OPTIONS[knob].default)) for knob in PARTITION_SETTINGS}

@@ -27,7 +27,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition.base import DAMAGE, KNOBS, make_partition, save_partition
+from dtdg_lab.partition.base import DAMAGE, PARTITION_SETTINGS, make_partition, save_partition
 from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulls_of
 from dtdg_lab.partition.simple import vertex_loads
 
@@ -121,7 +121,7 @@ class PartitionMeasures:
     def _rows(self) -> int:
         return len(self.snapshots) * int(self.owned.sum())
 
-    def told(self, columns: int = 64) -> dict[str, Any]:
+    def to_dict(self, columns: int = 64) -> dict[str, Any]:
         """Plain numbers for an event or a view; snapshots are thinned into B <= ``columns`` bins.
 
         Returns:
@@ -455,13 +455,13 @@ class MeasuredPartition:
             ]
         )
 
-    def told(self, columns: int = 64) -> dict[str, Any]:
-        """Plain numbers, as the event ``partition`` of a run has them; ``measures`` as of its ``told``."""
+    def to_dict(self, columns: int = 64) -> dict[str, Any]:
+        """Plain numbers, as the event ``partition`` of a run has them; ``measures`` as of its ``to_dict``."""
         return {
             "partitioner": self.partitioner,
             "parts": self.measures.parts,
             "seconds": self.seconds,
-            "measures": self.measures.told(columns),
+            "measures": self.measures.to_dict(columns),
             "predicted": {way: sent.tolist() for way, sent in self.predicted.items()},
         }
 
@@ -484,7 +484,7 @@ def partition_graph(
     layers: int = 1,
     hidden: int = 32,
     protocol: str = "warm",
-    **knobs: Any,
+    **settings: Any,
 ) -> MeasuredPartition:
     """Divide a graph's vertices among parts and count what that costs, before anything is trained.
 
@@ -497,7 +497,7 @@ def partition_graph(
         layers: of the model.
         hidden: H of the model.
         protocol: whose training snapshots are counted.
-        knobs: settings of partitioners (``dealing``, ``imbalance``, ``partition_file``) and of the model
+        **settings: settings of partitioners (``dealing``, ``imbalance``, ``partition_file``) and of the model
             (``gc_layers``, ``heads``, ``diffusion_steps``); the glossary's defaults where not given.
 
     Raises:
@@ -514,7 +514,7 @@ def partition_graph(
         raise UnknownNameError("entry of models", model, catalogue.names("models"))
     seed = OPTIONS["seed"].check(seed)
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
-    of_partitioner, of_model = _sorted_knobs(knobs)
+    of_partitioner, of_model = _sorted_settings(settings)
     pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
     if isinstance(name, Partition):
         partition, partitioner = _of_this(graph, name), name.made_by or "by hand"
@@ -581,11 +581,11 @@ def _of_this(graph: DynamicGraph, partition: Partition) -> Partition:
     return partition
 
 
-def _sorted_knobs(knobs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Those of partitioners, and those of models."""
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
-    for knob in knobs:
-        if knob not in KNOBS and knob not in of_models:
-            raise UnknownNameError("setting of partition_graph", knob, [*KNOBS, *of_models])
-    mine = {knob: value for knob, value in knobs.items() if knob in KNOBS}
-    return mine, {knob: value for knob, value in knobs.items() if knob not in KNOBS}
+    for knob in settings:
+        if knob not in PARTITION_SETTINGS and knob not in of_models:
+            raise UnknownNameError("setting of partition_graph", knob, [*PARTITION_SETTINGS, *of_models])
+    mine = {knob: value for knob, value in settings.items() if knob in PARTITION_SETTINGS}
+    return mine, {knob: value for knob, value in settings.items() if knob not in PARTITION_SETTINGS}

@@ -58,7 +58,7 @@ class CalibrationStudy:
 
     calibration: Calibration
     folder: Path
-    told: str
+    described: str
     parts: int
 
     def costs(self) -> CacheCosts:
@@ -67,11 +67,11 @@ class CalibrationStudy:
 
     def table(self) -> str:
         """Measured beside predicted, what a fit without a cell or its condition predicts, and constants: Markdown."""
-        return f"{self.told}\n\n{self.calibration.table()}"
+        return f"{self.described}\n\n{self.calibration.table()}"
 
     def figure(self) -> Figure:
         """Errors as a map, and curves with what was measured, as a plotly figure dict (Figure 8)."""
-        return model_figure(error_rows(self.calibration.errors()), title=self.told)
+        return model_figure(error_rows(self.calibration.errors()), title=self.described)
 
     def __repr__(self) -> str:
         return self.table()
@@ -152,14 +152,14 @@ def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 
 def stored_study(
     folder: Path,
-    told: str,
+    described: str,
     *,
     parts: int,
     steps: Sequence[Mapping[str, Any]],
     fetches: Sequence[Mapping[str, Any]],
     power: Sequence[Mapping[str, Any]],
 ) -> CalibrationStudy:
-    """Write what was measured as files, and calibrate from these; ``told`` says what it was."""
+    """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
     by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
@@ -172,7 +172,7 @@ def stored_study(
             (folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
         else:
             (folder / name).unlink(missing_ok=True)  # of an earlier study
-    return CalibrationStudy(calibrate(folder), folder, f"{told}; watts {by}", parts)
+    return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)
 
 
 # The congestion of a run as a file that another run repeats.
@@ -191,11 +191,11 @@ def save_congestion(run: StoredRun, file: str | Path) -> Path:
         DataError: the run has no such events, or the file cannot be written.
     """
     events, steps = run.table("events"), run.table("steps")
-    told = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
-    if not len(told) or not len(steps):
+    described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
+    if not len(described) or not len(steps):
         raise DataError(
             f"{run.path} tells nothing of its links: runs of systems that move features or rows between parts do, once "
             "they have made a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
-    return save_trace(told.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)
+    return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

@@ -71,12 +71,14 @@ def read_kept(path: Path) -> Kept:
     try:
         with zipfile.ZipFile(path) as file:
             (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
-            told = _Plain(io.BytesIO(file.read(inside))).load()
-        at, config = told["position"], RunConfig.from_json(told["config_json"])
+            described = _Plain(io.BytesIO(file.read(inside))).load()
+        at, config = described["position"], RunConfig.from_json(described["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
-        requests = [told["waiting"]] if isinstance(told["waiting"], dict) else told["waiting"]  # of older versions: one
+        requests = (
+            [described["waiting"]] if isinstance(described["waiting"], dict) else described["waiting"]
+        )  # of older versions: one
         waiting = {name: value for changes in requests for name, value in changes.items()}
-        return Kept(path.stem, path, *place, config, waiting, told.get("data_hash", ""))
+        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
     except FileNotFoundError as error:
         raise RunStoreError(f"there is no checkpoint at {path}.") from error
     except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:

@@ -77,8 +77,8 @@ class DecayCells:
         """
         self._kept[_cell(row)] = {"data": data_hash, "row": dict(row)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        told = {"schema": SCHEMA, "config": self._config.model_dump(), "cells": list(self._kept.values())}
-        write_json(self.path, told)
+        described = {"schema": SCHEMA, "config": self._config.model_dump(), "cells": list(self._kept.values())}
+        write_json(self.path, described)
 
 
 def _cell(row: Mapping[str, Any]) -> Cell:
@@ -125,9 +125,9 @@ def failed_row(cell: Cell, reason: str) -> dict[str, Any]:
     return _in_order(cell, {"run": "", "reason": reason})
 
 
-def _in_order(cell: Cell, told: Mapping[str, Any]) -> dict[str, Any]:
+def _in_order(cell: Cell, described: Mapping[str, Any]) -> dict[str, Any]:
     named = dict(zip(("full_snapshots", "alpha", "seed"), cell, strict=True))
-    return {name: {**told, **named}.get(name) for name in MEANINGS}
+    return {name: {**described, **named}.get(name) for name in MEANINGS}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,7 +148,7 @@ class DecayStudy:
     alphas: tuple[float, ...]
     seeds: tuple[int, ...]
     task: str
-    told: str
+    described: str
 
     @property
     def is_complete(self) -> bool:
@@ -206,7 +206,7 @@ class DecayStudy:
             loss=f"{part} {'MSE' if self.task == 'regression' else 'loss'}",
             baselines={name: value for name, value in baselines.items() if value is not None},
         )
-        return decay_map_figure(shown, title=self.told)
+        return decay_map_figure(shown, title=self.described)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a frame."""
@@ -216,7 +216,7 @@ class DecayStudy:
 
     def __repr__(self) -> str:
         head = f"{'K':>3} {'alpha':>6} {'seeds':>5} {'validation':>21} {'test':>21} {'peak':>11} {'epoch':>8}"
-        lines = [self.told, head]
+        lines = [self.described, head]
         for row in self.settings:
             losses = [_with_spread(row[f"{part}_loss"], row[f"{part}_spread"]) for part in PARTS]
             peak = "unknown" if row["peak_bytes"] is None else format_bytes(row["peak_bytes"])
@@ -252,20 +252,20 @@ class DecayStudy:
         """The table with what its columns mean; ``lab.plot(study.figure())`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEANINGS.items())
         shown = self.to_pandas().drop(columns="run").to_html(na_rep="", index=False, float_format=lambda v: f"{v:.4g}")
-        return f"<p>{self.told}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
 
 
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Means of the seeds whose runs came to their end, memory at its largest, time at its median."""
     good = [row for row in rows if not row["reason"]]
-    told: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
+    described: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
     for part in PARTS:
         losses = [row[f"{part}_loss"] for row in good if row[f"{part}_loss"] is not None]
-        told[f"{part}_loss"] = fmean(losses) if losses else None
-        told[f"{part}_spread"] = stdev(losses) if len(losses) > 1 else None
+        described[f"{part}_loss"] = fmean(losses) if losses else None
+        described[f"{part}_spread"] = stdev(losses) if len(losses) > 1 else None
     peaks = [row["peak_bytes"] for row in good if row["peak_bytes"] is not None]
     times = [row["epoch_time_s"] for row in good if row["epoch_time_s"] is not None]
-    return told | {"peak_bytes": max(peaks, default=None), "epoch_time_s": median(times) if times else None}
+    return described | {"peak_bytes": max(peaks, default=None), "epoch_time_s": median(times) if times else None}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:

@@ -155,8 +155,8 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
         )
     if about.get("kind") != kind:
         remedy = {"race": " Open it with lab.open_race.", "run": " Open it with lab.open_run."}
-        told = about.get("kind")
-        raise RunStoreError(f"this is an exported {told}, not a {kind}.{remedy.get(str(told), '')}")
+        described = about.get("kind")
+        raise RunStoreError(f"this is an exported {described}, not a {kind}.{remedy.get(str(described), '')}")
     return about
 
 
@@ -196,23 +196,23 @@ def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
 
 def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> str:
     """Leave out rows of ``parts`` until they fit into ``room``; says what was left out."""
-    told = ""
+    described = ""
     for spared in (("steps", *KEPT_WHOLE), KEPT_WHOLE, ()):
         thinner = [name for name in tables if name not in spared]
         if sum(len(part) for name, part in parts.items() if name not in thinner) > room:
             continue  # the spared ones alone are too much
         for stride in _STRIDES:
             if sum(map(len, parts.values())) <= room:
-                return told
+                return described
             for name in thinner:
                 parts[name] = _parquet(_every(tables[name], stride), None)
-            told = f"one step in {stride} of the tables {', '.join(thinner)} is here; of the other tables all"
+            described = f"one step in {stride} of the tables {', '.join(thinner)} is here; of the other tables all"
     if sum(map(len, parts.values())) > room:
         raise RunStoreError(
             "the run's tables do not fit into the file, however they are thinned. Export kind='parquet', which has "
             "no limit."
         )
-    return told
+    return described
 
 
 def _every(table: pa.Table, stride: int) -> pa.Table:
@@ -296,8 +296,8 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
         found.setdefault(place, []).append(row)
     lines: dict[int, dict[int, str]] = {}
     for (rank, seq, attempt), rows in found.items():
-        told = {**head, "rank": rank, "attempt": attempt, "seq": seq, "rows": rows}
-        lines.setdefault(rank, {})[seq] = dumps(told)
+        described = {**head, "rank": rank, "attempt": attempt, "seq": seq, "rows": rows}
+        lines.setdefault(rank, {})[seq] = dumps(described)
     return lines
 
 
@@ -737,10 +737,10 @@ def _one_table(where: Path, content: bytes) -> PartialRun:
         table = read_table(content)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RunStoreError(f"it begins as Parquet and is damaged ({error}). Export the run again.") from error
-    told = (table.schema.metadata or {}).get(PARQUET_KEY)
-    if told is None:
+    described = (table.schema.metadata or {}).get(PARQUET_KEY)
+    if described is None:
         raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")
-    facts = _json(told.decode())
+    facts = _json(described.decode())
     config = RunConfig.from_json(json.dumps(facts["config"]))
     bare = table.drop_columns([LINE]) if LINE in table.schema.names else table
     names = [name.partition(".")[0] for name in WHOLE if name != "status.json"]

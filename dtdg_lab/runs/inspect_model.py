@@ -132,20 +132,20 @@ class Echo:
     distance: NDArray[np.int64]
 
     @property
-    def heard(self) -> NDArray[np.bool_]:
+    def received(self) -> NDArray[np.bool_]:
         """Which vertices hold something else than without the change, shape (T, N)."""
         return self.change > HEARD * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:
         """The largest distance of a vertex that hears the change in the snapshot it is made in."""
-        at_once = self.distance[self.heard[self.snapshot]]
+        at_once = self.distance[self.received[self.snapshot]]
         return int(at_once.max(initial=0))
 
     @property
     def lasts(self) -> int:
         """Snapshots, that of the change included, until nobody holds anything of it; up to the end of the graph."""
-        some = np.flatnonzero(self.heard.any(axis=1))
+        some = np.flatnonzero(self.received.any(axis=1))
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
     def listeners(self, later: int = 0) -> int:
@@ -157,15 +157,17 @@ class Echo:
         at = self.snapshot + later
         if later < 0 or at >= len(self.change):
             raise ConfigError(f"later={later}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
-        return int(self.heard[at].sum())
+        return int(self.received[at].sum())
 
     def table(self) -> pd.DataFrame:
         """By snapshots since the change: how many vertices hear it, and how loud it is where it is loudest."""
         import pandas as pd
 
-        heard, change = self.heard[self.snapshot :], self.change[self.snapshot :]
-        index = pd.RangeIndex(len(heard), name="snapshots later")
-        return pd.DataFrame({"vertices that hear it": heard.sum(axis=1), "largest change": change.max(axis=1)}, index)
+        received, change = self.received[self.snapshot :], self.change[self.snapshot :]
+        index = pd.RangeIndex(len(received), name="snapshots later")
+        return pd.DataFrame(
+            {"vertices that hear it": received.sum(axis=1), "largest change": change.max(axis=1)}, index
+        )
 
 
 def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:

@@ -19,7 +19,7 @@ from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.time_block_studies import BlockStudy, TransferStudy, VolumeStudy
 from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.visualization.graph import GraphView
+from dtdg_lab.visualization.graph import GraphCharts
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
@@ -72,8 +72,8 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
 def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, DynamicGraph | GraphStatistics):
-        view = GraphView(shown, protocol)
-        return _panels(view.figures(), view.sentences(), f"{view.statistics.name} · protocol {protocol}")
+        view = GraphCharts(shown, protocol)
+        return _panels(view.figures(), view.captions(), f"{view.statistics.name} · protocol {protocol}")
     if isinstance(shown, STUDIES):
         return shown.figure() if isinstance(shown, DecayStudy) else shown.figure
     if isinstance(shown, Partition | MeasuredPartition):
@@ -98,7 +98,7 @@ def _several(shown: Any) -> Figure | None:
         return None
     if all(isinstance(each, Echo) for each in given):
         return echo_figure(
-            {each.model: each.heard[each.snapshot :].sum(axis=1) for each in given},
+            {each.model: each.received[each.snapshot :].sum(axis=1) for each in given},
             {each.model: each.change[each.snapshot :].max(axis=1) for each in given},
         )
     return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None
@@ -110,7 +110,7 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
             "plot() got a bare Partition, of which nothing is counted: give what lab.partition_graph(graph, "
             "'metis', parts=4) returns."
         )
-    facts = facts_of(shown.told())
+    facts = facts_of(shown.to_dict())
     return microscope(facts, title=title_words(facts, shown.graph_name))
 
 
@@ -118,14 +118,14 @@ def _run(run: Any, x: XAxis) -> Figure:
     """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
     if isinstance(run, StoredRun):
         replay_run(run)
-    figures, sentences = run.window.figures(x), run.window.sentences()
-    charts = [(figures[name], sentences[name]) for name in CHARTS]
+    figures, captions = run.window.figures(x), run.window.captions()
+    charts = [(figures[name], captions[name]) for name in CHARTS]
     panels = [*charts, *run.window.partition.panels()]
     scheduled = run.window.schedule.panels()
     more = [*panels, *scheduled, *run.window.blocks.panels(), *run.window.trapezoid.panels()]
     batches, rest = run.window.hybrid.panels(), run.window.features.panels()
     if PHASE_ENERGY in figures:
-        rest = [(figures[PHASE_ENERGY], sentences[PHASE_ENERGY]), *rest]
+        rest = [(figures[PHASE_ENERGY], captions[PHASE_ENERGY]), *rest]
     wide = {len(panels)} if scheduled else set()
     wide |= {len(more)} if batches else set()  # its map
     return grid([*more, *batches, *rest], title=f"Run {run.id}", wide=wide)
@@ -133,7 +133,7 @@ def _run(run: Any, x: XAxis) -> Figure:
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     """Several partitions side by side, each named by what tells it from the others."""
-    facts = [facts_of(each.told()) for each in measured]
+    facts = [facts_of(each.to_dict()) for each in measured]
     names = [each.partitioner for each in facts]
     if len(set(names)) < len(names):
         names = [each.label for each in facts]
@@ -144,5 +144,5 @@ def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     return compare_partitions_figure(dict(zip(labels, facts, strict=True)), f"Partitions of {graphs}, {counts} parts")
 
 
-def _panels(figures: dict[str, Figure], sentences: dict[str, str], title: str) -> Figure:
-    return grid([(figure, sentences[name]) for name, figure in figures.items()], title=title)
+def _panels(figures: dict[str, Figure], captions: dict[str, str], title: str) -> Figure:
+    return grid([(figure, captions[name]) for name, figure in figures.items()], title=title)

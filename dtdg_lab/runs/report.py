@@ -147,13 +147,13 @@ def _head(run: StoredRun, status: dict[str, Any]) -> str:
 
 def _parts(run: StoredRun) -> str:
     """Which snapshots the numbers are of, and which of these have no edges."""
-    told: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
-    if not told:
+    described: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
+    if not described:
         return ""
     few = run.summary.get("link_warning")
-    said = [*empty_parts(told), *([few] if few else [])]
-    notes = "".join(f"<p><b>{page.text(sentence)}</b></p>" for sentence in said)
-    return f"<p class='soft'>{page.text(parts_line(told))}</p>{notes}"
+    said = [*empty_parts(described), *([few] if few else [])]
+    notes = "".join(f"<p><b>{page.text(caption)}</b></p>" for caption in said)
+    return f"<p class='soft'>{page.text(parts_line(described))}</p>{notes}"
 
 
 def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
@@ -193,8 +193,10 @@ def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | No
     )
     text = words(mean) + (f" ± {words(spread)}" if spread is not None else "")
     text += f" (median {words(middle)})" if middle is not None and spread is not None else ""
-    told = [f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None]
-    return "; ".join([text, *told])
+    described = [
+        f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None
+    ]
+    return "; ".join([text, *described])
 
 
 def _known_energy(summary: dict[str, Any]) -> str:
@@ -211,15 +213,15 @@ def _metric_cards(summary: dict[str, Any]) -> list[tuple[str, str]]:
     for name, value in metrics.items():
         if name.startswith(BASELINE):
             continue
-        title, told = f"{part} {words(name)}", _number(value)
+        title, described = f"{part} {words(name)}", _number(value)
         if BASELINE + name in metrics:
             title += f" (persistence {_number(metrics[BASELINE + name])})"
         if name in (ends or {}):
-            told += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
+            described += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
         of = ranked if name == "mrr" else pairs
         if of is not None:
             title += f", of {of:,} {'ranked edges' if name == 'mrr' else 'pairs'}"
-        cards.append((title, told))
+        cards.append((title, described))
     return cards
 
 
@@ -232,9 +234,9 @@ def _share(value: float | None) -> str:
 
 
 def _charts(run: StoredRun, *, drawn: bool) -> str:
-    figures, sentences = run.figures(), run.sentences()
+    figures, captions = run.figures(), run.captions()
     boxes = "".join(
-        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(sentences[name])}</p></div>" for name in CHARTS
+        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(captions[name])}</p></div>" for name in CHARTS
     )
     note = (
         ""
@@ -289,7 +291,7 @@ def _phase_energy(run: StoredRun, *, drawn: bool) -> str:
     view = run.window.phase_energy
     if not view.joules():
         return ""
-    body = f"<p>{page.text(view.sentence())}</p>{_plot(PHASE_ENERGY, drawn=drawn)}"
+    body = f"<p>{page.text(view.caption())}</p>{_plot(PHASE_ENERGY, drawn=drawn)}"
     return page.section("Where the energy went", body)
 
 
@@ -300,7 +302,7 @@ def _tall(title: str, name: str, view: Tall, *, drawn: bool) -> str:
     """A section of one figure of many panels."""
     height = int(view.figure()["layout"]["height"])
     chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")
-    return page.section(title, f"<p>{page.text(view.sentence())}</p>{chart}")
+    return page.section(title, f"<p>{page.text(view.caption())}</p>{chart}")
 
 
 def _plot(name: str, *, drawn: bool, style: str = "") -> str:

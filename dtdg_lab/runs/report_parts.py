@@ -32,17 +32,17 @@ def parts_line(parts: Mapping[str, Part]) -> str:
 
 def empty_parts(parts: Mapping[str, Part]) -> list[str]:
     """One sentence for each part that holds snapshots without edges."""
-    sentences = []
+    captions = []
     for name, part in parts.items():
         runs: Runs = part["without_edges"]
         count, total = sum(last - first + 1 for first, last in runs), part["last"] - part["first"] + 1
         if count:
             named = {"train": "training"}.get(name, name)
-            sentences.append(
+            captions.append(
                 f"{count} of {total} {named} snapshots have no edges ({', '.join(map(_ends, runs))}): "
                 "read the scores of this part with that in mind."
             )
-    return sentences
+    return captions
 
 
 def _where(part: Part) -> str:

@@ -68,13 +68,13 @@ def provenance(run: StoredRun) -> dict[str, Any]:
 
 def ground(runs: Sequence[StoredRun]) -> str:
     """What results of these runs were measured on, in a sentence, where it is the same for all of them."""
-    told, config = provenance(runs[0]), runs[0].config
-    gap = "an unknown number of" if told["purge"] is None else told["purge"]
-    left = f"{gap} snapshot{'' if told['purge'] == 1 else 's'} left out at each boundary"
-    leaks = ", so that parts share edges" if told["leaky"] else ""
+    described, config = provenance(runs[0]), runs[0].config
+    gap = "an unknown number of" if described["purge"] is None else described["purge"]
+    left = f"{gap} snapshot{'' if described['purge'] == 1 else 's'} left out at each boundary"
+    leaks = ", so that parts share edges" if described["leaky"] else ""
     return (
         f"Scored by protocol {config.protocol} with {left}{leaks}, on {config.dataset} "
-        f"(data {told['data'] or 'unknown'})."
+        f"(data {described['data'] or 'unknown'})."
     )
 
 
@@ -84,24 +84,24 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
     Args:
         runs: finished or under way; those whose data are not known yet are left out of what is said of data.
     """
-    told = [provenance(run) for run in runs]
-    sentences = []
-    data = {each["data"]: run.config.dataset for run, each in zip(runs, told, strict=True) if each["data"]}
+    described = [provenance(run) for run in runs]
+    captions = []
+    data = {each["data"]: run.config.dataset for run, each in zip(runs, described, strict=True) if each["data"]}
     if len(data) > 1:
         named = ", ".join(f"{name} ({digits})" for digits, name in data.items())
-        sentences.append(f"The runs are of different data: {named}. Their losses cannot be compared.")
+        captions.append(f"The runs are of different data: {named}. Their losses cannot be compared.")
     protocols = list(dict.fromkeys(run.config.protocol for run in runs))
     if len(protocols) > 1:
         meant = ", ".join(f"{name} ({PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
-        sentences.append(f"The runs are scored by different protocols: {meant}. Their losses mean different things.")
-    gaps = sorted({each["purge"] for each in told if each["purge"] is not None})
+        captions.append(f"The runs are scored by different protocols: {meant}. Their losses mean different things.")
+    gaps = sorted({each["purge"] for each in described if each["purge"] is not None})
     if len(gaps) > 1:
         counts = ", ".join(map(str, gaps))
-        sentences.append(f"The runs leave out {counts} snapshots at each boundary: their parts are not the same.")
+        captions.append(f"The runs leave out {counts} snapshots at each boundary: their parts are not the same.")
     tasks = list(dict.fromkeys(run.config["task"] for run in runs))
     if len(tasks) > 1:
-        sentences.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
-    return sentences
+        captions.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
+    return captions
 
 
 def _leaky(config: RunConfig) -> bool:
@@ -278,9 +278,9 @@ class StoredRun:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition where the run has one."""
         return self.window.figures(x)
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
-        return self.window.sentences()
+        return self.window.captions()
 
     def report(self) -> Path:
         """Write report.html anew and return its path; where the run cannot be read, the report stays as it is.
@@ -300,8 +300,8 @@ def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
 
     if "metrics" not in evaluations:
         return evaluations
-    told = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
-    spread = pd.DataFrame(told, index=evaluations.index, dtype=float)
+    described = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
+    spread = pd.DataFrame(described, index=evaluations.index, dtype=float)
     return evaluations.drop(columns="metrics").join(spread)
 
 
@@ -335,7 +335,7 @@ class Comparison:
         """Validation and training loss over wall seconds, with a star where a run is near the best of all."""
         return wall_time_figure(self._labelled())
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """What the runs stand on; who is first near the least loss, and whether adjusters beat the best fixed size."""
         return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
 
@@ -420,17 +420,19 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
 
     metrics = [run.summary.get("metrics") or {} for run in runs]
     scores = [
-        name for name in dict.fromkeys(name for told in metrics for name in told) if not name.startswith(BASELINE)
+        name
+        for name in dict.fromkeys(name for described in metrics for name in described)
+        if not name.startswith(BASELINE)
     ]
     linked = [name for name in _LINKED if any(run.summary.get(name) is not None for run in runs)]
     rows = [
         {name: run.config.flat.get(name) for name in differing}
         | {name: run.summary.get(name) for name in COMPARED}
-        | {name: told.get(name) for name in scores}
+        | {name: described.get(name) for name in scores}
         | {name: run.summary.get(name) for name in linked}
         | {"status": run.status}
-        | {name: told for name, told in provenance(run).items() if name in COLUMNS}
-        for run, told in zip(runs, metrics, strict=True)
+        | {name: described for name, described in provenance(run).items() if name in COLUMNS}
+        for run, described in zip(runs, metrics, strict=True)
     ]
     columns = list(dict.fromkeys([*differing, *COMPARED, *scores, *linked]))  # a setting may be in the summary too
     return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=columns)

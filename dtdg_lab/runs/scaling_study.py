@@ -58,17 +58,17 @@ def measured_step(
     Raises:
         ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
     """
-    told, config = _told_blocks(run), run.config
-    ranks = told["ranks"]
+    described, config = _told_blocks(run), run.config
+    ranks = described["ranks"]
     if ranks > 1 and config["overlap"]:
         raise ConfigError(
             f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
             "overlap=False."
         )
     graph = load_for(config) if graph is None else graph
-    first, *_, last = told["bounds"]
+    first, *_, last = described["bounds"]
     changes = sequence_changes(graph.snapshots[first:last])
-    settings = _settings(run, told, graph.num_features)
+    settings = _settings(run, described, graph.num_features)
     seconds = _seconds(run)
     compute, transfer, cpu = (np.array([each[name] for each in seconds]) for name in ("compute", "transfer", "cpu"))
     work = settings.work(changes, ranks)
@@ -82,19 +82,19 @@ def measured_step(
 
 def _told_blocks(run: StoredRun) -> dict[str, Any]:
     """What the run's last event ``blocks`` says."""
-    told = [event["data"] for event in run.events if event["kind"] == "blocks"]
-    if not told or told[-1].get("layout") != "snapshot" or told[-1]["row_ranks"] > 1:
+    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
         raise ConfigError(
             f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
             "needed. Record one with system='esdg'."
         )
-    return told[-1]
+    return described[-1]
 
 
-def _settings(run: StoredRun, told: dict[str, Any], features: int) -> StepSettings:
+def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
     config, last = run.config, run.config.layers - 1
     scored = [
-        width for layer, way, leg, width in told["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
+        width for layer, way, leg, width in described["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
     ]
     return StepSettings(
         config.model,
@@ -102,7 +102,7 @@ def _settings(run: StoredRun, told: dict[str, Any], features: int) -> StepSettin
         config.hidden,
         config.layers,
         pairs=scored[0] if scored else 0,
-        blocks=told["blocks"],
+        blocks=described["blocks"],
         difference=config["difference"],
         reuse=config["halo_reuse"],
         itemsize=np.dtype(config["dtype"]).itemsize,
@@ -165,14 +165,14 @@ class ScalingStudy:
             the sum against the wall time of the step): ``name``, ``ranks``, ``fitted``, ``part``, ``measured_s``,
             ``predicted_s``, ``error`` (predicted over measured, less 1).
         model: the rates.
-        told: what was done, in words.
+        described: what was done, in words.
         weak: whether the graph grows with the ranks.
     """
 
     rows: tuple[dict[str, Any], ...]
     errors: tuple[dict[str, Any], ...]
     model: ScalingModel
-    told: str
+    described: str
     weak: bool
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
@@ -184,7 +184,9 @@ class ScalingStudy:
     def figure(self) -> Figure:
         """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
         name = str(self.rows[0]["model"])
-        return scaling_figure(self.rows, self.errors, weak=self.weak, paper=PAPER[self.weak].get(name), title=self.told)
+        return scaling_figure(
+            self.rows, self.errors, weak=self.weak, paper=PAPER[self.weak].get(name), title=self.described
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a frame."""
@@ -194,7 +196,7 @@ class ScalingStudy:
 
     def __repr__(self) -> str:
         lines = [
-            self.told,
+            self.described,
             f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}{'step':>10}{'speed-up':>10}",
         ]
         for row in self.rows:
@@ -210,7 +212,7 @@ class ScalingStudy:
         said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in MEANINGS.items())
         table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
         words = scaling_words(self.rows, self.errors, weak=self.weak)
-        return f"<p>{self.told}</p>{table}<p>{words}</p><ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{table}<p>{words}</p><ul style='font-size:90%'>{said}</ul>"
 
 
 def predict_scaling(
@@ -269,7 +271,7 @@ def predict_scaling(
         ranks=ranks,
         weak=weak,
         network=network,
-        told=f"{settings.model} by snapshots, continued from {few}",
+        described=f"{settings.model} by snapshots, continued from {few}",
     )
 
 
@@ -285,7 +287,7 @@ def continued(
     ranks: Sequence[int] = RANKS,
     weak: bool = False,
     network: NetworkCosts | None = None,
-    told: str = "",
+    described: str = "",
 ) -> ScalingStudy:
     """Fit steps, predict others and those of numbers of ranks.
 
@@ -297,7 +299,7 @@ def continued(
         ranks: numbers of ranks.
         weak: whether the graph grows with the ranks.
         network: how they are connected.
-        told: what this is, in words.
+        described: what this is, in words.
 
     Raises:
         PlanError: nothing was measured, a part is missing, or the ranks do not fit the graph.
@@ -319,7 +321,7 @@ def continued(
         if one is not None and row["source"] == "measured":
             row["speedup"] = (row["edges"] / row["step_s"]) / (one["edges"] / one["step_s"])
     errors = [error for step, known in measured for error in _errors(step, model, network, fitted=known)]
-    return ScalingStudy(tuple(rows), tuple(errors), model, told, weak)
+    return ScalingStudy(tuple(rows), tuple(errors), model, described, weak)
 
 
 def _opened(run: Any) -> StoredRun:

@@ -46,7 +46,7 @@ class ScheduleStudy:
     """
 
     outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
-    told: str
+    described: str
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class ScheduleStudy:
         return pd.DataFrame(self.rows)
 
     def __repr__(self) -> str:
-        lines = [self.told]
+        lines = [self.described]
         for curve, outcomes in self.outcomes.items():
             names = list(dict.fromkeys(each.scheduler for each in outcomes))
             what = "times" if curve == MEASURED else "growth"
@@ -84,7 +84,7 @@ class ScheduleStudy:
         """What matters most of the table, with what its columns mean; ``lab.plot(study.figure)`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {MEANINGS[name]}</li>" for name in SHOWN if name in MEANINGS)
         shown = self.to_pandas()[list(SHOWN)].to_html(na_rep="infinite", index=False, float_format=_short)
-        return f"<p>{self.told}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
 
 
 def _short(value: float) -> str:

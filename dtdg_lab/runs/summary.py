@@ -135,9 +135,9 @@ def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "tr
     Returns:
         None where the joules are unknown, or the loss was evaluated less than twice or did not fall.
     """
-    told = [row for row in evaluations if row["split"] == split]
-    told.sort(key=lambda row: row["time_ns"])
-    losses = [loss for loss in (_number(row["loss"]) for row in told) if loss is not None]
+    described = [row for row in evaluations if row["split"] == split]
+    described.sort(key=lambda row: row["time_ns"])
+    losses = [loss for loss in (_number(row["loss"]) for row in described) if loss is not None]
     if joules is None or len(losses) < 2 or losses[-1] >= losses[0]:
         return None
     return joules / (losses[0] - losses[-1])
@@ -447,16 +447,16 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _metrics(told: Any) -> dict[str, float | None] | None:
+def _metrics(described: Any) -> dict[str, float | None] | None:
     """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
-    if not isinstance(told, dict) or not told:
+    if not isinstance(described, dict) or not described:
         return None
-    return {name: _number_summary(value) for name, value in told.items() if is_score(name)}
+    return {name: _number_summary(value) for name, value in described.items() if is_score(name)}
 
 
-def _support(told: Any, split: str | None) -> dict[str, Any]:
+def _support(described: Any, split: str | None) -> dict[str, Any]:
     """What link metrics rest on; all None for other tasks, and for runs recorded before it was told."""
-    known = told if isinstance(told, dict) else {}
+    known = described if isinstance(described, dict) else {}
     ends = {name: interval_of(known, name) for name in known if is_score(name)}
     return {
         "link_pairs": _whole(known.get(PAIRS)),
@@ -468,11 +468,12 @@ def _support(told: Any, split: str | None) -> dict[str, Any]:
 
 def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
     """Snapshots without edges of each part; None where the run did not tell its parts."""
-    told = events.loc[events["kind"] == "parts", "data"]
-    if told.empty:
+    described = events.loc[events["kind"] == "parts", "data"]
+    if described.empty:
         return None
     return {
-        name: sum(last - first + 1 for first, last in part["without_edges"]) for name, part in told.iloc[-1].items()
+        name: sum(last - first + 1 for first, last in part["without_edges"])
+        for name, part in described.iloc[-1].items()
     }
 
 
@@ -491,12 +492,12 @@ _PARTITION = (
 
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the partition that the run ended with; None where its layout then had none."""
-    told = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
+    described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     first_rank = events.loc[(events["kind"] == "knob") & (events["rank"] == events["rank"].min()), "data"]
     changes = [data["took_s"] for data in first_rank if isinstance(data, dict) and data.get("took_s") is not None]
-    if not told or told[-1].get("layout", "") is None:
+    if not described or described[-1].get("layout", "") is None:
         return {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
-    facts = facts_of(told[-1])
+    facts = facts_of(described[-1])
     return {
         "partitioner": facts.partitioner,
         "parts": facts.parts,
@@ -514,10 +515,10 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
     if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training part
         return _number_summary(batches.iloc[-1]["data"]["deviation"])
-    told = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
-    if told.empty or told.iloc[-1]["data"].get("layout", "") is None:
+    described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
+    if described.empty or described.iloc[-1]["data"].get("layout", "") is None:
         return None
-    return loss_deviation(tables["steps"], tables["evaluations"], first=int(told.iloc[-1]["step"]))
+    return loss_deviation(tables["steps"], tables["evaluations"], first=int(described.iloc[-1]["step"]))
 
 
 _SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch_s", "over_bound")
@@ -525,10 +526,10 @@ _SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch
 
 def _schedule(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the schedule that the run ended with; None where its layout then had none."""
-    told = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
-    if not told or is_end(told[-1]):
+    described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
+    if not described or is_end(described[-1]):
         return dict.fromkeys(_SCHEDULE)
-    facts = schedule_facts(told[-1])
+    facts = schedule_facts(described[-1])
     return {
         "scheduler": facts.scheduler,
         "groups": facts.groups,
@@ -542,9 +543,9 @@ def _schedule(events: pd.DataFrame) -> dict[str, Any]:
 def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
     """Epochs that ended: those with an event ``epoch``; without such events, those that a later epoch followed."""
     events = tables["events"]
-    told = events.loc[events["kind"] == "epoch", "data"]
-    if len(told):  # the event's own column is where the run stands: at the next epoch
-        return sorted({int(data["epoch"]) for data in told})
+    described = events.loc[events["kind"] == "epoch", "data"]
+    if len(described):  # the event's own column is where the run stands: at the next epoch
+        return sorted({int(data["epoch"]) for data in described})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]
@@ -553,10 +554,10 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
 def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -> set[int] | None:
     """Finished epochs in some step of which a link was slow; None where no link ever was."""
     events, steps = tables["events"], tables["steps"]
-    told = events[events["kind"] == "congestion"]
-    told = told[told["rank"] == told["rank"].min()].sort_values(["attempt", "step"], kind="stable")
-    starts = [int(step) for step in told["step"]]
-    slow = [bool(links_of(data, 0).congested) for data in told["data"]]
+    described = events[events["kind"] == "congestion"]
+    described = described[described["rank"] == described["rank"].min()].sort_values(["attempt", "step"], kind="stable")
+    starts = [int(step) for step in described["step"]]
+    slow = [bool(links_of(data, 0).congested) for data in described["data"]]
     if not any(slow):
         return None
     ends = [*starts[1:], math.inf]

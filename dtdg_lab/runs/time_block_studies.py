@@ -44,7 +44,7 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
 )
 from dtdg_lab.systems.snapshot_blocks.cost_model import (
     RERUN_MEMORIES,
-    LegCost,
+    AllToAllCost,
     between_parts,
     leg_rows,
     legs,
@@ -101,12 +101,12 @@ class TransferStudy:
 
     rows: tuple[dict[str, Any], ...]
     shares: tuple[dict[str, Any], ...]
-    told: str
+    described: str
 
     @property
     def figure(self) -> Figure:
         """Bytes and times, what the overlap allows, and what is left of it on ranks, as a plotly figure dict."""
-        return difference_figure(self.rows, self.shares, title=self.told)
+        return difference_figure(self.rows, self.shares, title=self.described)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a frame."""
@@ -116,7 +116,7 @@ class TransferStudy:
 
     def __repr__(self) -> str:
         head = f"{'model':11} {'form':6} {'overlap':>8} {'whole':>11} {'difference':>11} {'ratio':>7} {'bound':>7}"
-        lines = [self.told, f"{head} {'whole time':>11} {'difference':>11} {'ratio':>7}"]
+        lines = [self.described, f"{head} {'whole time':>11} {'difference':>11} {'ratio':>7}"]
         for row in self.rows:
             sizes = f"{format_bytes(row['whole_bytes']):>11} {format_bytes(row['difference_bytes']):>11}"
             text = f"{row['model']:11} {row['form']:6} {row['overlap']:>8.1%} {sizes} "
@@ -131,7 +131,7 @@ class TransferStudy:
         """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in DIFFERENCE_MEANINGS.items())
         table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.told}</p>{table}<ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{table}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_transfers(
@@ -188,8 +188,8 @@ def compare_transfers(
             shares += [of | _share(changes, form, plan) for plan in plans]
     alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
     size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} vertices"
-    told = f"Bringing {graph.name}: {size} to {device}{alive}"
-    return TransferStudy(tuple(rows), tuple(shares), told)
+    described = f"Bringing {graph.name}: {size} to {device}{alive}"
+    return TransferStudy(tuple(rows), tuple(shares), described)
 
 
 def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
@@ -285,7 +285,7 @@ class BlockStudy:
 
     rows: tuple[dict[str, Any], ...]
     traces: Mapping[int, MemoryFacts]
-    told: str
+    described: str
 
     @property
     def figure(self) -> Figure:
@@ -295,7 +295,7 @@ class BlockStudy:
             facts = self.traces[blocks]
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
             panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
-        return grid(panels, title=self.told, wide={0})
+        return grid(panels, title=self.described, wide={0})
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a frame."""
@@ -304,11 +304,11 @@ class BlockStudy:
         return pd.DataFrame(list(self.rows))
 
     def __repr__(self) -> str:
-        return f"{self.told}\n{self.to_pandas().to_string(index=False)}"
+        return f"{self.described}\n{self.to_pandas().to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEMORY_MEANINGS.items())
-        return f"<p>{self.told}</p>{self.to_pandas().to_html(index=False)}<ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{self.to_pandas().to_html(index=False)}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_blocks(
@@ -340,9 +340,9 @@ def compare_blocks(
     from dtdg_lab.training.block_cost import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: memory_facts(cost.trace.told()) for cost in costs}
-    told = f"{config.model} on {graph.name}, {config.system} on one rank: steps by blocks of time"
-    return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, told)
+    traces = {cost.blocks: memory_facts(cost.trace.to_dict()) for cost in costs}
+    described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by blocks of time"
+    return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 
 
 def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunConfig:
@@ -433,8 +433,8 @@ class VolumeStudy:
     """
 
     outcomes: tuple[VolumeRow, ...]
-    legs: Mapping[str, tuple[LegCost, ...]]
-    told: str
+    legs: Mapping[str, tuple[AllToAllCost, ...]]
+    described: str
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -463,7 +463,7 @@ class VolumeStudy:
 
     def __repr__(self) -> str:
         lines = [
-            self.told,
+            self.described,
             f"{'model':<12}{'ranks':>6}{'snapshot':>14}{'as paper':>14}{'hypergraph':>14}"
             f"{'ratio':>8}{'paper':>8}{'made in':>10}",
         ]
@@ -479,7 +479,7 @@ class VolumeStudy:
         """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in VOLUME_MEANINGS.items())
         shown = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.told}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_volumes(
@@ -537,11 +537,11 @@ def compare_volumes(
         made = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
         outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], pulled=pulled, made=made))
     size = f"{graph.num_nodes:,} vertices with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
-    told = (
+    described = (
         f"Numbers sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
         f"{size}; edges live {smoothing} snapshots for {', '.join(smooths) or 'no model'}."
     )
-    return VolumeStudy(tuple(outcomes), MappingProxyType(of_model), told)
+    return VolumeStudy(tuple(outcomes), MappingProxyType(of_model), described)
 
 
 def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
@@ -561,7 +561,7 @@ def _row_volume_study(
     graph: DynamicGraph,
     plan: SnapshotBlocks,
     *,
-    some: Sequence[LegCost],
+    some: Sequence[AllToAllCost],
     pulled: Sequence[Pull],
     made: Partition,
 ) -> VolumeRow:
@@ -594,7 +594,7 @@ def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
     return replace(graph, snapshots=snapshots, name=f"{graph.name}, {window} snapshots smoothed", counts=None)
 
 
-def _as_paper(plan: SnapshotBlocks, some: Sequence[LegCost]) -> int:
+def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
     """Six legs a layer over all snapshots, the two of the rerun included; one block has no rerun, and four legs."""
     paid = (leg.paper for leg in some if leg.way != "rerun" or plan.blocks > 1)
     return int(leg_rows(plan, "to_vertices").sum()) * sum(paid)

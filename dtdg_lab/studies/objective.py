@@ -60,11 +60,11 @@ def values_of(run: StoredRun) -> dict[str, Any]:
     rows = evaluations[evaluations["split"] == "validation"].to_dict("records")
     losses = [float(row["loss"]) for row in rows if row["loss"] is not None and math.isfinite(row["loss"])]
     last = rows[-1] if rows else {}
-    told = {name: run.summary.get(name) for name in SUMMARY_MEANINGS}
-    joules = told.get("energy_j")
+    described = {name: run.summary.get(name) for name in SUMMARY_MEANINGS}
+    joules = described.get("energy_j")
     return {
-        **told,
-        LAST: told.get(LAST) if told.get(LAST) is not None else (losses[-1] if losses else None),
+        **described,
+        LAST: described.get(LAST) if described.get(LAST) is not None else (losses[-1] if losses else None),
         BEST: min(losses, default=None),
         **{name: last.get(column) for name, column in BASELINES.items()},
         "energy_j": sum(joules.values()) if isinstance(joules, dict) else joules,

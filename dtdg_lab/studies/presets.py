@@ -352,8 +352,8 @@ def decay_study(study: Study) -> DecayStudy:
                     found = of_line  # alpha says nothing
                 rows += [_row(trial, full, alpha) for trial in found if trial.status in (FINISHED, FAILED)]
     shape = f"{config['window']} snapshots, {config['decay']} decay"
-    told = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
-    return DecayStudy(tuple(rows), tuple(values[K]), tuple(values[ALPHA]), seeds, config["task"], told)
+    described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
+    return DecayStudy(tuple(rows), tuple(values[K]), tuple(values[ALPHA]), seeds, config["task"], described)
 
 
 def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:

@@ -302,21 +302,21 @@ class Race:
         drawn = race_panels(self.curves(), self._levels(self.bounds), tuple(self.configs), self._lost())
         return race_figure(drawn, title=f"Race {self.name}")
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each panel."""
         return {name: words for name, (_, words) in self.panels().items()}
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """How far it is, who is best beyond the spread of the seeds, and what must be known of it."""
         return " ".join(race_words(self._store.plan, self._newest().values(), self.rows(), self.checks))
 
     def html(self) -> str:
         """Words and table, for pages and cells."""
         rows, found = self.rows(), self.checks
-        told = race_words(self._store.plan, self._newest().values(), rows, found)
+        described = race_words(self._store.plan, self._newest().values(), rows, found)
         lines = "".join(
-            f"<p style='margin:2px 0;{_NARROW}{_alarm(sentence)}'>{html.escape(sentence, quote=False)}</p>"
-            for sentence in told
+            f"<p style='margin:2px 0;{_NARROW}{_alarm(caption)}'>{html.escape(caption, quote=False)}</p>"
+            for caption in described
         )
         how = "Median over seeds [least .. most]; of a run, totals and means over all its epochs, congested ones too."
         rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
@@ -327,8 +327,8 @@ class Race:
         return self.html()
 
 
-def _alarm(sentence: str) -> str:
-    return f";color:{coloured('bad')};font-weight:bold" if "DIFFER" in sentence else ""
+def _alarm(caption: str) -> str:
+    return f";color:{coloured('bad')};font-weight:bold" if "DIFFER" in caption else ""
 
 
 def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:

@@ -78,22 +78,22 @@ class Check:
     @property
     def ok(self) -> bool | None:
         """Whether they coincide as far as is known; None where nothing can be compared yet."""
-        told = [(self.first, self.first_allowed), (self.curve, self.curve_allowed)]
-        known = [found <= allowed for found, allowed in told if found is not None]
+        described = [(self.first, self.first_allowed), (self.curve, self.curve_allowed)]
+        known = [found <= allowed for found, allowed in described if found is not None]
         return all(known) if known else None
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """What was found, in a sentence."""
         both = join_words(self.labels)
         if self.ok is None:
             return f"{both}, seed {self.seed}: {self.why}; nothing to compare yet."
-        told = []
+        described = []
         if self.first is not None:
-            told.append(f"by {self.first:.2g} of the first step's loss ({self.first_allowed:g} is rounding)")
+            described.append(f"by {self.first:.2g} of the first step's loss ({self.first_allowed:g} is rounding)")
         if self.curve is not None:
-            told.append(f"by {self.curve:.2g} along the evaluations ({self.curve_allowed:g} allowed)")
+            described.append(f"by {self.curve:.2g} along the evaluations ({self.curve_allowed:g} allowed)")
         verdict = "differ" if self.ok else "DIFFER"
-        return f"{both}, seed {self.seed}, {verdict} {join_words(told)}: {self.why}."
+        return f"{both}, seed {self.seed}, {verdict} {join_words(described)}: {self.why}."
 
 
 def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
@@ -303,8 +303,8 @@ def labels_for(configs: Sequence[RunConfig]) -> list[str]:
         same = [other.flat for other in configs if other.system == config.system]
         shared = [name for name in config.flat if all(name in other for other in same)]
         names = [name for name in shared if any(other[name] != same[0][name] for other in same)]
-        told = ", ".join(f"{name} {config.flat[name]}" for name in names)
-        label = f"{config.system}, {told}" if told else config.system
+        described = ", ".join(f"{name} {config.flat[name]}" for name in names)
+        label = f"{config.system}, {described}" if described else config.system
         label = label if len(label) <= MOST_LABEL else f"{label[: MOST_LABEL - 6]}..."
         number = sum(known == label or known.startswith(f"{label} (") for known in found)
         found.append(f"{label} ({number + 1})" if number else label)
@@ -365,8 +365,8 @@ def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: 
     one, other = found[first], found[label]
     names = ("dataset", *one.options.get("datasets", {}), *other.options.get("datasets", {}))
     differ: Callable[[str], bool] = lambda name: one.flat.get(name) != other.flat.get(name)  # noqa: E731
-    told = next(
+    described = next(
         (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
         f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
     )
-    return f"{first!r} and {label!r} have different data, {told}: a race needs one data set. Set it alike."
+    return f"{first!r} and {label!r} have different data, {described}: a race needs one data set. Set it alike."

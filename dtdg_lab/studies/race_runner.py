@@ -76,7 +76,7 @@ class RaceRunner:
             with tqdm(
                 total=len(places), initial=len(places) - len(waiting), unit="run", disable=not self._progress
             ) as self._bar:
-                self._tell()
+                self._report()
                 if waiting and self._session is None:
                     rehearse()  # what libraries do on first use is not the first contestant's time
                 if plan.at_once and self._session is not None:
@@ -135,7 +135,7 @@ class RaceRunner:
                 self._session.repair()  # an engine died with the run before
             self._make(label, seed, half)
             self._bar.update()
-            self._tell()
+            self._report()
 
     def _make(self, label: str, seed: int, half: tuple[int, ...] | None) -> None:
         """One run, from its beginning to its end."""
@@ -151,7 +151,7 @@ class RaceRunner:
                 self.race.show(label, seed, handle)
             if self._asked_to_stop:  # while it began
                 _end(handle)
-            self._tell()
+            self._report()
 
         engines = None if half is None else half[: config.ranks]
         try:
@@ -194,13 +194,13 @@ class RaceRunner:
             self._store.end(place, state, why)
 
     def _judge(self, seen: tuple[Evaluated, ...]) -> Verdict | None:
-        self._tell()
+        self._report()
         if self._asked_to_stop and self._session is None:
             return Verdict("stop", "the race was stopped")
         stop = self._store.plan.stop
         return None if stop is None else stop.verdict(seen)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._on_change is None:
             return
         with self._telling:

@@ -223,12 +223,12 @@ class RaceStore:
                 "contestants": [
                     {"label": label, "config": config.model_dump()} for label, config in plan.configs.items()
                 ],
-                "runs": [_told(each, self.folder) for each in self.entries],
+                "runs": [_to_dict(each, self.folder) for each in self.entries],
             },
         )
 
 
-def _told(entry: RaceEntry, folder: Path) -> dict[str, Any]:
+def _to_dict(entry: RaceEntry, folder: Path) -> dict[str, Any]:
     # relative, so that a folder of runs can be moved with its races
     path = None if entry.path is None else os.path.relpath(entry.path, folder)
     return {**asdict(entry), "path": path}

@@ -177,10 +177,10 @@ def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[
         runs: finished ones.
         near: seconds to a loss near the best, by seed: infinite where it was never reached, None where unknown.
     """
-    told = [run.summary for run in runs]
-    found = {each.name: spread([one.get(each.name) for one in told]) for each in MEASURES}
+    described = [run.summary for run in runs]
+    found = {each.name: spread([one.get(each.name) for one in described]) for each in MEASURES}
     for name, part, never in _OF_PARTS:
-        found[name] = spread([_scored(*pair, name, part, never) for pair in zip(runs, told, strict=True)])
+        found[name] = spread([_scored(*pair, name, part, never) for pair in zip(runs, described, strict=True)])
     return found | {
         "near_best_s": spread(near),
         "joules": spread([joules_of(run) for run in runs]),
@@ -191,10 +191,10 @@ def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[
 _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", math.inf), ("skill", "test", -math.inf))
 
 
-def _scored(run: StoredRun, told: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
+def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
     """What a run came to in a part: ``never`` where its last loss is not finite, None where it has no such part."""
     last = run.window.loss.splits[part].last
-    return never if last is not None and last.value is None else told.get(name)
+    return never if last is not None and last.value is None else described.get(name)
 
 
 def joules_of(run: StoredRun) -> float | None:
@@ -265,7 +265,7 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
     import pandas as pd
 
     won = winners(rows)
-    told = []
+    described = []
     for row in rows:
         line: dict[str, Any] = {**row.settings, "seeds": len(row.runs), "failed": len(row.failed)}
         for measure in MEASURES:
@@ -277,8 +277,8 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
             "best_in": ", ".join(name for name, label in won.items() if label == row.label),
             **_ground(row),
         }
-        told.append(line)
-    return pd.DataFrame(told, index=pd.Index([row.label for row in rows], name="contestant"))
+        described.append(line)
+    return pd.DataFrame(described, index=pd.Index([row.label for row in rows], name="contestant"))
 
 
 def _ground(row: Row) -> dict[str, Any]:
@@ -326,8 +326,8 @@ def _red(words: str) -> str:
 
 
 def _seeds(row: Row) -> str:
-    told = f"{len(row.runs)} of {row.wanted}"
-    return f"{told}, {_red(f'{len(row.failed)} failed')}" if row.failed else told
+    described = f"{len(row.runs)} of {row.wanted}"
+    return f"{described}, {_red(f'{len(row.failed)} failed')}" if row.failed else described
 
 
 def _coincides(row: Row) -> str:
@@ -341,17 +341,17 @@ def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
         return "<span style='opacity:0.8'>unknown</span>" if known else ""
     if math.isinf(each.middle):
         return f"not reached ({each.missed} of {each.count})"
-    told = measure.words(each.middle)
+    described = measure.words(each.middle)
     if each.low is not None and each.high is not None and each.count > 1 and each.low < each.high:
         ends = f"[{measure.words(each.low)} .. {measure.words(each.high)}]"
-        told += f"<br><small style='opacity:0.8'>{ends}</small>"
+        described += f"<br><small style='opacity:0.8'>{ends}</small>"
     if measure.name == "joules" and (unknown := unknown_energy(row.runs)) > GAP:
-        told += f" <small>({100 * unknown:.0f} % of the devices' time unknown)</small>"
+        described += f" <small>({100 * unknown:.0f} % of the devices' time unknown)</small>"
     if each.missed:
-        told += f" <small>({each.missed} never)</small>"
+        described += f" <small>({each.missed} never)</small>"
     if "loss" in measure.name and measure.judged and row.coincides is False:
-        return _red(told)
-    return f"<b>{told}</b>" if bold else told
+        return _red(described)
+    return f"<b>{described}</b>" if bold else described
 
 
 # A race in sentences: how far it is, who is best, and what must be known before believing it.
@@ -395,7 +395,7 @@ def _what(plan: Plan) -> str:
     one = next(iter(plan.configs.values()))
     models = dict.fromkeys(f"{config.model}" for config in plan.configs.values())
     seeds = "seed" if len(plan.seeds) == 1 else "seeds"
-    rule = "" if plan.stop is None or not plan.stop.judges else f" at most; runs end after {plan.stop.in_words()}"
+    rule = "" if plan.stop is None or not plan.stop.judges else f" at most; runs end after {plan.stop.summary()}"
     return (
         f"{join_words(list(plan.configs))} race on {one.dataset}, {one['task']} with {join_words(list(models))}, "
         f"{len(plan.seeds)} {seeds}, {one.epochs} epochs{rule}."
@@ -422,46 +422,50 @@ def _verdict(plan: Plan, rows: Sequence[Row], *, over: bool) -> list[str]:
         won.setdefault(label, []).append(titles[name])
     so_far = "" if over else " so far"
     if won:
-        told = "; ".join(f"{label} in {join_words(names)}" for label, names in won.items())
-        return [f"Best{so_far} beyond the spread of the seeds: {told}."]
+        described = "; ".join(f"{label} in {join_words(names)}" for label, names in won.items())
+        return [f"Best{so_far} beyond the spread of the seeds: {described}."]
     if not any(row.runs for row in rows):
         return []
     return [f"Nobody is the best in anything{so_far} beyond the spread of the seeds."]
 
 
 def _coinciding(found: Sequence[Check]) -> list[str]:
-    told = [check.in_words() for check in found if check.ok is False]
+    described = [check.summary() for check in found if check.ok is False]
     agreed: dict[tuple[str, ...], list[Check]] = {}
     for check in found:
         if check.ok:
             agreed.setdefault(check.labels, []).append(check)
     pairs = [f"{join_words(labels)} ({_worst(checks)})" for labels, checks in agreed.items()]
     if pairs:
-        verb = "are" if not told else "elsewhere are"
-        told.append(f"Losses that should be the same {verb}: {'; '.join(pairs)}.")
-    return told
+        verb = "are" if not described else "elsewhere are"
+        described.append(f"Losses that should be the same {verb}: {'; '.join(pairs)}.")
+    return described
 
 
 def _worst(found: Collection[Check]) -> str:
     first = max((check.first for check in found if check.first is not None), default=None)
     curve = max((check.curve for check in found if check.curve is not None), default=None)
-    told = [f"{value:.1g} {where}" for value, where in ((first, "at first"), (curve, "at most")) if value is not None]
-    return "apart by " + join_words(told)
+    described = [
+        f"{value:.1g} {where}" for value, where in ((first, "at first"), (curve, "at most")) if value is not None
+    ]
+    return "apart by " + join_words(described)
 
 
 def _conditions(plan: Plan, entries: Sequence[RaceEntry]) -> list[str]:
-    told = []
+    described = []
     if plan.at_once and any(each.beside for each in entries):
-        told.append(
+        described.append(
             "Two runs were under way at a time, on halves of the engines: they shared the cores, caches and memory of "
             "this machine, so that their seconds are longer than those of a run alone, and noisier."
         )
     ranks = sorted({config.ranks for config in plan.configs.values()})
     if len(ranks) > 1:
-        told.append(
+        described.append(
             f"Contestants have {join_words([str(count) for count in ranks])} ranks: seconds and joules are those of "
             "as many processes."
         )
     if len(set(plan.data.values())) > 1:
-        told.append("Every seed has data of its own, the same for all contestants: their spread is in the losses too.")
-    return told
+        described.append(
+            "Every seed has data of its own, the same for all contestants: their spread is in the losses too."
+        )
+    return described

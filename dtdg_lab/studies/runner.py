@@ -289,7 +289,7 @@ def one_writer(folder: Path) -> Iterator[None]:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError) as error:
-                raise _busy(folder, _told(folder)) from error
+                raise _busy(folder, _to_dict(folder)) from error
             except OSError as error:
                 raise store_error("lock", folder / LOCK, error) from error
             facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:200]}
@@ -310,7 +310,7 @@ def _open(path: Path) -> Any:
         raise store_error("lock", path, error) from error
 
 
-def _told(folder: Path) -> str:
+def _to_dict(folder: Path) -> str:
     try:
         facts = read_json(folder / WRITER)
         return f"process {facts['pid']} on {facts['host']} ({facts['command']})"
@@ -599,7 +599,7 @@ class _Making:
 
     def all(self) -> None:
         """Make what is not over, what an earlier call left half made first."""
-        self._tell()
+        self._report()
         if self._sweep.is_search:
             self._search()
         else:
@@ -617,10 +617,10 @@ class _Making:
     def _make(self, trial: Trial, config: RunConfig) -> Trial:
         others = [other for other in self._trials.values() if other.key != trial.key]
         self._trials[trial.key] = made = self._runner.make(trial, config, others)
-        self._tell()
+        self._report()
         return made
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._bar.n = sum(trial.status in (*OVER, FAILED) for trial in self._trials.values())
         self._bar.refresh()
         if self._on_trial is not None:
@@ -640,7 +640,7 @@ class _Making:
         for drawn in range(self._sweep.trials):
             settings = search.ask(drawn)
             made = [self._drawn(drawn, settings, seed) for seed in self._sweep.all_seeds]
-            search.tell(drawn, self._value(made))
+            search.report(drawn, self._value(made))
             if made and all(trial.status == FINISHED for trial in made):
                 each = sum(trial.seconds or 0.0 for trial in made)
                 self._bar.set_postfix_str(f"about {format_seconds(each * (self._sweep.trials - drawn - 1))} left")
@@ -667,7 +667,7 @@ class _Making:
                 self._runner.log.noted(trial.key, note)
             self._runner.log.ended(trial)
             self._trials[trial.key] = trial
-            self._tell()
+            self._report()
         return self._trials[trial.key]
 
     def _value(self, made: list[Trial]) -> float | None:
@@ -736,19 +736,19 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
             )
         if before == sweep:
             return
-    write_json(file, sweep.told())
+    write_json(file, sweep.to_dict())
 
 
 def _conflict(before: Sweep, now: Sweep) -> str:
     """In what a sweep is none that goes on with another; empty where it does."""
     if before.is_search != now.is_search:
         return "one is a grid and the other a search"
-    told = {name: (getattr(before, name), getattr(now, name)) for name in ("objective", "goal", "shipped")}
+    described = {name: (getattr(before, name), getattr(now, name)) for name in ("objective", "goal", "shipped")}
     if now.is_search:
-        told |= {name: (getattr(before, name), getattr(now, name)) for name in ("sampler", "all_seeds", "names")}
-        old, new = before.told(), now.told()
-        told |= {name: (old[name], new[name]) for name in ("space", "base")}
-    for name, (old, new) in told.items():
+        described |= {name: (getattr(before, name), getattr(now, name)) for name in ("sampler", "all_seeds", "names")}
+        old, new = before.to_dict(), now.to_dict()
+        described |= {name: (old[name], new[name]) for name in ("space", "base")}
+    for name, (old, new) in described.items():
         if old != new:
             return f"{name} was {_differing(old, new)}"
     if now.is_search:

@@ -66,7 +66,7 @@ class StopRule:
         if self.judges and not PROTOCOLS[config.protocol].validation_share:
             able = [name for name, known in PROTOCOLS.items() if known.validation_share]
             raise ConfigError(
-                f"{self.in_words()} is seen when the validation part is evaluated, and protocol="
+                f"{self.summary()} is seen when the validation part is evaluated, and protocol="
                 f"{config.protocol!r} has none. Stop by epochs= alone, or choose one of {', '.join(able)}."
             )
 
@@ -83,18 +83,18 @@ class StopRule:
                 return Verdict("finish", f"no new least validation loss in {self.patience} evaluations")
         return None
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """The rule as part of a sentence."""
-        told = []
+        described = []
         if self.epochs is not None:
-            told.append(f"{self.epochs} epochs")
+            described.append(f"{self.epochs} epochs")
         if self.patience is not None:
-            told.append(f"{self.patience} evaluations without a new least validation loss")
+            described.append(f"{self.patience} evaluations without a new least validation loss")
         if self.seconds is not None:
-            told.append(format_seconds(self.seconds))
+            described.append(format_seconds(self.seconds))
         if self.loss is not None:
-            told.append(f"a validation loss of {self.loss:g}")
-        return join_words(told).replace(" and ", " or ")
+            described.append(f"a validation loss of {self.loss:g}")
+        return join_words(described).replace(" and ", " or ")
 
     def to_dict(self) -> dict[str, Any]:
         """What :meth:`from_dict` reads."""

@@ -77,7 +77,7 @@ class Combination:
         return dict(Counter(trial.status for trial in self.trials))
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """Its settings in words."""
         return ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
@@ -231,12 +231,12 @@ def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: 
         values=tuple(value for each in combinations for value in each.values),
         asked=len(trials),
         states={state: count for state, count in states.items() if count},
-        told=tuple(_told(trial, measure) for trial in trials),
+        described=tuple(_to_dict(trial, measure) for trial in trials),
         key=_shown(trials),
     )
 
 
-def _told(trial: Trial, measure: str) -> str:
+def _to_dict(trial: Trial, measure: str) -> str:
     value = number(trial.values.get(measure)) if trial.status == FINISHED else None
     if value is not None:
         return f"seed {trial.seed}: {writer(measure)(value)}"
@@ -245,7 +245,7 @@ def _told(trial: Trial, measure: str) -> str:
 
 
 def _told_way(combination: Combination, measure: str) -> str:
-    return "<br>".join([combination.told, *(_told(trial, measure) for trial in combination.trials[:8])])
+    return "<br>".join([combination.described, *(_to_dict(trial, measure) for trial in combination.trials[:8])])
 
 
 def _shown(trials: Sequence[Trial]) -> str:
@@ -476,18 +476,20 @@ class Study:
 
     # what it says
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """How far it is, what is best and by how much, what failed, was pruned or left out, and where losses differ."""
         counts, total = self.counts, self.sweep.total
-        told = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
-        said = [f"{self.name}: {total} runs, {join_words([each for each in told if each[0] != '0'] or ['none done'])}."]
+        described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
+        said = [
+            f"{self.name}: {total} runs, {join_words([each for each in described if each[0] != '0'] or ['none done'])}."
+        ]
         best = self.best
         if best is not None and best.middle is not None:
             several = len(best.values) > 1
             spread = (
                 f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)" if several else ", of one seed"
             )
-            said.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.told}.")
+            said.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.described}.")
         if self.sweep.skipped:
             why = Counter(each.reason for each in self.sweep.skipped)
             said += [f"{count} combination{'s' * (count != 1)} left out: {reason}" for reason, count in why.items()]
@@ -506,14 +508,14 @@ class Study:
 
     def __repr__(self) -> str:
         head = f"Study {self.name!r} of {self.sweep!r}"
-        return "\n".join([head, self.in_words()])
+        return "\n".join([head, self.summary()])
 
     def _repr_html_(self) -> str:
         """Words, the best, and the table; ``lab.plot(study.figure)`` draws it."""
         shown = self.table.drop(columns="run").to_html(
             na_rep="", index=False, escape=True, float_format=lambda value: f"{value:.4g}"
         )
-        return f"<p>{html.escape(self.in_words())}</p><div style='overflow-x:auto'>{shown}</div>"
+        return f"<p>{html.escape(self.summary())}</p><div style='overflow-x:auto'>{shown}</div>"
 
     @property
     def seconds(self) -> str:

@@ -51,7 +51,7 @@ class Axis:
         """Each value with its settings."""
         return list(zip(self.values, self.settings, strict=True))
 
-    def told(self) -> Any:
+    def to_dict(self) -> Any:
         """As JSON has it: a list of values, or an object of cases."""
         return {value: dict(each) for value, each in self.pairs()} if self.is_cases else list(self.values)
 
@@ -181,7 +181,7 @@ class Range:
         low, step = int(self.low), int(self.step)
         return low, low + (int(self.high) - low) // step * step
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         step = {"step": self.step} if self.kind == "integer" else {}
         return {"kind": self.kind, "low": self.low, "high": self.high, **step}
@@ -206,7 +206,7 @@ class ChoiceAxis:
         if len({(type(value), value) for value in self.values}) < len(self.values):
             raise ConfigError(f"choice{shortened(self.values)}: a value is there twice. Give each once.")
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {"kind": "choice", "values": list(self.values)}
 
@@ -234,21 +234,21 @@ def choice(*values: Any) -> ChoiceAxis:
     return ChoiceAxis(values)
 
 
-def drawn_from(name: str, told: Any) -> Drawn:
-    """What :meth:`Range.told` or :meth:`Choice.told` wrote, or such an object as it is.
+def drawn_from(name: str, described: Any) -> Drawn:
+    """What :meth:`Range.to_dict` or :meth:`Choice.to_dict` wrote, or such an object as it is.
 
     Raises:
         ConfigError: it is neither.
     """
-    if isinstance(told, Range | ChoiceAxis):
-        return told
-    if isinstance(told, Mapping):
-        if told.get("kind") == "choice" and isinstance(told.get("values"), list | tuple):
-            return ChoiceAxis(tuple(told["values"]))
-        if told.get("kind") in ("uniform", "log_uniform", "integer") and {"low", "high"} <= told.keys():
-            return Range(told["kind"], told["low"], told["high"], told.get("step", 1))
+    if isinstance(described, Range | ChoiceAxis):
+        return described
+    if isinstance(described, Mapping):
+        if described.get("kind") == "choice" and isinstance(described.get("values"), list | tuple):
+            return ChoiceAxis(tuple(described["values"]))
+        if described.get("kind") in ("uniform", "log_uniform", "integer") and {"low", "high"} <= described.keys():
+            return Range(described["kind"], described["low"], described["high"], described.get("step", 1))
     raise ConfigError(
-        f"space[{name!r}]={shortened(told)}: nothing can be drawn from that. Allowed: uniform(low, high), "
+        f"space[{name!r}]={shortened(described)}: nothing can be drawn from that. Allowed: uniform(low, high), "
         "log_uniform(low, high), integer(low, high) and choice(value, value, ...) of dtdg_lab.studies.sweep; a list of "
         "values for a grid goes into over=."
     )
@@ -360,7 +360,7 @@ class Sweep:
             raise ConfigError(f"all {len(self.skipped)} combinations are skipped. The first: {self.skipped[0].reason}")
 
     def _check_space(self) -> None:
-        space = {name: drawn_from(name, told) for name, told in self.space.items()}
+        space = {name: drawn_from(name, described) for name, described in self.space.items()}
         object.__setattr__(self, "space", MappingProxyType(space))
         if self.sampler not in SAMPLERS:
             raise UnknownNameError("sampler", self.sampler, SAMPLERS)
@@ -475,14 +475,14 @@ class Sweep:
         """The combinations of a grid that are not run."""
         return () if self.space else self._made[1]
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
             "schema": SCHEMA,
             "base": json.loads(self.base.to_json()),
-            "over": {axis.name: axis.told() for axis in self.axes},
+            "over": {axis.name: axis.to_dict() for axis in self.axes},
             "seeds": list(self.all_seeds),
-            "space": {name: drawn.told() for name, drawn in self._drawn()},
+            "space": {name: drawn.to_dict() for name, drawn in self._drawn()},
             "trials": self.trials,
             "sampler": self.sampler,
             "skip": [rule if rule == REFUSED else {name: list(of) for name, of in rule.items()} for rule in self.skip],
@@ -496,7 +496,7 @@ class Sweep:
 
     def to_json(self) -> str:
         """The sweep as indented JSON with a schema version."""
-        return json.dumps(self.told(), indent=2)
+        return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Sweep:
@@ -530,7 +530,7 @@ class Sweep:
             ) from error
 
     def __eq__(self, other: object) -> bool:
-        return self.told() == other.told() if isinstance(other, Sweep) else NotImplemented
+        return self.to_dict() == other.to_dict() if isinstance(other, Sweep) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.to_json())

@@ -178,8 +178,8 @@ class TrialLog:
             seconds=trial.seconds,
         )
 
-    def _append(self, event: str, key: str, **told: Any) -> None:
-        line = dumps({"event": event, "key": key, "time_ns": time.time_ns(), **told}) + "\n"
+    def _append(self, event: str, key: str, **described: Any) -> None:
+        line = dumps({"event": event, "key": key, "time_ns": time.time_ns(), **described}) + "\n"
         try:
             with self.path.open("ab") as file:
                 drop_torn_end(self.path)
@@ -246,7 +246,7 @@ class OptunaSearch:
         with quiet():
             return dict(self._study.ask(self._distributions).params)
 
-    def tell(self, number: int, value: float | None) -> None:
+    def report(self, number: int, value: float | None) -> None:
         """What a combination came to; None where it has no number. A second word on it is passed over."""
         import optuna
 

@@ -11,12 +11,12 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import Computed, StepMarks, Work
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 
 
-class SingleLayout:
+class SingleStrategy:
     """One step an epoch: back-propagation through the whole training part, loss at every snapshot.
 
     Args:
@@ -30,11 +30,11 @@ class SingleLayout:
         groups = SnapshotGroups(np.array([train.start]), np.array([train.stop]))
         self._runner = GroupRunner(model, sequence, task, groups, "all")
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """The one step, the same every epoch."""
-        return (Work(0, (0,), 1),)
+        return (Step(0, (0,), 1),)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of the whole sequence."""
         return self._runner.compute(work, marks)
 
@@ -68,7 +68,7 @@ def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups
     return SnapshotGroups(start, start + window)
 
 
-class SnapshotGroupLayout:
+class SnapshotGroupStrategy:
     """Each part computes its scheduled groups from state zero; the gradients of all groups of a step are averaged.
 
     Args:
@@ -101,15 +101,15 @@ class SnapshotGroupLayout:
     def use(self, schedule: Schedule) -> None:
         """Compute by another schedule from the next epoch on; for the same groups and parts."""
         self._works = tuple(
-            Work(i, tuple(g for part in self._parts for g in row[part]), sum(map(len, row)))
+            Step(i, tuple(g for part in self._parts for g in row[part]), sum(map(len, row)))
             for i, row in enumerate(schedule.assignment)
         )
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """This rank's steps, by the schedule in use."""
         return self._works
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of this rank's groups of one step."""
         return self._runner.compute(work, marks)
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator, torch_seed
-from dtdg_lab.engine.strategy import Layout, Unmarked, Work
+from dtdg_lab.engine.strategy import Step, Strategy, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.models.base import MEMORIES, DynamicModel, Space, State, run_straight, stack_layer
+from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
 from dtdg_lab.partition.base import Assigned
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.doubles import RecordingMarks
@@ -46,7 +46,7 @@ def require(holds: bool, rule: str) -> None:
 # Layouts of this kind exchange nothing inside ``compute``: ranks are played one after another in one process.
 
 
-MakeLayout = Callable[[int, int], tuple[Layout, DynamicModel]]
+MakeLayout = Callable[[int, int], tuple[Strategy, DynamicModel]]
 EPOCHS = 3
 
 
@@ -77,11 +77,11 @@ def check_steps(make: MakeLayout, sizes: Sequence[int]) -> None:
         require(plans[size] == plans[sizes[0]], f"R={size} has other groups in its steps than R={sizes[0]}")
 
 
-def _layouts(make: MakeLayout, size: int) -> list[Layout]:
+def _layouts(make: MakeLayout, size: int) -> list[Strategy]:
     return [make(rank, size)[0] for rank in range(size)]
 
 
-def _joined(ranks: list[list[Work]], size: int) -> list[tuple[int, ...]]:
+def _joined(ranks: list[list[Step]], size: int) -> list[tuple[int, ...]]:
     """The groups of each step of all ranks, sorted."""
     require(len({len(works) for works in ranks}) == 1, f"R={size}: ranks have different numbers of steps")
     steps = []
@@ -208,7 +208,7 @@ class LayoutContract:
 KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
 
 
-class DenseSpace:
+class DenseView:
     """A snapshot, or several stacked block-diagonally (``torch.block_diag``), as one (N, N) matrix.
 
     Args:
@@ -218,7 +218,7 @@ class DenseSpace:
     def __init__(self, adjacency: Tensor) -> None:
         self.adjacency = adjacency
 
-    def layer(self, number: int) -> DenseSpace:
+    def layer(self, number: int) -> DenseView:
         """All layers see the same."""
         return self
 
@@ -256,9 +256,9 @@ def _row_mean(weights: Tensor) -> Tensor:
 
 
 def _attention(adjacency: Tensor, x: Tensor, from_score: Tensor, to_score: Tensor) -> Tensor:
-    heard = (adjacency != 0) | torch.eye(len(adjacency), dtype=torch.bool)
+    received = (adjacency != 0) | torch.eye(len(adjacency), dtype=torch.bool)
     scores = torch.nn.functional.leaky_relu(to_score[:, None] + from_score[None], 0.2)  # (N to, N from, heads)
-    shares = torch.softmax(scores.masked_fill(~heard[..., None], -torch.inf), dim=1)
+    shares = torch.softmax(scores.masked_fill(~received[..., None], -torch.inf), dim=1)
     return torch.einsum("vuh,uhd->vhd", shares, x.unflatten(1, (from_score.shape[1], -1))).flatten(1)
 
 
@@ -266,7 +266,7 @@ def _attention(adjacency: Tensor, x: Tensor, from_score: Tensor, to_score: Tenso
 
 
 __all__ = [
-    "DenseSpace",
+    "DenseView",
     "MakeModel",
     "ModelContract",
     "check_model",
@@ -288,7 +288,7 @@ class MakeModel(Protocol):
         ...
 
 
-def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseSpace, Tensor]]:
+def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseView, Tensor]]:
     """Three random snapshots of ten vertices with three features; the last has no edge."""
     draw = torch.Generator().manual_seed(torch_seed(0, "contract/snapshots"))
     snapshots = []
@@ -296,11 +296,11 @@ def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseSpa
         shape = (_VERTICES, _VERTICES)
         edges = (torch.rand(shape, generator=draw, dtype=torch.float64) < 0.25).to(dtype)
         x = torch.randn((_VERTICES, _FEATURES), generator=draw, dtype=torch.float64).to(dtype)
-        snapshots.append((DenseSpace(edges if t < _SNAPSHOTS - 1 else torch.zeros_like(edges)), x))
+        snapshots.append((DenseView(edges if t < _SNAPSHOTS - 1 else torch.zeros_like(edges)), x))
     return snapshots
 
 
-def run_model(model: DynamicModel, snapshots: Sequence[tuple[Space, Tensor]]) -> tuple[Tensor, State]:
+def run_model(model: DynamicModel, snapshots: Sequence[tuple[GraphView, Tensor]]) -> tuple[Tensor, State]:
     """Predictions of every snapshot from the initial state, (T, N, outputs), and the last state."""
     state = model.initial_state(snapshots[0][0].num_rows)
     predictions = []
@@ -310,12 +310,14 @@ def run_model(model: DynamicModel, snapshots: Sequence[tuple[Space, Tensor]]) ->
     return torch.stack(predictions), state
 
 
-def stack_dense(snapshots: Sequence[tuple[DenseSpace, Tensor]]) -> DenseSpace:
+def stack_dense(snapshots: Sequence[tuple[DenseView, Tensor]]) -> DenseView:
     """A space that stands for all of some snapshots, block-diagonally."""
-    return DenseSpace(torch.block_diag(*(space.adjacency for space, _ in snapshots)))
+    return DenseView(torch.block_diag(*(space.adjacency for space, _ in snapshots)))
 
 
-def run_stacked(model: DynamicModel, snapshots: Sequence[tuple[Space, Tensor]], stacked: Space) -> tuple[Tensor, State]:
+def run_stacked(
+    model: DynamicModel, snapshots: Sequence[tuple[GraphView, Tensor]], stacked: GraphView
+) -> tuple[Tensor, State]:
     """What :func:`run_model` gives, computed layer by layer for all snapshots at once in a space that stands for them.
 
     Weights evolve snapshot by snapshot, each seen by itself; ``spatial`` then gets them stacked.
@@ -420,14 +422,14 @@ def check_outputs(make: MakeModel) -> None:
             require(found == (*shape, outputs), f"readout gives {found}, not {(*shape, outputs)}")
 
 
-def _check_rows(model: DynamicModel, space: DenseSpace, x: Tensor, state: State) -> None:
+def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) -> None:
     """``temporal`` never mixes rows, and vertices further than the declared hops have no influence."""
     mixed = run_straight(model.spatial(0, space, x, run_straight(model.evolve(0, space, x, state))))
     whole, _ = model.temporal(0, mixed, state)
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
     require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different vertices")
     hops = model.layers * model.hops_per_layer
-    chain = DenseSpace(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v hears v - 1
+    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v hears v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
     _, state = run_straight(model.snapshot(chain, one, model.initial_state(chain.num_rows)))
     other = one.clone()
@@ -443,10 +445,10 @@ def _check_rows(model: DynamicModel, space: DenseSpace, x: Tensor, state: State)
     require(not torch.equal(one, other), "a vertex's own features have no influence on it")
 
 
-def _check_order(model: DynamicModel, snapshots: list[tuple[DenseSpace, Tensor]]) -> None:
+def _check_order(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]]) -> None:
     """Vertices numbered otherwise give the same predictions, numbered otherwise."""
     order = torch.arange(_VERTICES).roll(3)
-    turned = [(DenseSpace(space.adjacency[order][:, order]), x[order]) for space, x in snapshots]
+    turned = [(DenseView(space.adjacency[order][:, order]), x[order]) for space, x in snapshots]
     one, other = run_model(model, snapshots)[0], run_model(model, turned)[0]
     require(torch.allclose(one[:, order], other, rtol=1e-9, atol=1e-12), "predictions depend on vertex numbers")
 
@@ -474,7 +476,7 @@ def check_sequence(make: MakeModel, layers: int) -> None:
         _check_stacked(model, snapshots)
 
 
-def _check_stacked(model: DynamicModel, snapshots: list[tuple[DenseSpace, Tensor]]) -> None:
+def _check_stacked(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]]) -> None:
     found = []
     for run in (run_model, functools.partial(run_stacked, stacked=stack_dense(snapshots))):
         model.zero_grad()

@@ -20,7 +20,7 @@ from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.readers import Device, Reading, Scope, Source
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.network.emulated_links import LinkedGroup
-from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.trainer import Trainer, TrainingOutcome
 
 # A slow network between ranks that are in fact close, for tests of what is hidden behind computing.
@@ -187,7 +187,7 @@ def train_in_memory(
     """
     group = SoloGroup() if group is None else group
     recorder = RecordingRecorder() if recorder is None else recorder
-    vitals = Vitals(config, "cpu", group.rank, group.size, recorder)
+    resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
         trainer = Trainer(
             config,
@@ -196,16 +196,16 @@ def train_in_memory(
             recorder=recorder,
             control=ScriptedControl(script, first_step=first_step),
             checkpoint=checkpoint,
-            vitals=vitals,
+            resource_monitor=resource_monitor,
             resume=resume,
             changes=changes,
         )
         outcome = trainer.run()
     finally:
-        vitals.close()
+        resource_monitor.close()
     built = trainer.built
     parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.knobs.config)
+    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)
 
 
 # A meter that replays scripted or recorded joules, so that everything above the readers runs without hardware.

@@ -29,8 +29,8 @@ class RanksError(LabError):
     """Raised when ranks fail, die or run out of time; ``failures`` maps each such rank to what is known of it."""
 
     def __init__(self, failures: dict[int, str]) -> None:
-        told = "\n".join(f"rank {rank} {what}" for rank, what in sorted(failures.items()))
-        super().__init__(f"{len(failures)} rank(s) did not return a result:\n{told}")
+        described = "\n".join(f"rank {rank} {what}" for rank, what in sorted(failures.items()))
+        super().__init__(f"{len(failures)} rank(s) did not return a result:\n{described}")
         self.failures = failures
 
 

@@ -13,7 +13,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.distributed.group import Group, gather_texts
-from dtdg_lab.engine.strategy import Layout, StepMarks
+from dtdg_lab.engine.strategy import StepMarks, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.training.memory import trace_memory
 
@@ -21,7 +21,7 @@ GIB = 1 << 30
 LENGTHS = (4, 8)  # snapshots of a group of ranks in the blocks that memory is measured of
 ALL_AT_ONCE = ("per_vertex", "neighbourhood", "weights_from_data")  # memories that keep all snapshots of a block
 
-MakeLayout = Callable[[SnapshotBlocks], Layout]
+MakeLayout = Callable[[SnapshotBlocks], Strategy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def _measured(
     peaks = [_peak(make(plan(train[-2 * length :], min(2, len(train)))), device) for length in lengths]
     for parameter in model.parameters():
         parameter.grad = None
-    told = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
-    most = [max(int(text.split()[place]) for text in told) for place in range(len(lengths))]
+    described = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
+    most = [max(int(text.split()[place]) for text in described) for place in range(len(lengths))]
     state = model.initial_state(len(whole.chunk(0)))
     state_bytes = sum(tensor.nbytes for layer in state.layers for tensor in layer)
     slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
@@ -123,7 +123,7 @@ def _measured(
     return BlockMemory(fixed, slope, state_bytes, len(train))
 
 
-def _peak(layout: Layout, device: str) -> int:
+def _peak(layout: Strategy, device: str) -> int:
     """Peak of the second step: what is made once is there by then."""
     (work,) = layout.epoch(0)
     gc.collect()  # layouts measured before hold their graphs in circles

@@ -20,7 +20,7 @@ from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, Gather
-from dtdg_lab.engine.strategy import Layout
+from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
@@ -28,17 +28,17 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.network.emulated_network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
 from dtdg_lab.systems.feature_cache.addresses import agree_token
-from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout, host_towards
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_towards
 from dtdg_lab.systems.feature_cache.training import Remote
-from dtdg_lab.systems.hybrid_batches.strategy import TargetBatchLayout
+from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
 from dtdg_lab.systems.hybrid_batches.training import Hybrid
-from dtdg_lab.systems.single import SnapshotGroupLayout, snapshot_groups
+from dtdg_lab.systems.single import SnapshotGroupStrategy, snapshot_groups
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, has_blocks, planned_blocks
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.evaluation import Evaluator, batch_deviation
-from dtdg_lab.training.layouts import Ingredients, candidates, make_layout
+from dtdg_lab.training.layouts import BuildContext, candidates, make_layout
 from dtdg_lab.training.partition import shared_chunks, shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -56,7 +56,7 @@ class RunComponents:
     model: DynamicModel
     optimizer: torch.optim.Optimizer
     gradients: FlatGradients
-    layout: Layout
+    layout: Strategy
     evaluator: Evaluator
     sequence: DeviceSequence
     partition: Partition | None
@@ -95,7 +95,7 @@ class RunComponents:
         """Whether the epoch that ended brought another schedule, which then is in use; collective."""
         if self.scheduling is None or not self.scheduling.end_epoch():
             return False
-        assert isinstance(self.layout, SnapshotGroupLayout)
+        assert isinstance(self.layout, SnapshotGroupStrategy)
         self.layout.use(self.scheduling.schedule)
         return True
 
@@ -153,7 +153,7 @@ def build(
     linked = LinkedGroup(group) if "congestion" in parts_of and "features" not in parts_of else None
     slowed = RankLinks(linked) if linked is not None and group.size > 1 else None  # one rank exchanges nothing
     network = EmulatedNetwork(config, slowed) if "congestion" in parts_of else None
-    made_of = Ingredients(
+    made_of = BuildContext(
         config,
         model,
         sequence,
@@ -172,11 +172,11 @@ def build(
     made_of = replace(made_of, blocks=blocks)
     layout = _made_layout(made_of, group, device=device)
     with ExitStack() as undone:  # of what is going on already where the rest fails
-        if isinstance(layout, RemoteFeatureLayout):
+        if isinstance(layout, RemoteFeatureStrategy):
             undone.callback(layout.close)
         gradients = FlatGradients(model.parameters(), group)
         remote = None
-        if isinstance(layout, RemoteFeatureLayout):
+        if isinstance(layout, RemoteFeatureStrategy):
             remote = _remote(layout, config, gradients, group, device=device, plan=plan)
             shaped = _slowed(layout, config, group, device=device)
             undone.callback(shaped.close)
@@ -207,7 +207,7 @@ def build(
     )
 
 
-def _evaluators(of: Ingredients, parts: Split, group: Group, *, device: str) -> tuple[Evaluator, Evaluator]:
+def _evaluators(of: BuildContext, parts: Split, group: Group, *, device: str) -> tuple[Evaluator, Evaluator]:
     """Of the ranks together, and of one alone."""
     evaluated, graph = of.sequence, of.sequence.graph
     gather = _gather(graph.num_nodes, group)
@@ -219,24 +219,24 @@ def _evaluators(of: Ingredients, parts: Split, group: Group, *, device: str) -> 
     return Evaluator(of.task, parts, protocol, group, sequence=evaluated, gather=gather), alone
 
 
-def _made_layout(of: Ingredients, group: Group, *, device: str) -> Layout:
+def _made_layout(of: BuildContext, group: Group, *, device: str) -> Strategy:
     """The layout, on all ranks or none: what each rank keeps may not fit, and what serves may not start."""
     parts_of = catalogue.system(of.config.system).parts
     each_may_fail = "control" in parts_of or "features" in parts_of
-    layout: Layout | None = None
+    layout: Strategy | None = None
     try:
         with together(group if each_may_fail else SoloGroup(), device=device):
             if "features" in parts_of:
                 of = replace(of, host=host_towards(group))
             layout = make_layout(of)
     except BaseException:
-        if isinstance(layout, RemoteFeatureLayout):
+        if isinstance(layout, RemoteFeatureStrategy):
             layout.close()
         raise
     return layout
 
 
-def _slowed(layout: RemoteFeatureLayout, config: RunConfig, group: Group, *, device: str) -> Slowed:
+def _slowed(layout: RemoteFeatureStrategy, config: RunConfig, group: Group, *, device: str) -> Slowed:
     """What makes the links to features slow; collective where the kernel does."""
     if config["congestion_by"] == "emulated":
         return layout.service
@@ -252,7 +252,7 @@ def _slowed(layout: RemoteFeatureLayout, config: RunConfig, group: Group, *, dev
 
 
 def _remote(
-    layout: RemoteFeatureLayout,
+    layout: RemoteFeatureStrategy,
     config: RunConfig,
     gradients: FlatGradients,
     group: Group,
@@ -266,8 +266,8 @@ def _remote(
         return Remote(layout, config, gradients.zero, plan)
 
 
-def _hybrid(of: Ingredients, layout: Layout, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:
-    if not isinstance(layout, TargetBatchLayout):
+def _hybrid(of: BuildContext, layout: Strategy, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:
+    if not isinstance(layout, HybridBatchStrategy):
         return None
     assert of.partition is not None
     return Hybrid(
@@ -293,11 +293,11 @@ def _scheduling(
     return GroupScheduling(config, graph, groups, group, device=device, state=plan)
 
 
-def _blocks(of: Ingredients) -> tuple[SnapshotBlocks | None, BlockMemory | None]:
+def _blocks(of: BuildContext) -> tuple[SnapshotBlocks | None, BlockMemory | None]:
     if not has_blocks(of.config):
         return None, None
 
-    def make(plan: SnapshotBlocks) -> Layout:
+    def make(plan: SnapshotBlocks) -> Strategy:
         return make_layout(replace(of, train=plan.snapshots, blocks=plan))
 
     nodes = of.sequence.graph.num_nodes

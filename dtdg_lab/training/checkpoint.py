@@ -135,12 +135,12 @@ class Checkpoint:
 
     def fingerprint(self) -> str:
         """SHA-256 of the parameters, bit by bit, in order of their names."""
-        told = hashlib.sha256()
+        described = hashlib.sha256()
         for name in sorted(self.model):
             tensor = self.model[name].detach().cpu().contiguous()
-            told.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-            told.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-        return told.hexdigest()
+            described.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+            described.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        return described.hexdigest()
 
     def restore(self, model: Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Put the parameters, and the optimiser's moments where one is given, into what a config built.

@@ -13,7 +13,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.recording import Journal
+from dtdg_lab.training.recording import StepRecorder
 
 # When a checkpoint is written: only once the loss that follows shows that its parameters are still of use.
 
@@ -97,7 +97,7 @@ def not_finite(loss: float, position: Position, rate: float) -> NotFiniteError:
 # When a run's state is written to its checkpoint, and what of it: on rank 0.
 
 
-class Keeper:
+class CheckpointManager:
     """Writes checkpoints of a run.
 
     Args:
@@ -108,10 +108,10 @@ class Keeper:
     """
 
     def __init__(
-        self, path: Path, group: Group, journal: Journal, take: Callable[[dict[str, Any]], Checkpoint]
+        self, path: Path, group: Group, journal: StepRecorder, take: Callable[[dict[str, Any]], Checkpoint]
     ) -> None:
         self._path, self._last_good = path, LastGood(path)
-        self._group, self._journal, self._take = group, journal, take
+        self._group, self._step_recorder, self._take = group, journal, take
 
     def forced(self, built: RunComponents, epoch: int) -> None:
         """Write what is now, with what is carried; collective where a system carries anything.
@@ -126,7 +126,7 @@ class Keeper:
         started_ns = time.time_ns()
         written = self._take(carried)
         self._last_good.write(written)
-        self._journal.checkpoint(written.position, epoch, started_ns)
+        self._step_recorder.checkpoint(written.position, epoch, started_ns)
 
     def kept(self, name: str, built: RunComponents, epoch: int) -> None:
         """Write what is now to a file of its own beside the last checkpoint; collective as :meth:`forced` is.
@@ -146,7 +146,7 @@ class Keeper:
         started_ns = time.time_ns()
         written = self._take(carried)
         written.save(self._path.with_name(f"{name}.pt"))
-        self._journal.kept(name, written.position, epoch, started_ns)
+        self._step_recorder.kept(name, written.position, epoch, started_ns)
 
     def after_step(self, built: RunComponents, loss: float, every_s: float, epoch: int) -> None:
         """Write where it is due, the run has gone well since, and nothing is carried.
@@ -163,4 +163,4 @@ class Keeper:
         due_s = every_s if windowed.at_rest(built) else float("inf")
         written = self._last_good.after_step(loss, due_s, lambda: self._take({}))
         if written is not None:
-            self._journal.checkpoint(written.position, epoch, started_ns)
+            self._step_recorder.checkpoint(written.position, epoch, started_ns)

@@ -35,7 +35,7 @@ def together(group: Group, *, device: str) -> Iterator[None]:
     reasons = gather_texts(group, reason, device=device) if group.size > 1 else [reason]
     if error is not None:
         raise error
-    failed = next((rank for rank, told in enumerate(reasons) if told), None)
+    failed = next((rank for rank, described in enumerate(reasons) if described), None)
     if failed is not None:
         raise RunFailedError(f"rank {failed} could not build it: {reasons[failed]}")
 
@@ -118,6 +118,6 @@ def share_moments(optimizer: torch.optim.Optimizer, group: Group) -> None:
         return
     held = io.BytesIO()
     torch.save(optimizer.state_dict() if group.rank == 0 else {}, held)
-    told = group.broadcast_array(np.frombuffer(held.getvalue(), np.uint8) if group.rank == 0 else None)
+    described = group.broadcast_array(np.frombuffer(held.getvalue(), np.uint8) if group.rank == 0 else None)
     if group.rank != 0:
-        optimizer.load_state_dict(torch.load(io.BytesIO(told.tobytes()), weights_only=True))
+        optimizer.load_state_dict(torch.load(io.BytesIO(described.tobytes()), weights_only=True))

@@ -14,14 +14,14 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, TargetBatchLayout, TargetRun, add_gradients
+from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, HybridBatchStrategy, TargetRun, add_gradients
 from dtdg_lab.tasks.base import PARTS, Scores, Task
 
 # How far the loss of a batch is from that of the same targets in the whole graph.
 
 
 def batch_deviation(
-    layout: TargetBatchLayout, model: DynamicModel, task: Task, sequence: DeviceSequence
+    layout: HybridBatchStrategy, model: DynamicModel, task: Task, sequence: DeviceSequence
 ) -> float | None:
     """The relative difference for the first batch of the present size, under the present parameters.
 
@@ -40,7 +40,7 @@ def batch_deviation(
     state, read = model.initial_state(sequence.own), []
     with torch.no_grad():
         for t in run.snapshots:
-            space = sequence.space(t)
+            space = sequence.view(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
             read.append(model.readout(h if vertices is None else h[vertices]))
         whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
@@ -142,7 +142,7 @@ class Evaluator:
                 continue
             if cold and t == self._ranges[part_of[t]].start:
                 state = model.initial_state(rows)
-            space = sequence.space(t)
+            space = sequence.view(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
             if t in part_of:
                 resample = again[t - tested.start] if t in tested else None

@@ -57,7 +57,7 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     hidden, outputs = [], []
     with seal_of(built.sequence.graph).opened():  # nothing is trained any more
         for t in range(graph.num_snapshots):
-            space = built.sequence.space(t)
+            space = built.sequence.view(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
             hidden.append(h.float().numpy())
             outputs.append(model.readout(h).float().numpy())

@@ -15,24 +15,24 @@ from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.halo import HaloSequence, HaloVertexLayout
+from dtdg_lab.engine.halo import HaloSequence, HaloStrategy
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.minibatch_blocks import block_shape
-from dtdg_lab.engine.replicated import CachedSequence, CachedVertexLayout, cached_sequences
+from dtdg_lab.engine.replicated import CachedSequence, ReplicatedStrategy, cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
-from dtdg_lab.engine.strategy import Layout
+from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout, SampledWindows
-from dtdg_lab.systems.decayed_windows.strategy import Cuts, HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
+from dtdg_lab.systems.decayed_windows.strategy import Cuts, DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid
 from dtdg_lab.systems.feature_cache.store import check_cache_memory
-from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureLayout
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy
 from dtdg_lab.systems.feature_cache.training import MiniBatches, neighbour_sampler, remote_part
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.strategy import BatchKeeping, PartBatches, Sizing, TargetBatchLayout
-from dtdg_lab.systems.single import SingleLayout, SnapshotGroupLayout
-from dtdg_lab.systems.snapshot_blocks.strategy import SnapshotLayout
+from dtdg_lab.systems.hybrid_batches.strategy import BatchKeeping, HybridBatchStrategy, PartBatches, Sizing
+from dtdg_lab.systems.single import SingleStrategy, SnapshotGroupStrategy
+from dtdg_lab.systems.snapshot_blocks.strategy import SnapshotBlockStrategy
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task
 
@@ -40,7 +40,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Ingredients:
+class BuildContext:
     """What layouts are made of.
 
     Attributes:
@@ -80,7 +80,7 @@ class Ingredients:
         return range(self.group.rank * share, (self.group.rank + 1) * share)
 
 
-def make_layout(of: Ingredients) -> Layout:
+def make_layout(of: BuildContext) -> Strategy:
     """The layout that the config's system names.
 
     Raises:
@@ -89,13 +89,13 @@ def make_layout(of: Ingredients) -> Layout:
     return _MAKERS[catalogue.system(of.config.system).parts["parallel"]](of)
 
 
-def _single(of: Ingredients) -> Layout:
-    return SingleLayout(of.model, of.sequence, of.task, of.train)
+def _single(of: BuildContext) -> Strategy:
+    return SingleStrategy(of.model, of.sequence, of.task, of.train)
 
 
-def _snapshot_group(of: Ingredients) -> Layout:
+def _snapshot_group(of: BuildContext) -> Strategy:
     assert of.scheduling is not None
-    return SnapshotGroupLayout(
+    return SnapshotGroupStrategy(
         of.model,
         of.sequence,
         of.task,
@@ -107,16 +107,16 @@ def _snapshot_group(of: Ingredients) -> Layout:
     )
 
 
-def _halo_vertex(of: Ingredients) -> Layout:
+def _halo_vertex(of: BuildContext) -> Strategy:
     assert of.partition is not None
     exchanger = Exchanger(of.group)
     sequence = _own_vertices(of, exchanger)
-    return HaloVertexLayout(
+    return HaloStrategy(
         of.model, sequence, of.task, of.train, exchanger, plan=_planned(of), counts_group=of.group.rank == 0
     )
 
 
-def _snapshot(of: Ingredients) -> Layout:
+def _snapshot(of: BuildContext) -> Strategy:
     plan, config = _planned(of), of.config
     snapshots: DeviceSequence | HaloSequence = of.sequence
     halo = None
@@ -136,17 +136,17 @@ def _snapshot(of: Ingredients) -> Layout:
         )
     elif plan.blocks > 1 and config["graphs"] == "brought":  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["difference"])
-    return SnapshotLayout(
+    return SnapshotBlockStrategy(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
     )
 
 
-def _planned(of: Ingredients) -> SnapshotBlocks:
+def _planned(of: BuildContext) -> SnapshotBlocks:
     assert of.blocks is not None
     return of.blocks
 
 
-def _halo_window(of: Ingredients) -> Layout:
+def _halo_window(of: BuildContext) -> Strategy:
     assert of.partition is not None and of.chunking is not None
     config, shape = of.config, Trapezoid.of(of.config, chunks=of.chunking.chunks)
     if shape.window > len(of.train):
@@ -164,7 +164,7 @@ def _halo_window(of: Ingredients) -> Layout:
         of.model, of.group, overlap=config["overlap"], seed=config.seed, itemsize=np.dtype(config["dtype"]).itemsize
     )
     cuts = Cuts(of.partition.owner, of.chunking, of.parts, config.seed, asked)
-    return HaloWindowLayout(
+    return DecayedWindowStrategy(
         of.model,
         _own_vertices(of, exchanger, awaited=True),
         of.task,
@@ -179,7 +179,7 @@ def _halo_window(of: Ingredients) -> Layout:
     )
 
 
-def _own_vertices(of: Ingredients, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+def _own_vertices(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
     """Snapshots of this rank's vertices: all where it is alone, and has nobody to exchange with."""
     assert of.partition is not None
     if of.group.size == 1:
@@ -196,7 +196,7 @@ def _own_vertices(of: Ingredients, exchanger: Exchanger, *, awaited: bool = Fals
     )
 
 
-def _cached_vertex(of: Ingredients) -> Layout:
+def _cached_vertex(of: BuildContext) -> Strategy:
     assert of.partition is not None
     sequences = cached_sequences(
         of.sequence.graph,
@@ -210,10 +210,10 @@ def _cached_vertex(of: Ingredients) -> Layout:
     )
     if "batching" in catalogue.system(of.config.system).parts:
         return _target_batches(of, sequences)
-    return CachedVertexLayout(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
+    return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
 
 
-def _target_batches(of: Ingredients, sequences: list[CachedSequence]) -> Layout:
+def _target_batches(of: BuildContext, sequences: list[CachedSequence]) -> Strategy:
     assert of.partition is not None
     config, graph, settings = of.config, of.sequence.graph, of.sequence.settings
     trained = of.task.trains()
@@ -234,7 +234,7 @@ def _target_batches(of: Ingredients, sequences: list[CachedSequence]) -> Layout:
         folder = part_folder(graph, own, sequence.part.reach)
         parts.append(PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
     sizing = Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
-    return TargetBatchLayout(
+    return HybridBatchStrategy(
         of.model, parts, of.task, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"]
     )
 
@@ -251,16 +251,16 @@ def keeping(config: RunConfig) -> BatchKeeping:
     return BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])
 
 
-def _sampled_window(of: Ingredients) -> Layout:
+def _sampled_window(of: BuildContext) -> Strategy:
     assert of.partition is not None
     config = of.config
     windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
-    return SampledWindowLayout(
+    return SampledWindowStrategy(
         of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0
     )
 
 
-def _remote_feature(of: Ingredients) -> Layout:
+def _remote_feature(of: BuildContext) -> Strategy:
     assert of.partition is not None
     graph = of.sequence.graph
     mini = MiniBatches.of(of.config, graph, of.train, task=of.task, model=of.model, partition=of.partition)
@@ -278,13 +278,13 @@ def _remote_feature(of: Ingredients) -> Layout:
         rows = min(of.config["cache_rows"], service.space.size)
         check_cache_memory(rows, service.row_bytes, caches=len(of.parts))
         parts = [remote_part(mini, part, service, draw) for part in of.parts]
-        return RemoteFeatureLayout(of.model, parts, of.task, graph, service=service, settings=of.sequence.settings)
+        return RemoteFeatureStrategy(of.model, parts, of.task, graph, service=service, settings=of.sequence.settings)
     except BaseException:
         service.close()
         raise
 
 
-_MAKERS: dict[str, Callable[[Ingredients], Layout]] = {
+_MAKERS: dict[str, Callable[[BuildContext], Strategy]] = {
     "single": _single,
     "snapshot_group": _snapshot_group,
     "snapshot": _snapshot,

@@ -20,7 +20,7 @@ from dtdg_lab.systems.decayed_windows.window import RowMemory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.collective import attempted
-from dtdg_lab.training.told_plans import Told, told_plans
+from dtdg_lab.training.plan_events import EventList, plan_events
 
 # Which settings may change in a running job, and what a control request does to it.
 
@@ -74,7 +74,7 @@ def merged(config: RunConfig, requests: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 @dataclass(slots=True)
-class Knobs:
+class LiveSettings:
     """The control word as this rank has applied it: step changes made, requests waiting, paused or stopping.
 
     ``requests`` wait for the end of the epoch, oldest first; each is made or refused for itself.
@@ -143,7 +143,7 @@ class Rebuilt:
 
     built: RunComponents
     measured: RowMemory | None
-    told: Told
+    described: EventList
 
 
 def rebuilt(
@@ -189,11 +189,11 @@ def rebuilt(
             made.close()
         return None, reason
     measured = windowed.measure(made, group, device=device)  # collective: all ranks have built
-    told, reason = attempted(partial(told_plans, made, graph, group, before, measured), group, device=device)
+    described, reason = attempted(partial(plan_events, made, graph, group, before, measured), group, device=device)
     if reason:
         made.close()
         return None, reason
-    return Rebuilt(made, measured, told or Told()), ""
+    return Rebuilt(made, measured, described or EventList()), ""
 
 
 @dataclass(frozen=True, slots=True)

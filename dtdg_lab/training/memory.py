@@ -115,7 +115,7 @@ class MemoryTrace:
     bytes: tuple[int, ...]
     blocks: tuple[tuple[float, int, str], ...]
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The data of an event ``memory_trace``."""
         return {
             "peak_bytes": self.peak_bytes,

@@ -22,7 +22,7 @@ from dtdg_lab.systems.decayed_windows.chunks import chunk_facts, make_chunks, to
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid
 from dtdg_lab.systems.snapshot_blocks.cost_model import (
     RERUN_MEMORIES,
-    LegCost,
+    AllToAllCost,
     Volume,
     between_parts,
     legs,
@@ -48,20 +48,20 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
     if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part
         return Chunking(np.zeros(graph.num_nodes, np.int32), WHOLE_CHUNKS, parts, "the whole part")
     made: Chunking | None = None
-    told: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if group.rank == 0:
         try:
             chunks = config["chunks"] or fitting_chunks(partition)
             made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
-            told = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
+            described = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
         except Exception as error:  # whatever it is, the other ranks wait for an answer
             reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            told = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
-    told = json.loads(group.broadcast_text(json.dumps(told)))
-    if "reason" in told:
-        raise PartitionError(told["reason"])
+            described = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
+    described = json.loads(group.broadcast_text(json.dumps(described)))
+    if "reason" in described:
+        raise PartitionError(described["reason"])
     chunk = group.broadcast_array(None if made is None else made.chunk)
-    return Chunking(chunk, told["chunks"], parts, told["made_by"], told["seconds"], told["note"])
+    return Chunking(chunk, described["chunks"], parts, described["made_by"], described["seconds"], described["note"])
 
 
 def fitting_chunks(partition: Partition) -> int:
@@ -69,7 +69,7 @@ def fitting_chunks(partition: Partition) -> int:
     return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
 
 
-def told_chunking(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
+def chunking_event(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
     """What an event says of the chunks."""
     return told_chunks(config["chunker"], chunking, chunk_facts(graph, partition, chunking))
 
@@ -77,7 +77,7 @@ def told_chunking(config: RunConfig, graph: DynamicGraph, partition: Partition, 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
 
 
-def told_blocks(
+def blocks_event(
     config: RunConfig,
     graph: DynamicGraph,
     blocks: SnapshotBlocks,
@@ -118,16 +118,16 @@ def told_blocks(
         "blocks": blocks.blocks,
         "asked": config["blocks"],
         "bounds": [blocks.snapshots.start, *(blocks.block(b).stop for b in many)],
-        "own": [[_told(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
-        "rows": [_told(blocks.rows(rank)) for rank in ranks],
-        "chunks": [_told(blocks.chunk(rank)) for rank in ranks],
+        "own": [[_to_dict(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
+        "rows": [_to_dict(blocks.rows(rank)) for rank in ranks],
+        "chunks": [_to_dict(blocks.chunk(rank)) for rank in ranks],
         "predicted": {way: moved.tolist() for way, moved in predicted.items()},
         "legs": [[leg.layer, leg.way, leg.leg, leg.width] for leg in some if blocks.groups > 1],
         "note": _note(config, blocks, peak_bytes),
     }
 
 
-def legs_of(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> tuple[LegCost, ...]:
+def legs_of(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> tuple[AllToAllCost, ...]:
     """The legs of a step of a run, those that are not sent included."""
     return legs(
         config.model,
@@ -169,7 +169,7 @@ def _reruns(config: RunConfig) -> bool:
     return catalogue.entry("models", config.model).memory in RERUN_MEMORIES
 
 
-def _told(part: range) -> list[int]:
+def _to_dict(part: range) -> list[int]:
     return [part.start, part.stop]
 
 
@@ -215,7 +215,7 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
         PartitionError: it could not be made; every rank raises it with rank 0's reason.
     """
     made: Partition | None = None
-    told: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if group.rank == 0:
         try:
             made = make_partition(
@@ -226,19 +226,19 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
                 seed=config.seed,
                 **{knob: config[knob] for knob in KNOBS},
             )
-            told = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
+            described = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
         except Exception as error:  # whatever it is, the other ranks wait for an answer
             reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            told = {"reason": f"partitioner {config['partitioner']!r} with parts={config.parts}: {reason}"}
-    told = json.loads(group.broadcast_text(json.dumps(told)))
-    if "reason" in told:
-        raise PartitionError(told["reason"])
+            described = {"reason": f"partitioner {config['partitioner']!r} with parts={config.parts}: {reason}"}
+    described = json.loads(group.broadcast_text(json.dumps(described)))
+    if "reason" in described:
+        raise PartitionError(described["reason"])
     owner = group.broadcast_array(None if made is None else made.owner)
-    groups = group.broadcast_array(None if made is None else made.groups) if told["groups"] else None
-    return Partition(owner, config.parts, groups, graph.data_hash, told["made_by"], told["seconds"])
+    groups = group.broadcast_array(None if made is None else made.groups) if described["groups"] else None
+    return Partition(owner, config.parts, groups, graph.data_hash, described["made_by"], described["seconds"])
 
 
-def told_partition(
+def partition_event(
     config: RunConfig,
     graph: DynamicGraph,
     partition: Partition,
@@ -284,7 +284,7 @@ def told_partition(
         "ranks": ranks,
         "layout": layout,
         "seconds": partition.seconds,
-        "measures": measures.told(),
+        "measures": measures.to_dict(),
         "predicted": {way: moved.tolist() for way, moved in predicted.items()},
     }
 
@@ -292,7 +292,7 @@ def told_partition(
 # Which snapshots a run trains, validates and tests on, as an event tells it.
 
 
-def told_parts(graph: DynamicGraph, split: Split) -> dict[str, Any]:
+def split_event(graph: DynamicGraph, split: Split) -> dict[str, Any]:
     """Part -> ``first`` and ``last`` snapshot, and ``without_edges``: [first, last] of each run of empty ones.
 
     A part without snapshots is left out.

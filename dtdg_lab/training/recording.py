@@ -18,7 +18,7 @@ from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
-from dtdg_lab.engine.strategy import Computed, Layout, Work
+from dtdg_lab.engine.strategy import Step, StepResult, Strategy
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
 from dtdg_lab.training.interfaces import Recorder
@@ -30,7 +30,7 @@ from dtdg_lab.training.phase_clock import PhaseClock
 SAMPLE_S = 1.0
 
 
-class Vitals:
+class ResourceMonitor:
     """Samples resident memory and energy into the tables ``memory``, ``energy`` and ``phase_energy``.
 
     Where the processors' energy is modelled, each step gets its share as well (:meth:`step_energy`); a counter of the
@@ -202,7 +202,7 @@ WAITED_S = TABLES["resolved"].index("wait_s") - 2
 EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
 
-class Journal:
+class StepRecorder:
     """Writes a rank's records.
 
     Args:
@@ -215,21 +215,21 @@ class Journal:
         taken_down: by the layout, of the last step, by table.
     """
 
-    def __init__(self, recorder: Recorder, clock: PhaseClock, vitals: Vitals, rank: int) -> None:
-        self._recorder, self._clock, self._vitals, self._rank = recorder, clock, vitals, rank
-        self.taken_down: dict[str, list[tuple[Any, ...]]] = {}
+    def __init__(self, recorder: Recorder, clock: PhaseClock, resource_monitor: ResourceMonitor, rank: int) -> None:
+        self._recorder, self._clock, self._resource_monitor, self._rank = recorder, clock, resource_monitor, rank
+        self.last_rows: dict[str, list[tuple[Any, ...]]] = {}
 
     def step(
         self,
         at: Position,
-        work: Work,
-        computed: Computed,
+        work: Step,
+        computed: StepResult,
         *,
         loss: float | None,
         cpu_s: float,
         moved: Moved,
         version: int,
-        layout: Layout,
+        layout: Strategy,
     ) -> float | None:
         """The rows of a step that is over; its joules where they are known.
 
@@ -244,11 +244,11 @@ class Journal:
             layout: that has taken down more.
         """
         intervals, spent = self._clock.intervals, self._clock.seconds()
-        energy_j, energy_source = self._vitals.step_energy(at.step)
+        energy_j, energy_source = self._resource_monitor.step_energy(at.step)
         own = computed.loss_sum / computed.groups if computed.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
-        self.taken_down = layout.rows()
-        fetches = (row for row in self.taken_down.get("fetches", ()) if row[PURPOSE] != "probe")  # training's own
+        self.last_rows = layout.rows()
+        fetches = (row for row in self.last_rows.get("fetches", ()) if row[PURPOSE] != "probe")  # training's own
         moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in fetches)
         self._recorder.row(
             "steps",
@@ -276,12 +276,12 @@ class Journal:
                 version,
             ),
         )
-        still_s = sum(row[WAITED_S] for row in self.taken_down.get("resolved", ()))
-        still_s += sum(row[EXPOSED_S] for row in self.taken_down.get("windows", ()))
-        self._vitals.phases(at.step, at.epoch, intervals, self._clock.cpu_s, still_s=still_s)
+        still_s = sum(row[WAITED_S] for row in self.last_rows.get("resolved", ()))
+        still_s += sum(row[EXPOSED_S] for row in self.last_rows.get("windows", ()))
+        self._resource_monitor.phases(at.step, at.epoch, intervals, self._clock.cpu_s, still_s=still_s)
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (at.step, at.epoch, phase, begin_ns, finish_ns))
-        for table, rows in self.taken_down.items():
+        for table, rows in self.last_rows.items():
             for row in rows:
                 self._recorder.row(table, (at.step, at.epoch, *row))
         return energy_j
@@ -302,7 +302,7 @@ class Journal:
         """Something done between steps, that is over now; returns when that is."""
         ended_ns = time.time_ns()
         self._recorder.row("phases", (step, epoch, phase, started_ns, ended_ns))
-        self._vitals.between(phase, started_ns, ended_ns)
+        self._resource_monitor.between(phase, started_ns, ended_ns)
         return ended_ns
 
     def checkpoint(self, of: Position, epoch: int, started_ns: int) -> None:
@@ -333,7 +333,7 @@ class Journal:
                 ),
             )
 
-    def knobs(self, at: Position, data: dict[str, Any], step: int) -> None:
+    def live_settings(self, at: Position, data: dict[str, Any], step: int) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
         self._recorder.row("events", (step, at.epoch, time.time_ns(), "knob", data))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.model_averaging import Round
-from dtdg_lab.engine.strategy import Layout
-from dtdg_lab.systems.hybrid_batches.strategy import Drawn, TargetBatchLayout
+from dtdg_lab.engine.strategy import Strategy
+from dtdg_lab.systems.hybrid_batches.strategy import Drawn, HybridBatchStrategy
 
 STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
 
@@ -23,17 +23,17 @@ class RecordedRequest:
 
     Attributes:
         step: that comes next.
-        heard: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
+        received: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
         payload: what was asked for.
     """
 
     step: int
-    heard: str
+    received: str
     payload: Mapping[str, Any]
 
-    def is_due(self, step: int, heard: str) -> bool:
+    def is_due(self, step: int, received: str) -> bool:
         """Whether it has been heard by then."""
-        return (self.step, HEARD.index(self.heard)) <= (step, HEARD.index(heard))
+        return (self.step, HEARD.index(self.received)) <= (step, HEARD.index(received))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +108,19 @@ class RunReplay:
         place = self.places.get(step)
         return place[1] if place is not None and place[0] == epoch else None
 
-    def lead(self, layout: Layout) -> None:
+    def lead(self, layout: Strategy) -> None:
         """Have a layout draw what was drawn."""
-        if isinstance(layout, TargetBatchLayout):
+        if isinstance(layout, HybridBatchStrategy):
             layout.replay = self.drawn
 
     # requests
 
-    def version(self, step: int, heard: str) -> int:
+    def version(self, step: int, received: str) -> int:
         """The newest request heard when ``step`` comes next."""
         assert self.requests is not None
-        return sum(request.is_due(step, heard) for request in self.requests)
+        return sum(request.is_due(step, received) for request in self.requests)
 
-    def payload(self, version: int, step: int, heard: str, *, together: bool) -> Mapping[str, Any]:
+    def payload(self, version: int, step: int, received: str, *, together: bool) -> Mapping[str, Any]:
         """What was asked for; a version above all recorded ones is a request to stop the replay.
 
         A stop carries the versions before it along: those that were not due yet ask for nothing.
@@ -128,7 +128,7 @@ class RunReplay:
         Args:
             version: from 1.
             step: that comes next.
-            heard: where.
+            received: where.
             together: whether all ranks are at this step; else a rank hears a version sooner or later than rank 0, as
                 its rounds say.
         """
@@ -136,7 +136,7 @@ class RunReplay:
         if version > len(self.requests):
             return {"stop": True}
         request = self.requests[version - 1]
-        return request.payload if not together or request.is_due(step, heard) else {}
+        return request.payload if not together or request.is_due(step, received) else {}
 
     # what was decided
 

@@ -15,22 +15,22 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import Work
+from dtdg_lab.engine.strategy import Step
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.systems.hybrid_batches.policies import BatchDecision
 from dtdg_lab.training.build import RunComponents, build, own_defaults
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.checkpoint_manager import Keeper, not_finite
+from dtdg_lab.training.checkpoint_manager import CheckpointManager, not_finite
 from dtdg_lab.training.collective import any_rank, as_rank_0
 from dtdg_lab.training.interfaces import ControlSource, Recorder
-from dtdg_lab.training.live_run import Steered
-from dtdg_lab.training.live_settings import Knobs, live_names
-from dtdg_lab.training.partition import told_parts
+from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.live_settings import LiveSettings, live_names
+from dtdg_lab.training.partition import split_event
 from dtdg_lab.training.phase_clock import PhaseClock
-from dtdg_lab.training.recording import Journal, Vitals
+from dtdg_lab.training.plan_events import KINDS
+from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
 from dtdg_lab.training.replay import END, STEP, RunReplay
-from dtdg_lab.training.told_plans import KINDS
 from dtdg_lab.training.updates import AveragedUpdates
 
 ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
@@ -45,7 +45,7 @@ class TrainingOutcome:
     position: Position
 
 
-class Trainer(Steered):
+class Trainer(LiveTraining):
     """Trains one rank of one run from where it is to its end.
 
     Args:
@@ -78,7 +78,7 @@ class Trainer(Steered):
         recorder: Recorder,
         control: ControlSource,
         checkpoint: Path,
-        vitals: Vitals,
+        resource_monitor: ResourceMonitor,
         device: str = "cpu",
         resume: bool = False,
         changes: Mapping[str, Any] = MappingProxyType({}),
@@ -87,32 +87,32 @@ class Trainer(Steered):
         replay: RunReplay | None = None,
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
-        self._recorder, self._control, self._vitals = recorder, control, vitals
+        self._recorder, self._control, self._resource_monitor = recorder, control, resource_monitor
         self._show_progress, self._resumed = show_progress, resume
         self._clock = PhaseClock(device)
-        self._journal = Journal(recorder, self._clock, vitals, group.rank)
+        self._step_recorder = StepRecorder(recorder, self._clock, resource_monitor, group.rank)
         self._position, self._replay = Position(), replay
         self._evaluated_step = -1
         self._branches, self._changes = begin is not None and not resume, dict(changes)
         held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
-        self.knobs = Knobs(config) if stored is None else self._knobs_from(stored, config)
-        plan = {**({} if stored is None else stored.plan), **self._told_schedule(self._position.step)}
-        self._built = build(self.knobs.config, graph, group, device=device, plan=plan)
+        self.live_settings = LiveSettings(config) if stored is None else self._knobs_from(stored, config)
+        plan = {**({} if stored is None else stored.plan), **self._recorded_schedule(self._position.step)}
+        self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
         try:
             self._row_memory = windowed.measure(self._built, group, device=device)
             if stored is not None:
                 stored.restore(self._built.model, self._built.optimizer if stored.has_moments_for(config) else None)
-                self._take_settings()
+                self._apply_settings()
                 windowed.put_back(self._built, plan, device=device)
             self._updates = self._made_updates()
         except BaseException:
             self._built.close()
             raise
-        self._keeper = Keeper(checkpoint, group, self._journal, self._snapshot)
+        self._keeper = CheckpointManager(checkpoint, group, self._step_recorder, self._snapshot)
         self._loss = 0.0
-        vitals.children = lambda: self._built.remote.children if self._built.remote is not None else ()
+        resource_monitor.children = lambda: self._built.remote.children if self._built.remote is not None else ()
 
     @own_defaults()
     def run(self) -> TrainingOutcome:
@@ -132,23 +132,23 @@ class Trainer(Steered):
 
     def _run(self) -> TrainingOutcome:
         if self._position.step == 0 or self._branches:
-            self._event("parts", told_parts(self._graph, self._built.split))
+            self._event("parts", split_event(self._graph, self._built.split))
             if not self._position.iteration:  # else steps hand on a state that a probe would leave out
                 self._probe_memory()
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
-            settings = {name: self.knobs.config.flat[name] for name in live_names(self.knobs.config)}
-            told = {"settings": settings, "changes": self._changes, "iteration": self._position.iteration}
-            told["data_checked"] = self._data_checked
-            self._event("resumed", told)
+            settings = {name: self.live_settings.config.flat[name] for name in live_names(self.live_settings.config)}
+            described = {"settings": settings, "changes": self._changes, "iteration": self._position.iteration}
+            described["data_checked"] = self._data_checked
+            self._event("resumed", described)
         threads = torch.get_num_threads()  # sums depend on them
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device, "threads": threads})
-        self._tell(*KINDS)
+        self._report(*KINDS)
         if self._built.hybrid is not None:
             self._built.hybrid.open()
         from tqdm.auto import tqdm
 
-        with tqdm(total=self.knobs.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
+        with tqdm(total=self.live_settings.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
             while not self._between_epochs():
                 if self._has_epochs:
                     self._epoch()
@@ -156,13 +156,13 @@ class Trainer(Steered):
         self._control.refuse(ENDING)
         if not self._updates.together:
             self._gather()  # where a change after the last step has begun another stretch
-            if self.knobs.stopping:  # all ranks resume with the same step, which none has made
+            if self.live_settings.stopping:  # all ranks resume with the same step, which none has made
                 self._position = as_rank_0(self._position, self._group, device=self._device)
         self._save(force=True)
         self._event("ended", {"parameters": self._snapshot().fingerprint()})
-        if not self.knobs.stopping:
+        if not self.live_settings.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
-        return TrainingOutcome("stopped" if self.knobs.stopping else "finished", self._position)
+        return TrainingOutcome("stopped" if self.live_settings.stopping else "finished", self._position)
 
     @property
     def built(self) -> RunComponents:
@@ -177,11 +177,11 @@ class Trainer(Steered):
         for work in self._works(epoch):
             self._step(work)
             self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
-            self._meet_while_paused()
-            self._save(force=self.knobs.stopping)
+            self._wait_while_paused()
+            self._save(force=self.live_settings.stopping)
             if self._position.iteration < self._steps:
-                self._keep_if_asked()
-            if self.knobs.stopping:
+                self._save_if_requested()
+            if self.live_settings.stopping:
                 is_over = self._position.iteration == self._steps
                 break
         if is_over:
@@ -189,14 +189,14 @@ class Trainer(Steered):
             self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
             self._end_profiled_epoch()
             self._tune(epoch)
-            due = self._position.epoch % self.knobs.config["evaluate_every"] == 0
+            due = self._position.epoch % self.live_settings.config["evaluate_every"] == 0
             if due and not self._is_last() and self._position.step != self._evaluated_step:
                 self._evaluated_step = self._position.step  # other ranks may make all steps of an epoch
                 self._evaluate(("train", "validation"))
-            self._vitals.end_epoch()
+            self._resource_monitor.end_epoch()
             self._keep_epoch()
 
-    def _works(self, epoch: int) -> Iterator[Work]:
+    def _works(self, epoch: int) -> Iterator[Step]:
         """What this rank is to compute in the rest of an epoch.
 
         Where models are averaged, ranks share the steps of an epoch: ``iteration`` is a step's number among those of
@@ -218,17 +218,17 @@ class Trainer(Steered):
 
     def _keep_epoch(self) -> None:
         """Keep a checkpoint where one is asked for, once all that belongs to the epoch has been done."""
-        every, done = self.knobs.config["keep_every"], self._position.epoch
+        every, done = self.live_settings.config["keep_every"], self._position.epoch
         if every and done % every == 0:
             self._keeper.kept(f"epoch-{done:05d}", self._built, self._current_epoch)
-        self._keep_if_asked()
+        self._save_if_requested()
 
     def _end_profiled_epoch(self) -> None:
         """Go on by another schedule where there is one; by the old one where the scheduler fails, on every rank."""
-        changes, reason = {"group_times": self.knobs.config["group_times"]}, ""
+        changes, reason = {"group_times": self.live_settings.config["group_times"]}, ""
         try:
             if self._other_schedule():
-                self._tell("schedule")
+                self._report("schedule")
         except PlanError as error:
             reason = str(error)
         if reason := reason or self._refused_before(changes):
@@ -236,27 +236,27 @@ class Trainer(Steered):
 
     def _tune(self, epoch: int) -> None:
         started_ns = time.time_ns()
-        decision = windowed.tuned(self._built, self.knobs.config, epoch, self._row_memory)
+        decision = windowed.tuned(self._built, self.live_settings.config, epoch, self._row_memory)
         if decision is None:
             return
-        self._journal.between(self._position.step, epoch, "evaluate", started_ns)  # what its trials took
-        self._journal.decision(Position(epoch, 0, self._position.step), decision.row)
-        if changed := self.knobs.apply({"set": decision.changes}):
-            self._take_settings()
-            self._knob_event(changed, "step", self._position.step, by=decision.policy)
+        self._step_recorder.between(self._position.step, epoch, "evaluate", started_ns)  # what its trials took
+        self._step_recorder.decision(Position(epoch, 0, self._position.step), decision.row)
+        if changed := self.live_settings.apply({"set": decision.changes}):
+            self._apply_settings()
+            self._record_change(changed, "step", self._position.step, by=decision.policy)
 
     def _between_epochs(self) -> bool:
         """Whether the run is over; before that, changes that wait for the end of an epoch are made."""
         if self._updates.together:
-            if self.knobs.stopping:
+            if self.live_settings.stopping:
                 return True
             self._rebuild_if_asked()  # before the end is looked for: it may move the end
             return self._is_over()
-        if self._has_epochs and not self.knobs.stopping and not self._waits:
+        if self._has_epochs and not self.live_settings.stopping and not self._waits:
             return False
         self._gather()  # every rank comes here in the end, for one of these reasons or another
         gathered = self._updates
-        if self.knobs.stopping:
+        if self.live_settings.stopping:
             return True
         self._rebuild_if_asked()
         if not any_rank(self._has_epochs, self._group, device=self._device) and self._is_over():
@@ -267,11 +267,11 @@ class Trainer(Steered):
 
     @property
     def _has_epochs(self) -> bool:
-        return self._position.epoch < self.knobs.config.epochs
+        return self._position.epoch < self.live_settings.config.epochs
 
     @property
     def _waits(self) -> bool:
-        return bool(self.knobs.requests) and not self._position.iteration
+        return bool(self.live_settings.requests) and not self._position.iteration
 
     def _is_over(self) -> bool:
         """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""
@@ -279,17 +279,17 @@ class Trainer(Steered):
             return False
         self._control.refuse(ENDING)
         self._apply_up_to(self._built.gradients.agree(self._asked(END).version), END)
-        self._keep_if_asked()
+        self._save_if_requested()
         self._rebuild_if_asked()
-        if self.knobs.stopping or not self._has_epochs:
+        if self.live_settings.stopping or not self._has_epochs:
             return True
         self._control.refuse("")  # more epochs were asked for
         return False
 
     def _is_last(self) -> bool:
-        return self._position.epoch >= self.knobs.waiting.get("epochs", self.knobs.config.epochs)
+        return self._position.epoch >= self.live_settings.waiting.get("epochs", self.live_settings.config.epochs)
 
-    def _step(self, work: Work) -> None:
+    def _step(self, work: Step) -> None:
         clock, built, cpu_s = self._clock, self._built, time.process_time()
         sent, received = self._group.bytes_sent, self._group.bytes_received
         choice = 0 if built.hybrid is None else built.hybrid.choice
@@ -305,35 +305,35 @@ class Trainer(Steered):
         clock.exchange(agreed.wait_s)
         loss = agreed.loss_sum / max(agreed.groups, 1)
         if not abs(loss) < float("inf"):
-            raise not_finite(loss, self._position, self.knobs.config.learning_rate)
+            raise not_finite(loss, self._position, self.live_settings.config.learning_rate)
         self._loss = loss
-        heard = loss if agreed.groups else None  # batches may be without labels
+        known_loss = loss if agreed.groups else None  # batches may be without labels
         built.optimizer.step()
         clock("update")
         word = self._updates.follow()
         if not self._updates.together:
             clock("communicate")
-        self._decide(heard, choice)
-        self._hear(word, STEP)
+        self._decide(known_loss, choice)
+        self._apply_control(word, STEP)
         self._recorder.check()
         clock("control")
         moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
-        energy_j = self._journal.step(
+        energy_j = self._step_recorder.step(
             self._position,
             work,
             computed,
-            loss=heard,
+            loss=known_loss,
             cpu_s=time.process_time() - cpu_s,
             moved=moved,
-            version=self.knobs.version,
+            version=self.live_settings.version,
             layout=built.layout,
         )
         if built.remote is not None:
             built.remote.stepped(sum(clock.seconds().values()), energy_j)
         if built.scheduling is not None:
-            built.scheduling.observe(self._journal.taken_down.get("groups", ()), agreed.communicate_s)
+            built.scheduling.observe(self._step_recorder.last_rows.get("groups", ()), agreed.communicate_s)
 
-    def _follow_links(self, work: Work) -> None:
+    def _follow_links(self, work: Step) -> None:
         """Make links as slow as they are to be in this step."""
         if self._built.network is not None:
             changed = self._built.network.follow(self._position.epoch, work.iteration / self._steps)
@@ -354,22 +354,22 @@ class Trainer(Steered):
         if hybrid is not None and hybrid.adjuster is not None:
             for row in self._replay.decided(self._position.step):
                 hybrid.repeat(row[ACTION])
-                self._journal.decision(self._position, row)
+                self._step_recorder.decision(self._position, row)
         return True
 
     def _note_decision(self, decision: BatchDecision | None) -> None:
         if decision is not None:
-            self._journal.decision(self._position, decision.row)
+            self._step_recorder.decision(self._position, decision.row)
 
     def _slow_down(self) -> None:
-        if self.knobs.config["slow_rank"] == self._group.rank and self.knobs.config["slow_ms"] > 0:
-            time.sleep(self.knobs.config["slow_ms"] * 1e-3)
+        if self.live_settings.config["slow_rank"] == self._group.rank and self.live_settings.config["slow_ms"] > 0:
+            time.sleep(self.live_settings.config["slow_ms"] * 1e-3)
 
     def _save(self, *, force: bool) -> None:
         if force:
             self._keeper.forced(self._built, self._current_epoch)
         else:
-            every_s = self.knobs.config["checkpoint_every_s"]
+            every_s = self.live_settings.config["checkpoint_every_s"]
             self._keeper.after_step(self._built, self._loss, every_s, self._current_epoch)
 
     def _evaluate(self, splits: tuple[str, ...], *, final: bool = False) -> None:
@@ -380,8 +380,8 @@ class Trainer(Steered):
             results = self._built.alone.evaluate(self._built.model, splits)
         else:
             return
-        self._journal.evaluations(self._position, results)
-        self._journal.between(self._position.step, self._current_epoch, "evaluate", started_ns)
+        self._step_recorder.evaluations(self._position, results)
+        self._step_recorder.between(self._position.step, self._current_epoch, "evaluate", started_ns)
         if self._built.hybrid is not None and not final and not self._decided_before():
             losses = [of.loss for of in results if of.split == "validation"]
             self._note_decision(self._built.hybrid.after_evaluation(losses[0] if losses else None))

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from dtdg_lab.distributed.gradients import Exchanged, FlatGradients
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import Averager, Round, Word, averager_for
-from dtdg_lab.engine.strategy import Computed
+from dtdg_lab.distributed.model_averaging import Averager, ControlState, Round, averager_for
+from dtdg_lab.engine.strategy import StepResult
 from dtdg_lab.training.build import RunComponents
 
 CONTROL_ROUND_S = 0.5  # a paused job meets this often
@@ -25,19 +25,19 @@ class Updates(Protocol):
 
     together: bool
 
-    def exchange(self, computed: Computed) -> Exchanged:
+    def exchange(self, computed: StepResult) -> Exchanged:
         """Make the gradients those of the update; what a step is known by."""
         ...
 
-    def follow(self) -> Word:
+    def follow(self) -> ControlState:
         """The word to be followed from the next step on; asked once after every update."""
         ...
 
-    def pause(self, wait: Callable[[float], None]) -> Word:
+    def pause(self, wait: Callable[[float], None]) -> ControlState:
         """Stand still for a while, and hear the word; ``wait`` returns early where something was asked for here."""
         ...
 
-    def gather(self, hear: Callable[[Word], None]) -> None:
+    def gather(self, hear: Callable[[ControlState], None]) -> None:
         """Return when all ranks are here, with one model and one word; what is collective may follow.
 
         ``hear`` is told every word until then.
@@ -53,7 +53,7 @@ class Updates(Protocol):
         ...
 
 
-class TogetherUpdates:
+class SynchronousUpdates:
     """Gradients are summed over ranks in every step, and the word rides with them.
 
     Args:
@@ -64,29 +64,29 @@ class TogetherUpdates:
 
     together = True
 
-    def __init__(self, gradients: FlatGradients, asked: Callable[[], Word], start: Word) -> None:
+    def __init__(self, gradients: FlatGradients, asked: Callable[[], ControlState], start: ControlState) -> None:
         self._gradients, self._asked, self._word = gradients, asked, start
 
-    def exchange(self, computed: Computed) -> Exchanged:
+    def exchange(self, computed: StepResult) -> Exchanged:
         """Sum and divide."""
         asked = self._asked()
         agreed = self._gradients.exchange(
             version=asked.version, choice=asked.choice, loss_sum=computed.loss_sum, groups=computed.groups
         )
-        self._word = Word(agreed.version, agreed.choice)
+        self._word = ControlState(agreed.version, agreed.choice)
         return agreed
 
-    def follow(self) -> Word:
+    def follow(self) -> ControlState:
         """What rode with the gradients."""
         return self._word
 
-    def pause(self, wait: Callable[[float], None]) -> Word:
+    def pause(self, wait: Callable[[float], None]) -> ControlState:
         """A control round, once something was asked for or half a second has passed."""
         wait(CONTROL_ROUND_S)
         self._word = self._word._replace(version=self._gradients.agree(self._asked().version))
         return self._word
 
-    def gather(self, hear: Callable[[Word], None]) -> None:
+    def gather(self, hear: Callable[[ControlState], None]) -> None:
         """They are."""
 
     def rounds(self) -> list[Round]:
@@ -110,18 +110,18 @@ class AveragedUpdates:
     def __init__(self, gradients: FlatGradients, averager: Averager) -> None:
         self._gradients, self._averager = gradients, averager
 
-    def exchange(self, computed: Computed) -> Exchanged:
+    def exchange(self, computed: StepResult) -> Exchanged:
         """Own gradients alone."""
         self._gradients.divide(computed.groups)
         word = self._averager.agreed
         return Exchanged(word.version, computed.loss_sum, computed.groups, 0.0, 0.0, word.choice)
 
-    def follow(self) -> Word:
+    def follow(self) -> ControlState:
         """Serve the averaging; the word of the newest round."""
         self._averager.control()
         return self._averager.agreed
 
-    def pause(self, wait: Callable[[float], None]) -> Word:
+    def pause(self, wait: Callable[[float], None]) -> ControlState:
         """Serve rounds without a step."""
         time.sleep(PAUSED_S)
         self._averager.idle()
@@ -135,7 +135,7 @@ class AveragedUpdates:
         """Average this often from here on; rank 0's word counts."""
         self._averager.every_s = seconds
 
-    def gather(self, hear: Callable[[Word], None]) -> None:
+    def gather(self, hear: Callable[[ControlState], None]) -> None:
         """Serve the others until they come; a second call does nothing."""
         self._averager.finish(lambda: hear(self._averager.agreed))
 
@@ -151,10 +151,10 @@ class AveragedUpdates:
 def updates_for(
     built: RunComponents,
     group: Group,
-    asked: Callable[[], Word],
+    asked: Callable[[], ControlState],
     *,
     name: str,
-    start: Word,
+    start: ControlState,
     step: int = 0,
     place: tuple[int, int] = (0, 0),
     replay: Sequence[Round] | None = None,
@@ -172,7 +172,7 @@ def updates_for(
         replay: rounds of an earlier run of this rank, to be repeated.
     """
     if built.config["exchange"] == "gradients":
-        return TogetherUpdates(built.gradients, asked, start)
+        return SynchronousUpdates(built.gradients, asked, start)
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
         group,

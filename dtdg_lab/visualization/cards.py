@@ -29,7 +29,7 @@ def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: s
     """
     order = sorted(values, key=lambda name: -values[name])
     numbers = [round(values[name], 4) for name in order]
-    told = [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers]
+    described = [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers]
     data = [
         {
             "type": "bar",
@@ -40,7 +40,7 @@ def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: s
             "y": order,
             "width": 0.7,
             "marker": {"color": [OWN if name == own else OTHER for name in order], "line": {"width": 0}},
-            "text": told,
+            "text": described,
             "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
             "hovertemplate": "%{y}: %{x:,.4~g} " + unit + "<extra></extra>",
         }

@@ -110,9 +110,9 @@ def _sums(epochs: Epochs | Sequence[Epochs]) -> list[float]:
 def _words(lines: Mapping[str, Sequence[float]]) -> str:
     shared = min(len(sums) for sums in lines.values())
     ends = sorted((sums[shared - 1], name) for name, sums in lines.items())
-    told = [f"{name} {format_joules(joules)}" for joules, name in ends]
+    described = [f"{name} {format_joules(joules)}" for joules, name in ends]
     plural = "s" if shared > _FEW else ""
-    return f"After {shared} epoch{plural}: {join_words(told)}. {_READING}"
+    return f"After {shared} epoch{plural}: {join_words(described)}. {_READING}"
 
 
 _GAP = 0.05  # share of the time without a reading from which it is said
@@ -279,7 +279,7 @@ class EnergyView:
         """The chart as a plotly figure dict."""
         return {"data": [line.trace() for line in self.lines()], "layout": self.layout()}
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """Joules so far and watts now, with what is not known, in words."""
         joules, watts, unknown = self.joules(), self.watts(), self._total.unknown()
         if not joules:
@@ -318,7 +318,7 @@ class PhaseEnergyView:
     def __init__(self) -> None:
         self._joules: dict[int, dict[str, float]] = {}
         self._sources: dict[str, float] = {}
-        self._told: dict[int, tuple[int, set[tuple[str, Any]]]] = {}  # rank -> newest time and what was told of it
+        self._described: dict[int, tuple[int, set[tuple[str, Any]]]] = {}  # rank -> newest time and what was told of it
         self._seconds = self._covered_s = 0.0
         self._ranks: set[int] = set()
 
@@ -329,10 +329,10 @@ class PhaseEnergyView:
     def row(self, rank: int, row: Mapping[str, Any]) -> None:
         """Add one row of the table ``phase_energy``; joules that are unknown add nothing, not zero."""
         time_ns, what = int(row["time_ns"]), (str(row["phase"]), row["source"])
-        newest, told = self._told.get(rank, (-1, set()))
-        if time_ns < newest or (time_ns == newest and what in told):  # told before
+        newest, described = self._described.get(rank, (-1, set()))
+        if time_ns < newest or (time_ns == newest and what in described):  # told before
             return
-        self._told[rank] = (time_ns, {what} if time_ns > newest else told | {what})
+        self._described[rank] = (time_ns, {what} if time_ns > newest else described | {what})
         self._ranks.add(rank)
         seconds, joules = float(row["seconds"]), row["joules"]
         self._seconds += seconds
@@ -381,16 +381,18 @@ class PhaseEnergyView:
             return {"data": [], "layout": with_note(layout, unknown) if self._ranks else with_note(layout)}
         return {"data": [self._bar(phase, whole, scale, unit) for phase in self._phases()], "layout": layout}
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """What most joules went into, what was spent standing still, and what is not known, in words."""
         whole, still = self._whole(), self.stall_share()
         if not whole or still is None:
             return "Energy by phase is unknown: nothing here reads or models it." if self._ranks else "No reading yet."
-        told = [
+        described = [
             f"{format_joules(joules)} {_how_phase_energy(source)}" for source, joules in sorted(self._sources.items())
         ]
         most = max(self._phases(), key=self._of)
-        text = f"{join_words(told)}: most in {most} ({share(self._of(most) / whole)}); {share(still)} standing still"
+        text = (
+            f"{join_words(described)}: most in {most} ({share(self._of(most) / whole)}); {share(still)} standing still"
+        )
         waits = [f"{share(self._of(phase) / whole)} {why}" for phase, why in _WHY.items() if self._of(phase) > 0]
         text += f" ({join_words(waits)})" if waits else ""
         if self.coverage < WHOLE:
@@ -488,8 +490,8 @@ def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
         return {"data": [], "layout": with_note(layout, NO_RUN)}, _ENERGY
     data: list[dict[str, Any]] = []
     by_phase = {name: _phases(each) for name, each in found.items()}
-    told = {phase for phases in by_phase.values() for phase in phases}
-    for phase in [*(known for known in ORDER if known in told), *sorted(told - set(ORDER))]:
+    described = {phase for phases in by_phase.values() for phase in phases}
+    for phase in [*(known for known in ORDER if known in described), *sorted(described - set(ORDER))]:
         data.append(
             {
                 "type": "bar",
@@ -642,15 +644,15 @@ def overhead_panel(rows: Sequence[Row]) -> Panel:
         }
         for index, condition in enumerate(conditions)
     ]
-    told = []
+    described = []
     for condition in conditions:
         added = {name: each[condition] for name, each in found.items() if condition in each}
         least, most = min(added, key=lambda name: added[name]), max(added, key=lambda name: added[name])
-        told.append(
+        described.append(
             f"{condition}, least for {least} ({100 * added[least]:+.0f} %), most for {most} "
             f"({100 * added[most]:+.0f} %)"
         )
-    return {"data": data, "layout": layout}, f"Joules {'; '.join(told)}. {_OVERHEAD}"
+    return {"data": data, "layout": layout}, f"Joules {'; '.join(described)}. {_OVERHEAD}"
 
 
 _OVERHEAD = "Against each method's own clean runs: one that is wasteful anyway may look untouched by congestion."
@@ -675,9 +677,9 @@ def energy_rows(runs: Labelled) -> list[dict[str, Any]]:
 def _row(label: str, window: RunWindow) -> dict[str, Any]:
     by_source, by_phase = window.energy.joules(), _phases_energy_of_runs(window)
     joules = sum(by_source.values()) if by_source else None
-    told = sum(by_phase.values())
-    if told and (joules is None or told > joules):
-        joules = told
+    described = sum(by_phase.values())
+    if described and (joules is None or described > joules):
+        joules = described
     return {
         "method": label,
         "condition": SO_FAR,
@@ -731,12 +733,12 @@ def energy_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
         means = {name: fmean(known) for name, each in methods.items() if (known := _known_energy_table(each, "joules"))}
         least = min(means, key=lambda name: means[name]) if len(means) > 1 else None
         for name, each in methods.items():
-            told = [
-                _told(_known_energy_table(each, column), 1e3 if kilo and column != "epoch_s" else 1.0)
+            described = [
+                _to_dict(_known_energy_table(each, column), 1e3 if kilo and column != "epoch_s" else 1.0)
                 for column, _ in _BLOCKS
             ]
-            told[2] += " *" if name == least else ""
-            lines.append([dataset, condition, size, name, str(len(each)), *told])
+            described[2] += " *" if name == least else ""
+            lines.append([dataset, condition, size, name, str(len(each)), *described])
     return text_table(lines, words=_NAMES, markdown=markdown)
 
 
@@ -748,7 +750,7 @@ def _known_energy_table(rows: Sequence[Row], column: str) -> list[float]:
     return [float(row[column]) for row in rows if row.get(column) is not None]
 
 
-def _told(values: Sequence[float], factor: float) -> str:
+def _to_dict(values: Sequence[float], factor: float) -> str:
     if not values:
         return "-"
     scaled = [value / factor for value in values]

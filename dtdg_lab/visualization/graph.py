@@ -175,7 +175,7 @@ SNAPSHOT = "snapshot (number)"
 _MOST_EMPTY = 100  # stretches without edges that are marked one by one
 
 
-class GraphView:
+class GraphCharts:
     """The charts of a graph under a protocol, whose parts are shaded.
 
     Args:
@@ -199,7 +199,7 @@ class GraphView:
             "baselines": _baselines(found, spans),
         }
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each chart."""
         found = self.statistics
         size = size_words(found)

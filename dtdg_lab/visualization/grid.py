@@ -46,7 +46,7 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
         layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
     data: list[dict[str, Any]] = []
     axes = 0
-    for index, (figure, sentence) in enumerate(panels):
+    for index, (figure, caption) in enumerate(panels):
         row, column, across = places[index]
         width, pixel = (1 - _GAP * (across - 1)) / across, 1 / (PANEL_HEIGHT * rows)
         left, top = column * (width + _GAP), 1 - row / rows
@@ -54,7 +54,7 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
         right = left + width - (_BAR if any("colorbar" in trace for trace in figure["data"]) else 0)
         room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel)
         data += room.traces(figure["data"])
-        room.place(figure["layout"], layout, textwrap.wrap(sentence, _LINE // across))
+        room.place(figure["layout"], layout, textwrap.wrap(caption, _LINE // across))
         axes += room.used
     return {"data": data, "layout": layout}
 
@@ -101,7 +101,7 @@ class _Room:
         place = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
         return {**bar, **place, "len": top - bottom, "lenmode": "fraction"}
 
-    def place(self, own: dict[str, Any], layout: dict[str, Any], sentence: list[str]) -> None:
+    def place(self, own: dict[str, Any], layout: dict[str, Any], caption: list[str]) -> None:
         """Add the panel's axes, title, legend, marks and sentence to the layout of the whole."""
         (left, right), (bottom, top) = self._x, self._y
         x, y = self._axis("x"), self._axis("y")
@@ -122,7 +122,7 @@ class _Room:
         layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
         layout["annotations"] += [self._moved(note) for note in own["annotations"]]
         title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
-        said = {"text": "<br>".join(sentence), "x": left, "y": bottom, "yanchor": "top"}
+        said = {"text": "<br>".join(caption), "x": left, "y": bottom, "yanchor": "top"}
         layout["annotations"] += [_text(title, 13), _text({**said, "yshift": -_SENTENCE}, 11)]
 
     def _moved(self, mark: dict[str, Any]) -> dict[str, Any]:

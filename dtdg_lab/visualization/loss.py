@@ -146,7 +146,7 @@ class LossView:
         """The chart as a plotly figure dict."""
         return {"data": [line.trace() for line in self.lines(x)], "layout": self.layout(x)}
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """Where validation stands against persistence, and what its metrics are, in words."""
         split = self.judged
         found = self.splits[split].last
@@ -173,8 +173,8 @@ class LossView:
                 beside = newest.get(BASELINE + name)
                 ends = interval_of(support, name)
                 spread = "" if ends is None else f" [{ends[0]:.3g} .. {ends[1]:.3g}]"
-                told = "" if beside is None else f" (persistence {beside:.3g})"
-                said.append(f"{words(name)} {value:.3g}{spread}{told}")
+                described = "" if beside is None else f" (persistence {beside:.3g})"
+                said.append(f"{words(name)} {value:.3g}{spread}{described}")
         text = join_words(said)
         pairs = f", of {support[PAIRS]:,.0f} pairs" if support.get(PAIRS) else ""
         warnings = [few_pairs(self._support.get(part), part) for part in dict.fromkeys((split, "validation", "test"))]
@@ -372,6 +372,6 @@ def near_by_seed_words(windows: Mapping[str, Sequence[RunWindow]]) -> str:
         found = [seconds_to(window, loss) for window in several]
         took = sorted(math.inf if seconds is None else seconds for seconds in found)
         three = (took[0], median_high(took), took[-1])
-        told = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
-        lines.append(f"  {label}: {told}  ({found.count(None)} of {len(found)} never)")
+        described = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        lines.append(f"  {label}: {described}  ({found.count(None)} of {len(found)} never)")
     return "\n".join(lines)

@@ -153,7 +153,7 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     count = len(whole)
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
     unit, factor = byte_unit(top)
-    said = [[_told(sent, q, p) for p in range(count)] for q in range(count)]
+    said = [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)]
     trace = {
         "type": "heatmap",
         "z": np.round(whole / factor, 4).tolist(),
@@ -194,7 +194,7 @@ def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
     ]
 
 
-def _told(sent: Mapping[str, Matrix], q: int, p: int) -> str:
+def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
     return ", ".join(f"{format_bytes(float(each[q, p]))} {way}" for way, each in sent.items())
 
 
@@ -225,12 +225,12 @@ def link_panels(predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str 
     """
     found: list[Panel] = []
     for name, layers in layers_of(predicted):
-        told = in_layers(predicted, layers)
+        described = in_layers(predicted, layers)
         counted = None if sent is None else in_layers(sent.bytes, layers)
-        total, top = _sum_and_top(told)
+        total, top = _sum_and_top(described)
         said, highest = (None, 0.0) if counted is None else _sum_and_top(counted)
         top, words = max(top, highest), sent_words(total, sent, said, runs=who == "rank")
-        found.append((matrix_figure(f"Bytes predicted, {name}", told, who=who, top=top), words))
+        found.append((matrix_figure(f"Bytes predicted, {name}", described, who=who, top=top), words))
         if counted is not None and sent is not None:
             title = f"Bytes measured in step {sent.step}, {name}"
             found.append((matrix_figure(title, counted, who=who, top=top), READING))
@@ -315,8 +315,8 @@ class LinkLog:
             Bytes of that step; None before there is one.
         """
         newest = min(self._steps.get(rank, -1) for rank in range(ranks))
-        told = {step for steps in self._rows.values() for step in steps if first <= step <= newest}
-        step = max((step for step in told if step < newest), default=max(told, default=None))
+        described = {step for steps in self._rows.values() for step in steps if first <= step <= newest}
+        step = max((step for step in described if step < newest), default=max(described, default=None))
         if step is None:
             return None
         rows = {rank: self._rows.get(rank, {}).get(step, {}) for rank in range(ranks)}
@@ -396,17 +396,17 @@ class PartitionFacts:
 
 
 def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
-    """The facts in the data of an event ``partition``, or in ``MeasuredPartition.told()``.
+    """The facts in the data of an event ``partition``, or in ``MeasuredPartition.to_dict()``.
 
     Args:
-        data: ``partitioner``, ``parts``, ``seconds``, ``measures`` (``PartitionMeasures.told``), ``predicted``, and
+        data: ``partitioner``, ``parts``, ``seconds``, ``measures`` (``PartitionMeasures.to_dict``), ``predicted``, and
             where a run uses it ``ranks``, ``layout`` and ``rebuild_s``.
 
     Raises:
         DataError: something is missing.
     """
     try:
-        told, predicted = data["measures"], data.get("predicted") or {}
+        described, predicted = data["measures"], data.get("predicted") or {}
         return PartitionFacts(
             partitioner=str(data["partitioner"]),
             parts=int(data["parts"]),
@@ -414,14 +414,19 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
             layout=str(data.get("layout") or ""),
             seconds=float(data["seconds"]),
             rebuild_s=None if data.get("rebuild_s") is None else float(data["rebuild_s"]),
-            bounds=np.asarray(told["bins"], np.int64),
-            maps={name: _numbers(told[name]) for name in ("edges", "halo", "replicated")},
-            vertices=_numbers(told["owned"]),
-            load=_numbers(told["load"]),
-            memory={"halo_vertex": _numbers(told["halo_bytes"]), "cached_vertex": _numbers(told["cached_bytes"])},
-            shares={name: float(told[f"{name}_share"]) for name in ("cut", "halo", "replicated")},
-            totals={name: float(told["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")},
-            imbalance={name: float(told["imbalance"][name]) for name in ("vertices", "edges", "load")},
+            bounds=np.asarray(described["bins"], np.int64),
+            maps={name: _numbers(described[name]) for name in ("edges", "halo", "replicated")},
+            vertices=_numbers(described["owned"]),
+            load=_numbers(described["load"]),
+            memory={
+                "halo_vertex": _numbers(described["halo_bytes"]),
+                "cached_vertex": _numbers(described["cached_bytes"]),
+            },
+            shares={name: float(described[f"{name}_share"]) for name in ("cut", "halo", "replicated")},
+            totals={
+                name: float(described["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")
+            },
+            imbalance={name: float(described["imbalance"][name]) for name in ("vertices", "edges", "load")},
             predicted={way: _numbers(predicted[way]) for way in WAYS if way in predicted},
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -692,10 +697,10 @@ class PartitionView:
 
         An event without a ``layout`` says that the run's system divides no vertices any more.
         """
-        told = (attempt, int(row["time_ns"]))
-        if told in self._seen:
+        described = (attempt, int(row["time_ns"]))
+        if described in self._seen:
             return
-        self._seen.add(told)
+        self._seen.add(described)
         step, left = int(row["step"] or 0), row["data"].get("layout", "") is None
         facts = None if left else facts_of(row["data"])
         self._known = _changes([*self._known, (attempt, step, facts)])[-_PARTITION_KEPT:]
@@ -734,7 +739,7 @@ class PartitionView:
             raise LookupError("this run has no partition: ask for `facts` first")
         return microscope(facts, before=self.before, sent=self.sent())
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
 

@@ -109,7 +109,7 @@ class PhasesView:
         ]
         return {"data": data, "layout": layout if means else with_note(layout)}
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """Who is slowest and what it costs, in words."""
         balance = self.balance()
         if balance is None:
@@ -208,7 +208,7 @@ class TimelineView:
             "hovertemplate": "%{y}: %{x:.4f} s<extra>" + phase + "</extra>",
         }
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """How busy the ranks were over what is drawn, in words."""
         shown = self._shown()
         ends = [end for rows in shown.values() for _, _, end in rows]

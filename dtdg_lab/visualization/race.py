@@ -359,10 +359,10 @@ def _words(
     if not whole:
         return _LOOK[cost] + lost
     order = sorted(whole, key=lambda label: whole[label])
-    told = _TOLD[cost]
+    described = _TOLD[cost]
     missed = [label for label in labels if label not in whole]
-    text = f"To a loss within 5 % of the best, {order[0]} needs least {_LEAST[cost]}: {told(whole[order[0]])}"
-    text += "".join(f"; {label} {told(whole[label])}" for label in order[1:])
+    text = f"To a loss within 5 % of the best, {order[0]} needs least {_LEAST[cost]}: {described(whole[order[0]])}"
+    text += "".join(f"; {label} {described(whole[label])}" for label in order[1:])
     short = f" {join_words(missed)} did not get there with every seed." if missed else ""
     how = f" Joules are {join_words(sorted({of for curve in curves for of in curve.sources}))}." * (cost == "joules")
     return f"{text}.{short}{how}{lost} {_LOOK[cost]}"
@@ -469,7 +469,7 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
         },
     ]
     layout["xaxis"] = {**layout["xaxis"], **_axis([value for each in bounds for value in (each.measured, each.bound)])}
-    return {"data": data, "layout": layout}, f"{_told(quantity, bounds)} {_RACE_BOUNDS_LOOK[quantity]}"
+    return {"data": data, "layout": layout}, f"{_bound_text(quantity, bounds)} {_RACE_BOUNDS_LOOK[quantity]}"
 
 
 def _times(each: Bound) -> str:
@@ -488,7 +488,7 @@ def _axis(values: Sequence[float]) -> dict[str, Any]:
     return {"range": [0, largest * 1.18 or 1.0]}
 
 
-def _told(quantity: str, bounds: Sequence[Bound]) -> str:
+def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
     """Who is closest to its bound."""
     known = [each for each in bounds if each.over is not None]
     if not known:
@@ -537,12 +537,12 @@ class SpentView:
         """Add one row of ``fetches``, requests and replies: features go beside what steps send, probes do not."""
         if row["purpose"] == "probe":
             return
-        step, told = int(row["step"]), row["rtt_s"]
+        step, described = int(row["step"]), row["rtt_s"]
         link = (attempt, row["part"], row["owner"], row["purpose"])
-        newest, heard = self._newest_fetch.get(link, (-1, set()))
-        if step < newest or (step == newest and told in heard):  # told before
+        newest, received = self._newest_fetch.get(link, (-1, set()))
+        if step < newest or (step == newest and described in received):  # told before
             return
-        self._newest_fetch[link] = step, {told} if step > newest else heard | {told}
+        self._newest_fetch[link] = step, {described} if step > newest else received | {described}
         place = step // self._stretch
         self._fetched[place] = self._fetched.get(place, 0.0) + float(row["bytes"] or 0.0)
         if len(self._fetched) > self._points:

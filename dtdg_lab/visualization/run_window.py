@@ -268,9 +268,9 @@ class RunWindow:
             **({FEATURES: self.features.figure()} if self.features.shown else {}),
         }
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
-        return {name: view.sentence() for name, view in self._views()}
+        return {name: view.caption() for name, view in self._views()}
 
     def _views(self) -> Iterator[tuple[str, View]]:
         yield from zip(CHARTS, (self.loss, self.phases, self.energy, self.timeline), strict=True)

@@ -161,18 +161,18 @@ def _predicted(rows: Sequence[Row]) -> list[Row]:
 
 
 def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
-    told = _predicted(rows)
+    described = _predicted(rows)
     longest = max((row["step_s"] for row in rows), default=1.0)
     unit, factor = ("ms", 1e3) if longest < 1 else ("s", 1.0)
-    names = [str(row["ranks"]) for row in told]
+    names = [str(row["ranks"]) for row in described]
     data: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": part,
             "x": names,
             "marker": {"color": PHASE_COLOURS[part]},
-            "y": [round(row[f"{part}_s"] * factor, 6) for row in told],
-            "customdata": [format_seconds(row[f"{part}_s"]) for row in told],
+            "y": [round(row[f"{part}_s"] * factor, 6) for row in described],
+            "customdata": [format_seconds(row[f"{part}_s"]) for row in described],
             "hovertemplate": f"%{{x}} ranks: %{{customdata}}<extra>{part}</extra>",
         }
         for part in PARTS
@@ -201,9 +201,9 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
         xaxis={"type": "category", "showgrid": False, "categoryorder": "array", "categoryarray": names},
         yaxis={"rangemode": "tozero"},
     )
-    if not told:
+    if not described:
         return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
-    first, last = told[0], told[-1]
+    first, last = described[0], described[-1]
     many = f"{first['ranks']} rank{'s' * (first['ranks'] > 1)}"
     words = f"As predicted, on {many} {_largest(first)}; on {last['ranks']}, {_largest(last)}. "
     grow = (
@@ -213,11 +213,11 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
 
 
 def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
-    told = _predicted(rows)
-    counts = [row["ranks"] for row in told]
+    described = _predicted(rows)
+    counts = [row["ranks"] for row in described]
     data: list[dict[str, Any]] = [
         _line("ideal", counts, [float(count) for count in counts], {"color": BASELINE_COLOUR, "dash": "dash"}),
-        _line("predicted", counts, [row["speedup"] for row in told], {"color": _FITTED, "width": 2}),
+        _line("predicted", counts, [row["speedup"] for row in described], {"color": _FITTED, "width": 2}),
     ]
     measured = [row for row in rows if row["source"] == "measured" and row["speedup"]]
     if measured:
@@ -227,9 +227,9 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     shown = sorted({*counts, *((128,) if paper is not None else ())})
     axis = {"type": "log", "tickvals": shown, "ticktext": [str(count) for count in shown]}
     layout = frame("Speed-up over one rank", "ranks", "times the edges a second", xaxis=axis, yaxis=axis)
-    if not told:
+    if not described:
         return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
-    last = told[-1]
+    last = described[-1]
     words = f"{last['speedup']:.3g} of {last['ranks']} at the most ranks, {percent(last['speedup'] / last['ranks'])}. "
     if paper is not None:
         best = "the best of its graphs and models" if not weak else "this model's"
@@ -401,7 +401,7 @@ def _stacked(panels: Sequence[Panel], title: str) -> Figure:
     }
     inner = whole - 40
     data: list[dict[str, Any]] = []
-    for place, (figure, sentence) in enumerate(panels):
+    for place, (figure, caption) in enumerate(panels):
         number = "" if place == 0 else str(place + 1)
         x, y, own = f"x{number}", f"y{number}", figure["layout"]
         top = 1 - (place * _HEIGHT + _TOP) / inner
@@ -421,7 +421,7 @@ def _stacked(panels: Sequence[Panel], title: str) -> Figure:
         for mark in (*own["shapes"], *own["annotations"]):
             moved = {**mark, "xref": _moved(mark["xref"], x), "yref": _moved(mark["yref"], y)}
             layout["annotations" if "text" in mark else "shapes"].append(moved)
-        words = "<br>".join(textwrap.wrap(sentence, _LINE))
+        words = "<br>".join(textwrap.wrap(caption, _LINE))
         layout["annotations"] += [
             _text(f"<b>{own['title']['text']}</b>", 13, top, {"yanchor": "bottom", "yshift": 8}),
             _text(words, 11, domain[0], {"yanchor": "top", "yshift": -36}),
@@ -558,9 +558,11 @@ def _colour(curve: str, place: int) -> str:
 
 
 def _words(name: str, rows: Sequence[Row], measured_ranks: int) -> str:
-    told = [row for row in rows if row["kind"] != "measured" and not row["curve"].startswith(("bound", "own alone"))]
-    last = max((row["ranks"] for row in told), default=0)
-    at = [row for row in told if row["ranks"] == last]
+    described = [
+        row for row in rows if row["kind"] != "measured" and not row["curve"].startswith(("bound", "own alone"))
+    ]
+    last = max((row["ranks"] for row in described), default=0)
+    at = [row for row in described if row["ranks"] == last]
     if not at:
         return ""
     best = max(at, key=lambda row: row["value"]) if name == "efficiency" else min(at, key=lambda row: row["value"])

@@ -291,10 +291,10 @@ class StepSums:
         told some of the step before, since rows of a step may come after it.
         """
         newest = min((self._steps.get(rank, -1) for rank in range(ranks)), default=-1)
-        told = sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})
-        if len(told) > 1 and told[-1] == newest and self._who(told[-1]) < self._who(told[-2]):
-            told.pop()
-        return [(step, self._sum(step)) for step in told]
+        described = sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})
+        if len(described) > 1 and described[-1] == newest and self._who(described[-1]) < self._who(described[-2]):
+            described.pop()
+        return [(step, self._sum(step)) for step in described]
 
     def _who(self, step: int) -> int:
         return sum(step in steps for steps in self._rows.values())

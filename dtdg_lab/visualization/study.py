@@ -107,12 +107,12 @@ def order_words(bars: Sequence[SpreadBar], what: str) -> str:
     first, *others = known
     whole = [bar for bar in others if not bar.missed]
     like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
-    told = f"{first.label} has the least {what} (median {first.middle:.4g})"
+    described = f"{first.label} has the least {what} (median {first.middle:.4g})"
     if like:
-        told += f"; it cannot be told from {join_words(like)}"
+        described += f"; it cannot be told from {join_words(like)}"
     if missed:
-        told += f"; not with every seed: {join_words(missed)}"
-    return f"{told}. Look whether points overlap: {TELLING}."
+        described += f"; not with every seed: {join_words(missed)}"
+    return f"{described}. Look whether points overlap: {TELLING}."
 
 
 # Heat map of a study over two of its settings: medians over seeds, filled in as runs end; a click opens a run.
@@ -152,7 +152,7 @@ class StudyCell:
     values: tuple[float, ...] = ()
     asked: int = 1
     states: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    told: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()
     key: str = ""
 
 
@@ -279,8 +279,8 @@ def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str])
         spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""
         lines.append(f"{names.measure}: median {say(median(cell.values))}{spread}")
     lines.append(f"{len(cell.values)} of {cell.asked} runs done")
-    more = [f"... and {len(cell.told) - 8} more"] if len(cell.told) > 8 else []
-    return ["<br>".join([*lines, *cell.told[:8], *more]), cell.key]
+    more = [f"... and {len(cell.described) - 8} more"] if len(cell.described) > 8 else []
+    return ["<br>".join([*lines, *cell.described[:8], *more]), cell.key]
 
 
 def _numbers(
@@ -322,7 +322,7 @@ def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> dict[str, A
         "x": [x + (0 if lone else shift[0]) for (x, _, _), lone in zip(places, alone, strict=True)],
         "y": [y + (0 if lone else shift[1]) for (_, y, _), lone in zip(places, alone, strict=True)],
         "customdata": [
-            ["<br>".join([f"{cell.states[state]} {words}", *cell.told[:8]]), cell.key] for _, _, cell in places
+            ["<br>".join([f"{cell.states[state]} {words}", *cell.described[:8]]), cell.key] for _, _, cell in places
         ],
         "hovertemplate": "%{customdata[0]}<extra></extra>",
         "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"color": "white", "width": 1}},
@@ -349,7 +349,9 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
     middle = median(best.values)
-    told = f"{which} {names.measure} (outlined): {say(middle)} at {names.x} {label(best.x)}, {names.y} {label(best.y)}"
+    described = (
+        f"{which} {names.measure} (outlined): {say(middle)} at {names.x} {label(best.x)}, {names.y} {label(best.y)}"
+    )
     others = [cell for cell in cells if cell.values and cell is not best]
     if len(best.values) > 1:
         apart = [
@@ -358,14 +360,16 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
             if (min(cell.values) > max(best.values) if names.least_is_best else max(cell.values) < min(best.values))
         ]
         near = len(others) - len(apart)
-        told += f", the median of {len(best.values)} runs; the runs of {near or 'no'} other cell{'s' * (near != 1)} "
-        told += "overlap with its."
+        described += (
+            f", the median of {len(best.values)} runs; the runs of {near or 'no'} other cell{'s' * (near != 1)} "
+        )
+        described += "overlap with its."
     else:
-        told += ", of one run: another seed may move it."
+        described += ", of one run: another seed may move it."
     waiting = sum(not cell.values for cell in cells)
-    told += f" {waiting} of {len(cells)} cells are not done (grey)." if waiting else ""
+    described += f" {waiting} of {len(cells)} cells are not done (grey)." if waiting else ""
     pooled = f" Each cell is the median over {join_words(names.pooled)} too." if names.pooled else ""
-    return told + pooled + " Click on a cell to open its run."
+    return described + pooled + " Click on a cell to open its run."
 
 
 # A search as it went: every combination's number, and the best so far.
@@ -391,7 +395,7 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
             "x": [cell.x for cell in done],
             "y": middle,
             "marker": {"size": 8, "color": series_colour(0)},
-            "customdata": [["<br>".join(cell.told), cell.key] for cell in done],
+            "customdata": [["<br>".join(cell.described), cell.key] for cell in done],
             "hovertemplate": "%{customdata[0]}<extra></extra>",
         },
         {
@@ -415,7 +419,7 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
                     "x": [cell.x for cell in of],
                     "y": [max(middle)] * len(of),
                     "marker": {"symbol": symbol, "size": 9, "color": colour},
-                    "customdata": [["<br>".join(cell.told), cell.key] for cell in of],
+                    "customdata": [["<br>".join(cell.described), cell.key] for cell in of],
                     "hovertemplate": "%{customdata[0]}<extra></extra>",
                 }
             )
@@ -471,7 +475,7 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
                 "arrayminus": [at - min(cell.values) for cell, at in zip(done, middle, strict=True)],
             },
             "customdata": [
-                ["<br>".join([f"{names.x} {label(cell.x)}: median {say(at)}", *cell.told[:8]]), cell.key]
+                ["<br>".join([f"{names.x} {label(cell.x)}: median {say(at)}", *cell.described[:8]]), cell.key]
                 for cell, at in zip(done, middle, strict=True)
             ],
             "hovertemplate": "%{customdata[0]}<extra></extra>",
@@ -488,7 +492,7 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
                     "y": [max(middle)] * len(of),
                     "x": [cell.x if numeric else values.index(cell.x) for cell in of],
                     "marker": {"symbol": symbol, "size": 10, "color": colour},
-                    "customdata": [["<br>".join(cell.told[:8]), cell.key] for cell in of],
+                    "customdata": [["<br>".join(cell.described[:8]), cell.key] for cell in of],
                     "hovertemplate": "%{customdata[0]}<extra></extra>",
                 }
             )
@@ -541,7 +545,7 @@ class Way:
 
     settings: tuple[Any, ...]
     value: float
-    told: str = ""
+    described: str = ""
     key: str = ""
 
 
@@ -598,7 +602,7 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
             "x": list(range(len(heads))),
             "y": [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)],
             "line": {"color": _colour(place, len(best_last)), "width": 3 if place == len(best_last) - 1 else 1.4},
-            "customdata": [[way.told, way.key]] * len(heads),
+            "customdata": [[way.described, way.key]] * len(heads),
             "hovertemplate": "%{customdata[0]}<extra></extra>",
         }
         for place, way in enumerate(best_last)

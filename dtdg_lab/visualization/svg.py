@@ -110,8 +110,8 @@ def ticks_of(axis: Mapping[str, Any], scale: Scale) -> list[tuple[float, str]]:
     if axis.get("showticklabels") is False:
         return []
     if "tickvals" in axis:
-        told = axis.get("ticktext") or [_written(value) for value in axis["tickvals"]]
-        marks = [(scale.place(value), str(text)) for value, text in zip(axis["tickvals"], told, strict=False)]
+        described = axis.get("ticktext") or [_written(value) for value in axis["tickvals"]]
+        marks = [(scale.place(value), str(text)) for value, text in zip(axis["tickvals"], described, strict=False)]
     elif scale.names:
         marks = [(float(place), name) for place, name in enumerate(scale.names)]
     elif scale.logarithmic:

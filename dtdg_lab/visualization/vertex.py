@@ -62,18 +62,18 @@ def vertex_figure(
     return {"data": data, "layout": layout}
 
 
-def echo_figure(heard: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, NDArray[np.floating]]) -> Figure:
+def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, NDArray[np.floating]]) -> Figure:
     """How many vertices hear a change, and how loud it still is, by snapshots since.
 
     Args:
-        heard: model -> shape (T',): vertices that hold something of it.
+        received: model -> shape (T',): vertices that hold something of it.
         loudest: model -> shape (T',): the largest difference of a hidden number.
     """
     data = []
-    for index, name in enumerate(heard):
+    for index, name in enumerate(received):
         style = _style(index)
         points = {"mode": "lines+markers", "marker": {"size": 4}}  # an echo may be over after one snapshot
-        data.append({**_line(name, _gaps(heard[name]), style), **points})
+        data.append({**_line(name, _gaps(received[name]), style), **points})
         below = {"yaxis": "y2", "showlegend": False}
         data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
     layout = frame(

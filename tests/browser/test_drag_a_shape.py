@@ -30,11 +30,11 @@ PIXELS = """([snapshot, chunks]) => { let found = null; const walk = root => roo
 
 
 class Tried:
-    """Charts of one shape that follows what is dragged; ``told`` has every message."""
+    """Charts of one shape that follows what is dragged; ``to_dict`` has every message."""
 
     def __init__(self) -> None:
         self.shape = FACTS.shape
-        self.told: list[tuple[str, float]] = []
+        self.described: list[tuple[str, float]] = []
         self.charts = WholeCharts(self.figures, chart_height=360, width=1000)
         self.charts.on_drag(self.dragged)
 
@@ -43,7 +43,7 @@ class Tried:
         return {"shape": shape_figure(FACTS, BATCH, proposed, handles=("full_snapshots", "alpha"))}
 
     def dragged(self, handle: str, value: float) -> None:
-        self.told.append((handle, value))
+        self.described.append((handle, value))
         self.shape = snapped(FACTS, self.shape, handle, value)
         self.charts.redraw()
 
@@ -80,7 +80,7 @@ def test_k_and_alpha_are_dragged_in_the_figure() -> None:
             browser.close()
     finally:
         server.stop()
-    assert {handle for handle, _ in tried.told} == {"full_snapshots", "alpha"}
+    assert {handle for handle, _ in tried.described} == {"full_snapshots", "alpha"}
     assert errors == []
 
 
@@ -90,14 +90,14 @@ def _drag(
     """Drag a circle that stands at ``start`` (snapshot, chunks) to ``end``; it moves along its own axis alone."""
     dot = page.locator(f".dl-handle[data-handle={handle}]")
     assert _middle(dot) == pytest.approx(page.evaluate(PIXELS, start), abs=1.5)
-    before = len(tried.told)
+    before = len(tried.described)
     page.mouse.move(*_middle(dot))
     page.mouse.down()
     for share in (0.3, 0.7, 1.0):
         between = [one + share * (two - one) for one, two in zip(start, end, strict=True)]
         page.mouse.move(*page.evaluate(PIXELS, between))
         page.wait_for_timeout(100)
-    assert len(tried.told) > before, "told while it is dragged, for what it would mean to be seen"
+    assert len(tried.described) > before, "told while it is dragged, for what it would mean to be seen"
     page.mouse.up()
     until(lambda: tried.shape == wanted, timeout_s=5, what=f"{handle} is dragged to {wanted}")
     until(lambda: _rests(page, dot, handle, wanted), timeout_s=5, what="the circle goes where the figure has it")

@@ -22,8 +22,8 @@ def predicted_and_counted(session: Session, **changes: Any) -> tuple[frozenset[s
     """What is exact, bytes that the busiest rank sends in an epoch as predicted, and as recorded."""
     config = RunConfig(**(SMALL | changes))
     found = measured_run(run_config(config, session=session).run, load_for(config))
-    told = fit_rates([found], found.facts).predict(found.work, found.facts)
-    return found.work.exact, told.rank_bytes, found.quantities["rank_bytes"]
+    described = fit_rates([found], found.facts).predict(found.work, found.facts)
+    return found.work.exact, described.rank_bytes, found.quantities["rank_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def predicted_and_counted(session: Session, **changes: Any) -> tuple[frozenset[s
     ids=["gradients", "snapshots", "blocks-links", "halo", "batches"],
 )
 def test_exact_bytes_are_those_that_ranks_counted(session: Session, changes: dict[str, Any]) -> None:
-    exact, told, counted = predicted_and_counted(session, **changes)
+    exact, described, counted = predicted_and_counted(session, **changes)
     assert "bytes" in exact
-    assert told == counted
+    assert described == counted
 
 
 def test_served_features_are_near_those_recorded(session: Session) -> None:
-    exact, told, counted = predicted_and_counted(session, system="dgl-default", batch_size=16, batch_length=2)
+    exact, described, counted = predicted_and_counted(session, system="dgl-default", batch_size=16, batch_length=2)
     assert "bytes" not in exact
-    assert told == pytest.approx(counted, rel=0.2)
+    assert described == pytest.approx(counted, rel=0.2)

@@ -38,8 +38,8 @@ def events(run: Run, kind: str) -> list[dict[str, Any]]:
 def test_blocks_and_systems_change_in_a_running_job(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(layers=2, epochs=1_000_000))
     until_step(run, 3)
-    for knobs, _ in STORY:
-        change(run, **knobs)
+    for live_settings, _ in STORY:
+        change(run, **live_settings)
     run.stop()
     run.wait(20)
     _check_that_ranks_agreed(run)
@@ -48,22 +48,24 @@ def test_blocks_and_systems_change_in_a_running_job(session: Session, config: Ru
 
 
 def _check_that_ranks_agreed(run: Run) -> None:
-    for name in {name for knobs, _ in STORY for name in knobs}:
+    for name in {name for live_settings, _ in STORY for name in live_settings}:
         for asked, applied in knob_steps(run, name).items():
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {asked}"
             assert len({step for _, step in applied}) == 1, f"{name} {asked} applied at {applied}"
-    knobs = events(run, "knob")
-    assert len(knobs) == 2 * len(STORY) and all(0 < knob["took_s"] < 30 for knob in knobs)
-    assert all(knob["when"] == "epoch" for knob in knobs)
+    live_settings = events(run, "knob")
+    assert len(live_settings) == 2 * len(STORY) and all(0 < knob["took_s"] < 30 for knob in live_settings)
+    assert all(knob["when"] == "epoch" for knob in live_settings)
 
 
 def _check_what_was_told(run: Run) -> None:
-    told = events(run, "blocks")
-    assert [(each["layout"], each.get("blocks"), each.get("row_ranks")) for each in told] == [now for _, now in STORY]
-    assert all(each["rank"] == 0 and each["rebuild_s"] > 0 for each in told)
-    assert told[5]["asked"] == 0 and "memory_gib=1" in told[5]["note"]
+    described = events(run, "blocks")
+    assert [(each["layout"], each.get("blocks"), each.get("row_ranks")) for each in described] == [
+        now for _, now in STORY
+    ]
+    assert all(each["rank"] == 0 and each["rebuild_s"] > 0 for each in described)
+    assert described[5]["asked"] == 0 and "memory_gib=1" in described[5]["note"]
     probed = events(run, "memory_trace")
-    other = [told[place]["step"] for place in (0, 1, 4, 5, 6, 7)]  # where the blocks, or who has them, are others
+    other = [described[place]["step"] for place in (0, 1, 4, 5, 6, 7)]  # where the blocks, or who has them, are others
     assert [each["step"] for each in probed] == [0, *other]
     assert all(len(each["seconds"]) == len(each["bytes"]) > 10 for each in probed)
     assert [len({number for _, number, _ in each["blocks"]}) for each in probed[1:]] == [1, 4, 4, 1, 3, 2]
@@ -75,9 +77,9 @@ def _check_what_was_recorded(run: Run) -> None:
     steps, links, exchanges, transfers = (opened.table(name) for name in ("steps", "links", "exchanges", "transfers"))
     since = [*sorted({knob["step"] for knob in events(run, "knob")}), steps.step.max() + 1]
     assert len(since) == len(STORY) + 1
-    told = events(run, "blocks")
+    described = events(run, "blocks")
     legs = []
-    for (first, end), now in zip(pairwise(since), told, strict=True):
+    for (first, end), now in zip(pairwise(since), described, strict=True):
         of = {name: table[(table.step >= first) & (table.step < end)]
               for name, table in (("links", links), ("exchanges", exchanges), ("transfers", transfers))}  # fmt: skip
         legs.append(set(of["exchanges"].leg))
@@ -104,8 +106,8 @@ def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session
     change(run, blocks=3, overlap=False)
     change(run, row_ranks=2)
     refused(run, "memory_gib=1e-06", blocks=0, memory_gib=1e-6)
-    told = [each for each in events(run, "refused") if each["rank"] == 0]
-    assert len(told) == 3 and told[-1]["changes"] == {"blocks": 0, "memory_gib": 1e-6}
+    described = [each for each in events(run, "refused") if each["rank"] == 0]
+    assert len(described) == 3 and described[-1]["changes"] == {"blocks": 0, "memory_gib": 1e-6}
     run.stop()
     run.wait(20)
     again = run.resume(system="esdg-hybrid", blocks=4, slow_ms=0.0).wait(60)

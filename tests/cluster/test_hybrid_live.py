@@ -51,12 +51,12 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     until_step(run, 3)
     built_by = generators(run)
     assert len(built_by) == 2, "one process a part"
-    for knobs in STEP:
-        change(run, **knobs)
+    for live_settings in STEP:
+        change(run, **live_settings)
     refused(run, "batch_snapshots=9999.0 of", batch_snapshots=9999.0, adjuster="none")
     refused(run, "batch_vertices=101.0 of", batch_vertices=101.0, adjuster="none")
-    for knobs in EPOCH:
-        change(run, **knobs)
+    for live_settings in EPOCH:
+        change(run, **live_settings)
     run.pause()
     until(lambda: run.status == "paused", what="a pause")
     run.unpause()

@@ -33,8 +33,8 @@ def has_slurm() -> bool:
     """Whether a Slurm that takes jobs is here."""
     if not shutil.which("sinfo"):
         return False
-    told = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, timeout=20, check=False)
-    return told.returncode == 0 and bool(told.stdout.strip())
+    described = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, timeout=20, check=False)
+    return described.returncode == 0 and bool(described.stdout.strip())
 
 
 @contextmanager

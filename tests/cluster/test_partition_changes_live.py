@@ -60,22 +60,22 @@ def halo(config: RunConfig) -> RunConfig:
     return config.replace(system="adgnn-t", partitioner="hash", epochs=1_000_000)
 
 
-def change(run: Run, **knobs: Any) -> None:
+def change(run: Run, **live_settings: Any) -> None:
     """Ask for changes, see them applied, and the run going on."""
-    run.set(**knobs)
+    run.set(**live_settings)
     until(
-        lambda: all(run.config[name] == value for name, value in knobs.items()) or bool(run.reason),
-        timeout_s=30, what=f"{knobs} applied",
+        lambda: all(run.config[name] == value for name, value in live_settings.items()) or bool(run.reason),
+        timeout_s=30, what=f"{live_settings} applied",
     )  # fmt: skip
     assert not run.reason
     goes_on(run)
 
 
-def refused(run: Run, reason: str, **knobs: Any) -> None:
+def refused(run: Run, reason: str, **live_settings: Any) -> None:
     """Ask for changes that cannot be made; see why, and the run going on as it was."""
     before = run.config
-    run.set(**knobs)
-    asked = ", ".join(f"{name}={value!r}" for name, value in knobs.items())
+    run.set(**live_settings)
+    asked = ", ".join(f"{name}={value!r}" for name, value in live_settings.items())
     until(lambda: run.reason.startswith(f"{asked} was refused"), timeout_s=30, what=f"{asked} refused: {run.reason}")
     assert reason in run.reason, run.reason
     assert run.status == "running" and run.config == before
@@ -102,8 +102,8 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
         {"partitioner": "load_aware"}, {"parts": 4}, {"halo_reuse": True}, {"partitioner": "metis"},
         {"system": "pygt-dist", "cache_gib": 1.0}, {"system": "psg"}, {"system": "adgnn-t"},
     ]  # fmt: skip
-    for knobs in changes:
-        change(run, **knobs)
+    for live_settings in changes:
+        change(run, **live_settings)
     assert run.config["partitioner"] == "metis" and run.config.parts == 4
     run.stop()
     run.wait(20)
@@ -117,7 +117,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     change(again, partitioner="round_robin", parts=2)
     again.stop()
     again.wait(20)
-    assert [told["attempt"] for told in events(again, "partition")][-2:] == [2, 2]
+    assert [described["attempt"] for described in events(again, "partition")][-2:] == [2, 2]
     assert again.summary["partitioner"] == "round_robin" and again.summary["parts"] == 2
     reader = Session.attach(session._files.id)  # another kernel reads it all from the disk
     try:
@@ -127,28 +127,28 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
 
 
 def _check_that_ranks_agreed(run: Run, changes: list[dict[str, Any]]) -> None:
-    for name in {name for knobs in changes for name in knobs}:
+    for name in {name for live_settings in changes for name in live_settings}:
         for change_of, applied in knob_steps(run, name).items():
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {change_of}"
             assert len({step for _, step in applied}) == 1, f"{name} {change_of} applied at {applied}"
-    knobs = events(run, "knob")
-    assert len(knobs) == 2 * len(changes) and all(0 < knob["took_s"] < 30 for knob in knobs)
+    live_settings = events(run, "knob")
+    assert len(live_settings) == 2 * len(changes) and all(0 < knob["took_s"] < 30 for knob in live_settings)
 
 
 def _check_what_was_told(run: Run) -> None:
-    told = events(run, "partition")
-    left = [each for each in told if each["layout"] is None]
+    described = events(run, "partition")
+    left = [each for each in described if each["layout"] is None]
     assert len(left) == 1, "the run has left its vertex parts once, for psg"
-    assert [(each["partitioner"], each["parts"], each["layout"]) for each in told if each not in left] == [
+    assert [(each["partitioner"], each["parts"], each["layout"]) for each in described if each not in left] == [
         ("hash", 2, "halo_vertex"), ("load_aware", 2, "halo_vertex"), ("load_aware", 4, "halo_vertex"),
         ("load_aware", 4, "halo_vertex"), ("metis", 4, "halo_vertex"), ("metis", 4, "cached_vertex"),
         ("metis", 4, "halo_vertex"),
     ]  # fmt: skip
-    assert "rebuild_s" not in told[0] and all(each["rebuild_s"] > 0 for each in told[1:])
-    assert all(each["seconds"] > 0 and each["ranks"] == 2 for each in told if each not in left)
+    assert "rebuild_s" not in described[0] and all(each["rebuild_s"] > 0 for each in described[1:])
+    assert all(each["seconds"] > 0 and each["ranks"] == 2 for each in described if each not in left)
     summary = run.summary
     assert (summary["partitioner"], summary["parts"]) == ("metis", 4)
-    assert summary["rebuild_s"] == pytest.approx(sum(each["rebuild_s"] for each in told[1:]))
+    assert summary["rebuild_s"] == pytest.approx(sum(each["rebuild_s"] for each in described[1:]))
     assert 0 < summary["halo_share"] < 1 and summary["predicted_step_bytes"] > 0
     page = (run.path / "report.html").read_text()
     assert "Metis, 4 parts (made in" in page and "the change took" in page and "the caches hold" in page
@@ -196,8 +196,8 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
     refused(run, "damaged", partitioner="file", partition_file=str(tmp_path / "damaged.npz"))
     refused(run, "partition_file", partitioner="file")
     refused(run, "cache_gib=1e-06 allows", system="pygt-dist", cache_gib=1e-6)
-    told = [event for event in events(run, "refused") if event["reason"] and event["rank"] == 0]
-    assert len(told) == 7 and told[-1]["reason"] in run.reason
+    described = [event for event in events(run, "refused") if event["reason"] and event["rank"] == 0]
+    assert len(described) == 7 and described[-1]["reason"] in run.reason
     run.set(partitioner="metis")
     until(lambda: run.config["partitioner"] == "metis", what="METIS divides again")
     run.set(epochs=run.window.progress.epoch + 50)

@@ -34,7 +34,7 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
                 on_change=changed, progress=False)  # fmt: skip
     assert both.over and max(states) == 2, "two runs were under way"
     assert all(check.ok for check in both.checks) and len(both.checks) == 2
-    assert "shared the cores" in both.in_words()
+    assert "shared the cores" in both.summary()
     paths = [run.path for run in both.runs]
     assert len(set(paths)) == 4 and not any(path.is_relative_to(tmp_path) for path in paths), "the session's folder"
 

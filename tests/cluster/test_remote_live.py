@@ -66,14 +66,14 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     until_step(run, 3)
     first = servers(run)
     assert sorted(first) == [0, 1]
-    for knobs in STEP:
-        change(run, **knobs)
+    for live_settings in STEP:
+        change(run, **live_settings)
     for why, links in (("names part 9", "9>0 delay=5"), ("delay", "1>0 delay=-3"), ("rate", "1>0 rate=-1")):
         with pytest.raises(ConfigError, match=why):
             run.set(links=links)
     refused(run, "batch_length=9999 of a training part", batch_length=9999)
-    for knobs in EPOCH:
-        change(run, **knobs)
+    for live_settings in EPOCH:
+        change(run, **live_settings)
     until(lambda: all(map(ended, first.values())), what="servers end with what they served")
     _pauses(run)
     second = servers(run)
@@ -114,8 +114,8 @@ def _check_what_was_recorded(run: Run) -> None:
     asked = [set(zip(resolved[resolved.part == part].step, resolved[resolved.part == part].remote, strict=True))
              for part in range(4)]  # fmt: skip
     assert all(asked) and {step for step, _ in asked[0]} == {step for step, _ in asked[3]}
-    told = events[(events.kind == "congestion") & (events["rank"] == 0)]
-    delays = [max(max(row) for row in data["delay_ms"]) for data in told.data]
+    described = events[(events.kind == "congestion") & (events["rank"] == 0)]
+    delays = [max(max(row) for row in data["delay_ms"]) for data in described.data]
     assert 2.0 in delays and any(2.0 < delay <= 6.0 for delay in delays) and delays[-1] in (0.0, 1.0)
     features = [data.get("policy") for data in events[events.kind == "features"].data]
     assert None in features and {"fixed", "prefetch"} <= set(features)

@@ -100,14 +100,14 @@ def test_two_sessions_in_one_process_work_side_by_side(session: Session, config:
 def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> None:
     run = session.train(config)
     until_step(run, 3)
-    for knobs, error in [
+    for live_settings, error in [
         ({"learning_rate": -1.0}, ConfigError),
         ({"hidden": 64}, ConfigError),
         ({"learning_rte": 0.1}, ConfigError),
         ({"scheduler": "fastest"}, ConfigError),
     ]:
         with pytest.raises(error):
-            run.set(**knobs)
+            run.set(**live_settings)
     with pytest.raises(ControlError, match="stop it first"):
         session.train(config)
     run.stop()

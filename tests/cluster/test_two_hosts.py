@@ -58,17 +58,17 @@ def test_two_hosts_train_as_one_and_the_loss_of_one_is_noticed(tmp_path: Path) -
     sys.stdout.write((tmp_path / "kernel.log").read_text())
     text = (tmp_path / "kernel.log").read_text()
     assert kernel.returncode == 0, text
-    told = json.loads(text.splitlines()[-1])
-    assert told["machines"] == 2
-    assert told["clean"]["sent"] > 0 and len(told["clean"]["losses"]) == 12
-    assert told["slow"]["losses"] == told["clean"]["losses"][:6], "links change when rows come, never which"
-    clean_s, slow_s = told["clean"]["step_s"], told["slow"]["step_s"]
+    described = json.loads(text.splitlines()[-1])
+    assert described["machines"] == 2
+    assert described["clean"]["sent"] > 0 and len(described["clean"]["losses"]) == 12
+    assert described["slow"]["losses"] == described["clean"]["losses"][:6], "links change when rows come, never which"
+    clean_s, slow_s = described["clean"]["step_s"], described["slow"]["step_s"]
     assert slow_s > two_hosts.DELAY_MS * 1e-3, "every step waits for the link at least once"
     assert slow_s - clean_s > 0.5 * two_hosts.DELAY_MS * 1e-3, "what a step does meanwhile is hidden behind the link"
-    assert "rank 1" in told["failed"] or "rank 0" in told["failed"], told["failed"]
-    assert told["noticed_s"] < 45 and told["checkpoint"]
-    assert told["repaired"].startswith("1 of 2 engines are alive") and "up to 1 ranks" in told["repaired"]
-    assert told["alone"]["losses"] == pytest.approx(told["clean"]["losses"][:2], rel=1e-5)
+    assert "rank 1" in described["failed"] or "rank 0" in described["failed"], described["failed"]
+    assert described["noticed_s"] < 45 and described["checkpoint"]
+    assert described["repaired"].startswith("1 of 2 engines are alive") and "up to 1 ranks" in described["repaired"]
+    assert described["alone"]["losses"] == pytest.approx(described["clean"]["losses"][:2], rel=1e-5)
     assert len(list(runs.iterdir())) >= 4
 
 

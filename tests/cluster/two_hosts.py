@@ -128,8 +128,8 @@ def _kernel(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     session = _attached(folder)
     hosts = {engine.host for engine in session._engines.alive()}
-    told: dict[str, Any] = {"machines": len(hosts), "clean": _trained(session, config)}
-    told["slow"] = _trained(session, config.replace(links=f"* delay={DELAY_MS:g}", epochs=6))
+    described: dict[str, Any] = {"machines": len(hosts), "clean": _trained(session, config)}
+    described["slow"] = _trained(session, config.replace(links=f"* delay={DELAY_MS:g}", epochs=6))
     run = session.train(config.replace(epochs=100_000))
     while run.window.progress.step < 5:
         time.sleep(0.05)
@@ -138,16 +138,16 @@ def _kernel(folder: Path) -> dict[str, Any]:
     began_s = time.monotonic()
     try:
         run.wait(90)
-        told["failed"] = "it finished"
+        described["failed"] = "it finished"
     except RunFailedError as error:
-        told["failed"] = str(error)
-    told["noticed_s"] = time.monotonic() - began_s
-    told["checkpoint"] = (run.path / "checkpoints" / "last.pt").is_file()
+        described["failed"] = str(error)
+    described["noticed_s"] = time.monotonic() - began_s
+    described["checkpoint"] = (run.path / "checkpoints" / "last.pt").is_file()
     (folder / "start another").touch()
-    told["repaired"] = _repaired(session)
-    told["alone"] = _trained(session, config.replace(ranks=1, parts=2, epochs=2))
+    described["repaired"] = _repaired(session)
+    described["alone"] = _trained(session, config.replace(ranks=1, parts=2, epochs=2))
     session.close()
-    return told
+    return described
 
 
 def _repaired(session: Any) -> str:

@@ -14,8 +14,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.engine.replicated import CachedVertexLayout, cached_sequences
-from dtdg_lab.engine.strategy import Layout
+from dtdg_lab.engine.replicated import ReplicatedStrategy, cached_sequences
+from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
@@ -49,7 +49,7 @@ class TestCachedVertex(LayoutContract):
         partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
         ways = ("in", "out") if name == "dcrnn" else ("in",)
 
-        def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
+        def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
             make_model = catalogue.entry("models", name).load()
             model = make_model(graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
             share = PARTS // size
@@ -58,7 +58,7 @@ class TestCachedVertex(LayoutContract):
                 settings=OperatorSettings(dtype=torch.float64),
             )  # fmt: skip
             task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
-            return CachedVertexLayout(model, sequences, task, TRAIN, counts_group=rank == 0), model
+            return ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=rank == 0), model
 
         return make
 

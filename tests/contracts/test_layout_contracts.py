@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Computed, Layout, StepMarks, Unmarked, Work
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
@@ -67,7 +67,7 @@ def _maker(config: RunConfig) -> MakeLayout:
     """Ranks of a layout as ``build`` wires them; rank 0 is made first."""
     said: list[str] = []
 
-    def make(rank: int, size: int) -> tuple[Layout, DynamicModel]:
+    def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
         built = build(config.replace(ranks=size), _graph(), _Played(rank, size, said))
         for parameter in built.model.parameters():
             parameter.grad = None  # build makes them views of a flat buffer
@@ -123,10 +123,10 @@ def test_ranks_of_esdg_make_one_step_together(blocks: int) -> None:
 class _Altered:
     """A good layout behind one that is wrong in one way."""
 
-    def __init__(self, good: Layout, fault: str, model: DynamicModel) -> None:
+    def __init__(self, good: Strategy, fault: str, model: DynamicModel) -> None:
         self._good, self._fault, self._model, self._calls = good, fault, model, 0
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         works = list(self._good.epoch(epoch))
         if self._fault == "short":
             works = works[:1] if works[0].groups and works[0].groups[0] == 0 else works
@@ -138,7 +138,7 @@ class _Altered:
             works = [dataclasses.replace(works[0], groups=works[0].groups * 2), *works[1:]]
         return works
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         if self._fault == "replaces":
             for parameter in self._model.parameters():
                 parameter.grad = None

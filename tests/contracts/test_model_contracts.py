@@ -19,7 +19,7 @@ from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import ContractError, DenseSpace, ModelContract, check_model
+from dtdg_lab.testing.contracts import ContractError, DenseView, ModelContract, check_model
 
 
 def _variants() -> list[tuple[str, dict[str, Any]]]:
@@ -241,18 +241,18 @@ OPERATORS = {
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_the_dense_space_takes_means_as_declared(kind: str) -> None:
-    space = DenseSpace(torch.tensor([[0.0, 2, 0], [3, 0, 1], [0, 0, 0]]))
+    space = DenseView(torch.tensor([[0.0, 2, 0], [3, 0, 1], [0, 0, 0]]))
     found = run_straight(space.pull(torch.eye(3), kind))
     assert found.tolist() == OPERATORS[kind]
 
 
 def test_the_dense_space_convolves_as_declared() -> None:
-    found = run_straight(DenseSpace(torch.tensor([[0.0, 3], [0, 0]])).pull(torch.eye(2), "gcn"))
+    found = run_straight(DenseView(torch.tensor([[0.0, 3], [0, 0]])).pull(torch.eye(2), "gcn"))
     torch.testing.assert_close(found, torch.tensor([[1 / 4, 3 / 2], [0, 1]]))  # degrees 1 + 3 and 1
 
 
 def test_the_dense_space_attends_to_in_neighbours_and_the_vertex_itself() -> None:
-    space = DenseSpace(torch.tensor([[5.0, 7, 0], [0, 0, 0], [0, 0, 0]]))  # a loop counts once, weights not at all
+    space = DenseView(torch.tensor([[5.0, 7, 0], [0, 0, 0], [0, 0, 0]]))  # a loop counts once, weights not at all
     give, take = torch.tensor([[1.0], [2], [9]]), torch.tensor([[-4.0], [0], [0]])
     found = run_straight(space.pull(torch.eye(3), "attention", (give, take)))
     shares = torch.softmax(0.2 * torch.tensor([-3.0, -2]), dim=0)
@@ -260,7 +260,7 @@ def test_the_dense_space_attends_to_in_neighbours_and_the_vertex_itself() -> Non
 
 
 def test_the_dense_space_s_top_is_ordered_and_takes_the_lower_vertex_of_two() -> None:
-    space = DenseSpace(torch.zeros(4, 4))
+    space = DenseView(torch.zeros(4, 4))
     x, scores = torch.arange(4.0)[:, None], torch.tensor([1.0, 3, 3, 2])
     rows, best = run_straight(space.top(x, scores, 3))
     assert (rows.flatten().tolist(), best.tolist()) == ([1, 2, 3], [3, 3, 2])

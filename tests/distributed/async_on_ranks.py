@@ -163,10 +163,10 @@ def moved_by(part: Group, whole: Group) -> dict[str, Any]:
     try:
         part.start_exchange(torch.zeros(0, 1), [0] * part.size, [0] * part.size, place=(part.rank,)).wait()
     except RunFailedError as error:
-        refusal = str(error)
+        validate_settings = str(error)
     return {
         "rank": (part.rank, part.size), "sum": flat.tolist(), "gathered": gathered[:, 0].tolist(),
-        "array": array.tolist(), "text": text, "rows": pending.wait().rows[:, 0].tolist(), "refusal": refusal,
+        "array": array.tolist(), "text": text, "rows": pending.wait().rows[:, 0].tolist(), "refusal": validate_settings,
         "moved": np.subtract((part.bytes_sent, part.bytes_received), before).tolist(), "extra": extra,
         "wholly": np.subtract((whole.bytes_sent, whole.bytes_received), wholly).tolist(),
     }  # fmt: skip

@@ -19,7 +19,7 @@ from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
@@ -109,7 +109,7 @@ def run_config(**settings: Any) -> RunConfig:
     return RunConfig(**{**RUN, "ranks": 2, **settings})
 
 
-def _told(done: Trained) -> dict[str, Any]:
+def _to_dict(done: Trained) -> dict[str, Any]:
     tables = done.recorder.tables
     names = ("steps", "rounds", "targets", "decisions", "evaluations", "links", "reservoir")
     return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "drawn": drawn(done),
@@ -120,7 +120,7 @@ def _told(done: Trained) -> dict[str, Any]:
 
 def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group; the last one fails."""
-    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
     group = join_group(rank, ranks, address)
     graph, found = load_for(run_config()), {}
 
@@ -130,7 +130,11 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
         before = group.bytes_sent
         updates.averager_for = partial(_averager_for, name)
         done = train(run_config(**settings), graph, Path(folder) / f"{keep or name}.pt", group=group, **how)
-        found[name] = {**_told(done), "sent": group.bytes_sent - before, "left": [*generators_left(), *_beating(name)]}
+        found[name] = {
+            **_to_dict(done),
+            "sent": group.bytes_sent - before,
+            "left": [*generators_left(), *_beating(name)],
+        }
         return done
 
     paced = {"slow_rank": rank_slowed, "slow_ms": 6.0} if (rank_slowed := 1) else {}

@@ -30,7 +30,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [
@@ -87,7 +87,7 @@ def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]
 # runs
 
 
-def _told(done: Trained, began_s: float) -> dict[str, Any]:
+def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
     tables = done.recorder.tables
     names = ("steps", "phases", "resolved", "windows", "fetches", "links", "cache_decisions")
     return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "left": left(),
@@ -98,7 +98,7 @@ def _told(done: Trained, began_s: float) -> dict[str, Any]:
 
 def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group."""
-    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
     group, found = join_group(rank, ranks, address), {}
 
     def go(name: str, policy: str = "fixed", *, keep: str | None = None, by_steps: bool = False, **how: Any) -> None:
@@ -110,7 +110,7 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
             done = train_by_steps(config, load_for(config), where / "last.pt", group=group, one_by_one=True, **how)
         else:
             done = train_remote(config, where, group=group, **how)
-        found[name] = _told(done, began_s)
+        found[name] = _to_dict(done, began_s)
 
     def fails(name: str, policy: str, sent: signal.Signals) -> None:
         recorder = Struck(sent if rank == 1 else None, 4, meet=group.barrier)  # nobody is past the step by then

@@ -269,22 +269,22 @@ def refusals(group: Group) -> dict[str, str]:
     return found
 
 
-def told(group: Group) -> dict[str, Any]:
+def described(group: Group) -> dict[str, Any]:
     """Arrays and texts from rank 0, with one refusal between them."""
     first = group.rank == 0
     arrays = []
     for array in ARRAYS:
         array.setflags(write=False)
         arrays.append(group.broadcast_array(array if first else None))
-    refusal = ""
+    validate_settings = ""
     try:
         group.broadcast_array(np.zeros(2, dtype=np.complex128) if first else None)
     except ConfigError as error:
-        refusal = str(error)
+        validate_settings = str(error)
     sent, received = group.bytes_sent, group.bytes_received
     texts = [group.broadcast_text(text if first else "other") for text in TEXTS]
     return {
-        "arrays": arrays, "writable": all(array.flags.writeable for array in arrays), "refusal": refusal,
+        "arrays": arrays, "writable": all(array.flags.writeable for array in arrays), "refusal": validate_settings,
         "texts": texts, "moved": (group.bytes_sent - sent, group.bytes_received - received),
     }  # fmt: skip
 
@@ -299,7 +299,12 @@ def everything(rank: int, ranks: int, address: str) -> dict[str, Any]:
     }
     found |= {"without gradient": without_gradient(group), "gathered": gathered(group)}
     if ranks > 1:
-        found |= {"one way": one_way(group), "waits": waits(group), "refusals": refusals(group), "told": told(group)}
+        found |= {
+            "one way": one_way(group),
+            "waits": waits(group),
+            "refusals": refusals(group),
+            "told": described(group),
+        }
         found["run again"] = run_again(group)
     found["after"] = two_layers(group, graphs()["random"], own_thread=False, routed=False)  # still in step
     group.close()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.distributed.group import ProcessGroup, reach_store
-from dtdg_lab.distributed.model_averaging import ModelAverager, Round, Word, averager_for
+from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round, averager_for
 from dtdg_lab.testing.processes import join_group
 
 
@@ -33,7 +33,7 @@ def averager_of(group: ProcessGroup, parameters: Tensor | list[Tensor], **option
         parameters,
         group=dist.new_group(),
         store=group.store,
-        **{"every_s": 1.0, "limit_s": 20.0, "asked": Word, "name": "test"} | options,
+        **{"every_s": 1.0, "limit_s": 20.0, "asked": ControlState, "name": "test"} | options,
     )
 
 
@@ -44,12 +44,12 @@ def average_at_own_pace(
     group = join_group(rank, ranks, address)
     parameters = start_of(rank)
 
-    def asked() -> Word:
+    def asked() -> ControlState:
         assert rank == 0, "only rank 0 is asked"
-        return Word(averager.step // 40, averager.step // 15)
+        return ControlState(averager.step // 40, averager.step // 15)
 
     averager = averager_of(group, parameters, every_s=every_s, asked=asked, name="pace")
-    work_s, step_took_s, heard = [], [], []
+    work_s, step_took_s, received = [], [], []
     for _ in range(steps[rank]):
         began = time.perf_counter()
         time.sleep(step_s[rank])
@@ -58,7 +58,7 @@ def average_at_own_pace(
         averager.control()
         work_s.append(worked - began)
         step_took_s.append(time.perf_counter() - began)
-        heard.append(averager.agreed)
+        received.append(averager.agreed)
     before_finish = parameters.clone()
     averager.finish()
     averager.finish()  # a second call does nothing
@@ -72,7 +72,7 @@ def average_at_own_pace(
         "step_s": sorted(step_took_s)[len(step_took_s) // 2],
         "together_s": sorted(together_s)[len(together_s) // 2],
         "control_share": (sum(step_took_s) - sum(work_s)) / sum(work_s),
-        "heard": heard,
+        "heard": received,
         "agreed": averager.agreed,
         "before_finish": before_finish,
         "parameters": parameters,
@@ -89,20 +89,20 @@ def _step_together(group: ProcessGroup, step_s: float) -> float:
 
 def replay_at_own_pace(
     rank: int, ranks: int, address: str, steps: dict[int, int], logs: list[list[Round]]
-) -> tuple[Tensor, list[Round], list[Word]]:
+) -> tuple[Tensor, list[Round], list[ControlState]]:
     """The same training fed with the logged rounds, at another pace (none); whoever asks for a word is wrong."""
     group = join_group(rank, ranks, address)
-    parameters, heard = start_of(rank), []
+    parameters, received = start_of(rank), []
     with averager_of(group, parameters, asked=_nobody_asks, replay=logs[rank]) as averager:
         for _ in range(steps[rank]):
             one_step(parameters, rank, averager.agreed.choice)
             averager.control()
-            heard.append(averager.agreed)
+            received.append(averager.agreed)
     group.close()
-    return parameters, averager.rounds, heard
+    return parameters, averager.rounds, received
 
 
-def _nobody_asks() -> Word:
+def _nobody_asks() -> ControlState:
     raise AssertionError("a replay asks nobody")
 
 
@@ -111,8 +111,8 @@ def follow_words(rank: int, ranks: int, address: str, changes: int) -> dict[str,
     group = join_group(rank, ranks, address)
     parameters = start_of(rank, 50)
 
-    def asked() -> Word:
-        return Word(min(averager.step, changes), averager.step % 9)
+    def asked() -> ControlState:
+        return ControlState(min(averager.step, changes), averager.step % 9)
 
     averager = averager_of(group, parameters, every_s=0.002, asked=asked)
     seen, applied = 0, 0
@@ -142,7 +142,7 @@ def pause_and_stop(rank: int, ranks: int, address: str) -> dict[str, Any]:
         wanted[0] = version
         asked_s[version] = time.monotonic()
 
-    averager = averager_of(group, parameters, every_s=60.0, asked=lambda: Word(wanted[0], 7 * wanted[0]))
+    averager = averager_of(group, parameters, every_s=60.0, asked=lambda: ControlState(wanted[0], 7 * wanted[0]))
     periods_s = set()
     idle_rounds = paused_step = 0
     while averager.agreed.version < 3:
@@ -183,10 +183,10 @@ def one_after_another(rank: int, ranks: int, address: str) -> dict[str, Any]:
     """Three averagers of one group, as a run has them whose model is built anew; the last without a step between."""
     group = join_group(rank, ranks, address)
     parameters = start_of(rank)
-    start, step, logs, ends = Word(), 0, [], []
+    start, step, logs, ends = ControlState(), 0, [], []
     kept = []
     for number, steps in enumerate((20, 30, 0)):
-        word = Word(start.version + 1, number)
+        word = ControlState(start.version + 1, number)
         averager = averager_for(
             group, parameters, every_s=0.01, asked=lambda word=word: word, name=f"a{number}", start=start, step=step
         )
@@ -339,7 +339,7 @@ def fail_while_averaging(rank: int, ranks: int, address: str) -> tuple[str, floa
 def lose_a_rank_of_a_run(rank: int, ranks: int, address: str) -> tuple[str, float]:
     """Rank 1 is killed in a round; the other says when it knows, by the network's account alone."""
     group = join_group(rank, ranks, address)
-    averager = averager_for(group, start_of(rank), every_s=0.05, asked=Word, name="run")
+    averager = averager_for(group, start_of(rank), every_s=0.05, asked=ControlState, name="run")
     assert isinstance(averager, ModelAverager)
     try:
         for step in range(10_000):

@@ -68,12 +68,12 @@ def test_a_flight_ends_when_the_rows_are_here_and_not_when_somebody_looks(ranks:
 @each_size
 def test_ranks_out_of_step_are_told_by_the_wait(ranks: int) -> None:
     for rank, found in enumerate(on(ranks)):
-        told = found["refusals"]
-        assert f"rank {rank} is at exchange (5, {rank}) but rank {1 if rank == 0 else 0} at" in told["place"]
-        assert told["place again"] == told["place"]
-        assert ("rank 0 sent 0 rows where rank 1 expected 2" in told.get("count", "")) == (rank == 1)
-        assert "do not fit 1 rows" in told["own"]
-        assert told["good"] == str(ranks)
+        described = found["refusals"]
+        assert f"rank {rank} is at exchange (5, {rank}) but rank {1 if rank == 0 else 0} at" in described["place"]
+        assert described["place again"] == described["place"]
+        assert ("rank 0 sent 0 rows where rank 1 expected 2" in described.get("count", "")) == (rank == 1)
+        assert "do not fit 1 rows" in described["own"]
+        assert described["good"] == str(ranks)
 
 
 @each_size

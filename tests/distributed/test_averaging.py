@@ -9,7 +9,7 @@ import spawn
 import torch
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.distributed.model_averaging import ModelAverager, Round, Word
+from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
 
 # rank 2 takes ten times as long a step; rank 1 ends long before the others
@@ -65,7 +65,7 @@ def test_all_ranks_hear_the_same_words(uneven: list[dict]) -> None:
     assert len(set(words)) >= 5
     for rank, seen in enumerate(uneven):
         assert [one.word for one in seen["rounds"]] == words
-        assert seen["agreed"] == words[-1] == Word(STEPS[0] // 40, STEPS[0] // 15)
+        assert seen["agreed"] == words[-1] == ControlState(STEPS[0] // 40, STEPS[0] // 15)
         # a step follows the word of the last round that this rank had applied
         applied = {one.applied_step: one.word for one in seen["rounds"] if one.applied_step < STEPS[rank]}
         assert {step: seen["heard"][step - 1] for step in applied} == applied
@@ -91,10 +91,10 @@ def test_bytes_follow_the_formula_of_the_ring(uneven: list[dict]) -> None:
 
 def test_replay_of_the_log_gives_the_same_bits(uneven: list[dict]) -> None:
     logs = [seen["rounds"] for seen in uneven]
-    for rank, (parameters, rounds, heard) in enumerate(run_ranks(spawn.replay_at_own_pace, 4, STEPS, logs)):
+    for rank, (parameters, rounds, received) in enumerate(run_ranks(spawn.replay_at_own_pace, 4, STEPS, logs)):
         assert torch.equal(parameters, uneven[rank]["parameters"])
         assert rounds == logs[rank]
-        assert heard[:-1] == uneven[rank]["heard"][:-1]  # finish() may have applied a round at the last step
+        assert received[:-1] == uneven[rank]["heard"][:-1]  # finish() may have applied a round at the last step
 
 
 def test_a_thousand_changes_without_disagreement() -> None:
@@ -148,7 +148,7 @@ def test_averagers_follow_one_another_on_one_group() -> None:
         assert [[one.is_last for one in log].count(True) for log in seen["logs"]] == [1, 1, 1]
         assert all(log[-1].is_last for log in seen["logs"])
         assert [step for _, step, _ in seen["ends"]] == [20, 50, 50]
-        assert [word for word, _, _ in seen["ends"]] == [Word(1, 0), Word(2, 1), Word(3, 2)]
+        assert [word for word, _, _ in seen["ends"]] == [ControlState(1, 0), ControlState(2, 1), ControlState(3, 2)]
         assert seen["same"] and seen["own_store"]
         reduced = sum(len(log) for log in seen["logs"]) * (1000 + 4) * 8
         assert seen["counted"] == (reduced, reduced)  # 2 b (R - 1) / R with two ranks
@@ -157,9 +157,9 @@ def test_averagers_follow_one_another_on_one_group() -> None:
 
 
 def test_rounds_of_another_run_are_refused() -> None:
-    refusal, consequence = run_ranks(spawn.replay_of_another, 2)
-    assert refusal.startswith("ConfigError: replay: round 1 was joined at step 4")
-    assert "cannot be followed at step 2" in refusal
+    validate_settings, consequence = run_ranks(spawn.replay_of_another, 2)
+    assert validate_settings.startswith("ConfigError: replay: round 1 was joined at step 4")
+    assert "cannot be followed at step 2" in validate_settings
     assert "cannot be followed at step 2" in consequence
 
 
@@ -202,9 +202,9 @@ def test_a_killed_rank_is_named_within_the_limit(victim: int, when: str) -> None
 
 
 def test_the_reason_of_a_rank_that_raises_reaches_the_others() -> None:
-    (told, told_s), (reason, raised_s) = run_ranks(spawn.fail_while_averaging, 2)
+    (described, told_s), (reason, raised_s) = run_ranks(spawn.fail_while_averaging, 2)
     assert reason == "loss is NaN"
-    assert "ValueError: loss is NaN" in told
+    assert "ValueError: loss is NaN" in described
     assert told_s - raised_s < 0.45  # a look, and what a busy machine adds
 
 
@@ -239,7 +239,7 @@ def _two_averagers_of_one_name(rank: int, ranks: int, address: str) -> None:
 )
 def test_what_cannot_be_averaged_is_refused(parameters: object, every_s: float, limit_s: float) -> None:
     with pytest.raises(ConfigError):
-        ModelAverager(parameters, group=None, store=None, every_s=every_s, limit_s=limit_s, asked=Word)  # type: ignore[arg-type]
+        ModelAverager(parameters, group=None, store=None, every_s=every_s, limit_s=limit_s, asked=ControlState)  # type: ignore[arg-type]
 
 
 def test_staleness_counts_steps() -> None:

@@ -64,9 +64,9 @@ def test_epochs_are_joined_over_ranks(dygnex: ModuleType) -> None:
 def test_a_schedule_is_judged_by_what_its_groups_took(
     dygnex: ModuleType, assignment: tuple[Any, ...], makespan_s: float
 ) -> None:
-    told = {"assignment": assignment, "times_s": [1.0] * 4, "parts": 2, "makespan_s": 2.0, "timed_by": "wall",
+    described = {"assignment": assignment, "times_s": [1.0] * 4, "parts": 2, "makespan_s": 2.0, "timed_by": "wall",
             "solve_s": 0.1, "gap": None, "notes": ""}  # fmt: skip
-    row = dygnex.replayed(told, [{"groups": dict(enumerate(TIMES_S))}])
+    row = dygnex.replayed(described, [{"groups": dict(enumerate(TIMES_S))}])
     assert row["makespan_s"] == makespan_s
     assert row["over_bound"] == pytest.approx(makespan_s / 5)
     assert row["prediction_error"] == pytest.approx(2 / makespan_s - 1)

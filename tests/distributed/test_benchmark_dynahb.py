@@ -59,8 +59,8 @@ def a_row(system: str, *curves: list[tuple[float, int, float]], **more: Any) -> 
 
 def test_trainings_end_where_nothing_is_better(hybrid: ModuleType) -> None:
     curve = importlib.import_module("contenders.hb_training").Curve()
-    told = [curve.add(float(at), at, loss, 0.001) for at, loss in enumerate((0.1, 0.5, 0.4999, 0.499, 0.7))]
-    assert told == [False, True, False, True, False]  # training is needed, and a thousandth
+    described = [curve.add(float(at), at, loss, 0.001) for at, loss in enumerate((0.1, 0.5, 0.4999, 0.499, 0.7))]
+    assert described == [False, True, False, True, False]  # training is needed, and a thousandth
     assert (curve.best, curve.at, curve.without) == (0.499, 3, 1)
     unknown = importlib.import_module("contenders.hb_training").Curve()
     assert not unknown.add(0.5, 1, float("inf"), 0.001) and unknown.add(1.0, 1, 2.0, 0.001)

@@ -72,7 +72,7 @@ def test_scaling_is_fitted_to_what_ranks_did(
         return made
 
     monkeypatch.setattr(scaling, "step_of", step_of)
-    told = esdg.DO["weak"](plan)["weak"]
+    described = esdg.DO["weak"](plan)["weak"]
     assert [work.ranks for work, _ in seen] == [1, 2, 2] and seen[2][0].edges == 2 * seen[1][0].edges
     for work, by_rank in seen:
         sent = np.zeros_like(work.sent)
@@ -83,14 +83,14 @@ def test_scaling_is_fitted_to_what_ranks_did(
             assert step["brought"][0] == work.brought[rank, 0] and step["brought"][2] == work.brought[rank, 2]
             assert work.brought[rank, 1] <= step["brought"][1] <= work.brought[rank, 1] / 0.95
         assert sent.tolist() == work.sent.tolist()
-    predicted = [row for row in told["rows"] if row["source"] == "predicted"]
+    predicted = [row for row in described["rows"] if row["source"] == "predicted"]
     assert [row["nodes"] for row in predicted][:3] == [32, 64, 512]
     assert predicted[-1]["nodes"] == 16 * esdg.paper.WEAK_NODES
-    assert {error["fitted"] for error in told["errors"]} == {True, False}
-    assert told["rates"]["cdgcn"]["message_s"] >= 0
+    assert {error["fitted"] for error in described["errors"]} == {True, False}
+    assert described["rates"]["cdgcn"]["message_s"] >= 0
     said = capsys.readouterr().out
     assert "1 held-out step" in said and "not within what was measured" in said
-    json.dumps(told)
+    json.dumps(described)
 
 
 def test_overlap_and_blocks_change_times_not_losses(esdg: ModuleType, plan: Any) -> None:

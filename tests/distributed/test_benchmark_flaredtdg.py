@@ -65,8 +65,8 @@ def test_systems_are_trained_beside_their_baselines(
         assert len(row["mse"]) == plan.seeds and row["persistence"] > 0 and row["mean"] > 0
         assert row["updates"][0] >= row["converged_updates"][0] > 0
         assert row["validation"][0] == min(loss for _, _, loss in row["curve"][0])
-        told = flare.words.training_text(row)
-        assert f"{row['mse'][0]:.5f}" in told and f"{row['persistence']:.5f}" in told
+        described = flare.words.training_text(row)
+        assert f"{row['mse'][0]:.5f}" in described and f"{row['persistence']:.5f}" in described
     assert len({tuple(systems[name]["mse"]) for name in alive}) == len(alive)  # each batch its own
     assert all(systems[name]["persistence"] == systems["esdg"]["persistence"] for name in alive)
     missing = systems["dynahb"]
@@ -110,8 +110,8 @@ def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> 
 
 def test_long_verdicts_are_cut(flare: ModuleType) -> None:
     where = tuple(f"row {number}" for number in range(8))
-    told = flare.claims.Verdict("Table 3", "claimed", 1, where).text
-    assert "holds in part: 1 of 9 rows" in told and "row 4; and 3 more" in told and "row 5" not in told
+    described = flare.claims.Verdict("Table 3", "claimed", 1, where).text
+    assert "holds in part: 1 of 9 rows" in described and "row 4; and 3 more" in described and "row 5" not in described
 
 
 def test_peaks_of_steps_are_read_off_a_trace(flare: ModuleType) -> None:
@@ -142,19 +142,19 @@ def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
     ring = Snapshot(np.arange(7), np.roll(np.arange(6, dtype=np.int32), 1))
     order = SurvivalOrder(np.array([1, 2, 3, 5, 0, 4]), np.zeros(6, np.int32), np.array([0, 3, 6]))
     batches = [HybridBatch(1, range(0, 2), 1, (1,))]
-    told = [naive.cut_out([ring, ring], order, batches, naive=way) for way in (True, False)]
-    assert [each["edges"] for each in told] == [2, 2]
-    assert all(len(each["seconds"]) == 1 and each["peak_bytes"] > 0 for each in told)
+    described = [naive.cut_out([ring, ring], order, batches, naive=way) for way in (True, False)]
+    assert [each["edges"] for each in described] == [2, 2]
+    assert all(len(each["seconds"]) == 1 and each["peak_bytes"] > 0 for each in described)
 
 
 def test_a_run_s_seconds_are_shared_out(flare: ModuleType, plan: Any) -> None:
     work = importlib.import_module("contenders.flare_work")
     epoch = {"seconds": 10.0, "batch_s": 2.0, "backward_s": 3.0, "communicate_s": 1.0, "update_s": 0.5,
              "transfer": {"wall": 0.5}}  # fmt: skip
-    told = work.parts_of([epoch, epoch], chunking_s=4.0, shuffle_s=1.0)
-    assert told == {"chunking": 4.0, "shuffle": 1.0, "remap": 3.0, "forward": 6.0, "backward": 6.0,
+    described = work.parts_of([epoch, epoch], chunking_s=4.0, shuffle_s=1.0)
+    assert described == {"chunking": 4.0, "shuffle": 1.0, "remap": 3.0, "forward": 6.0, "backward": 6.0,
                     "communicate": 2.0, "transfer": 1.0, "update": 1.0}  # fmt: skip
-    assert sum(told.values()) == 4.0 + 20.0
+    assert sum(described.values()) == 4.0 + 20.0
     (row,) = work.breakdown_rows(plan, plan.timed[0], "tgcn", 1, CORES)
     assert sum(row["shares"].values()) == pytest.approx(1) and min(row["shares"].values()) >= 0
     assert row["shares"]["backward"] > 0 and row["shares"]["chunking"] > 0
@@ -190,8 +190,8 @@ def test_maps_have_a_cell_for_each_setting(flare: ModuleType, plan: Any) -> None
     (cell,) = flare.DO["decay"](plan)
     assert (cell["full_snapshots"], cell["alpha"]) == (2, 1.0) and cell["peak_bytes"] > 0 and cell["epoch_s"] > 0
     best = {**cell, "full_snapshots": 3, "mse": [each / 2 for each in cell["mse"]]}
-    told = "\n".join(flare.words.map_texts([cell, best, {**cell, "full_snapshots": 4, "failed": "too large"}]))
-    assert "best at K=3, alpha=1" in told and f"{cell['mse'][0]:.5f}" in told and "K=4" in told
+    described = "\n".join(flare.words.map_texts([cell, best, {**cell, "full_snapshots": 4, "failed": "too large"}]))
+    assert "best at K=3, alpha=1" in described and f"{cell['mse'][0]:.5f}" in described and "K=4" in described
 
 
 def test_the_peer_is_timed_in_turn(flare: ModuleType, plan: Any) -> None:

@@ -95,9 +95,9 @@ def test_shares_of_a_run_are_of_its_steps_alone(green: ModuleType, plan: Any, tr
     config = importlib.import_module("contenders.gd_plan").config
     stored = trainer.train(config(plan, ground, {"system": "fixed-window"}, ranks=1, seed=0))
     facts = run.facts_of(stored)
-    told = stored.table("phase_energy")
-    inside = told[~told["phase"].isin(["idle", "evaluate", "checkpoint", "rebuild"])]
-    assert facts["joules"] == pytest.approx(inside["joules"].sum()) and facts["joules"] < told["joules"].sum()
+    described = stored.table("phase_energy")
+    inside = described[~described["phase"].isin(["idle", "evaluate", "checkpoint", "rebuild"])]
+    assert facts["joules"] == pytest.approx(inside["joules"].sum()) and facts["joules"] < described["joules"].sum()
     assert facts["epoch_s"] * 3 == pytest.approx(stored.table("steps")["time_s"].sum())
     asked = stored.table("resolved")
     assert facts["hit_rate"] == sum(map(sum, asked["hits"])) / asked["remote"].sum()
@@ -209,8 +209,8 @@ def test_calibrations_are_told_with_what_they_had_not_seen(
 
     monkeypatch.setattr(green.gd_here, "calibrate_here", refuse)
     placed = dataclasses.replace(plan, lived=green.gd_graphs.placed(plan.lived))
-    told = green.DO["calibration"](placed, tmp_path)
-    assert [row["failed"] for row in told] == [f"its figures are not in {tmp_path}", "not now"]
+    described = green.DO["calibration"](placed, tmp_path)
+    assert [row["failed"] for row in described] == [f"its figures are not in {tmp_path}", "not now"]
 
 
 def test_policies_are_compared_and_who_loses_is_told(
@@ -238,8 +238,8 @@ def test_policies_are_compared_and_who_loses_is_told(
 def test_overhead_is_told(green: ModuleType, plan: Any, tmp_path: Path) -> None:
     placed = dataclasses.replace(plan, lived=green.gd_graphs.placed(plan.lived))
     rows = green.DO["overhead"](placed, tmp_path)
-    told = {row["what"].partition(" of ")[0] for row in rows}
-    assert {"decision", "mini-batch, own sampler", "mini-batch, dgl sampler"} <= told
+    described = {row["what"].partition(" of ")[0] for row in rows}
+    assert {"decision", "mini-batch, own sampler", "mini-batch, dgl sampler"} <= described
     assert all("failed" in row or row["seconds"][0] <= row["seconds"][1] <= row["seconds"][2] for row in rows)
     assert "look-up of 100 keys in 1,000 rows of 16" in green.words.overhead_text(rows[-1])
 

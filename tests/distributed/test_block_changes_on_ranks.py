@@ -53,7 +53,7 @@ def _train(group: Group, folder: Path, settings: dict[str, Any], **how: Any) -> 
     return train_in_memory(config, _graph(), folder / "last.pt", group=group, **how)
 
 
-def _told(done: Trained) -> dict[str, Any]:
+def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "config": done.config,
             **{kind: recorder.events(kind) for kind in ("knob", "refused", "blocks", "partition")},
@@ -63,21 +63,23 @@ def _told(done: Trained) -> dict[str, Any]:
 def everything(group: Group, folder: Path) -> dict[str, Any]:
     esdg = {"system": "esdg"}
     found: dict[str, Any] = {
-        "story": _told(_train(group, folder, esdg, script={step: {"set": changes} for step, changes in STORY.items()}))
+        "story": _to_dict(
+            _train(group, folder, esdg, script={step: {"set": changes} for step, changes in STORY.items()})
+        )
     }
     short = {**esdg, "blocks": 2, "epochs": 4}
-    found["untouched"] = _told(_train(group, folder, short))
-    found["refused"] = _told(_train(group, folder, short, script=dict(enumerate(REFUSED.values()))))
+    found["untouched"] = _to_dict(_train(group, folder, short))
+    found["refused"] = _to_dict(_train(group, folder, short, script=dict(enumerate(REFUSED.values()))))
     with pytest.MonkeyPatch.context() as patch:  # one rank cannot build what the other can
         if group.rank == 1:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
-        found["one fails"] = _told(_train(group, folder, short, script={1: {"set": {"blocks": 4}}}))
+        found["one fails"] = _to_dict(_train(group, folder, short, script={1: {"set": {"blocks": 4}}}))
     for number, settings in enumerate(RESUMED):
         settings = {**settings, "epochs": 5, "optimizer": "adam"}
         whole = _train(group, folder, settings)
         first = _train(group, folder, settings, script={1: {"stop": True}})
         second = _train(group, folder, settings, resume=True, first_step=2)
-        found[f"resumed {number}"] = [_told(done) for done in (whole, first, second)]
+        found[f"resumed {number}"] = [_to_dict(done) for done in (whole, first, second)]
     return found
 
 
@@ -129,25 +131,25 @@ def test_ranks_hold_the_same_bits_and_learn_on_as_one_process_that_nothing_happe
 
 
 def test_blocks_are_told_at_every_change_and_left_with_the_last(ranks: list[dict[str, Any]]) -> None:
-    told = [(event["step"], event["data"]) for event in ranks[0]["story"]["blocks"]]
+    described = [(event["step"], event["data"]) for event in ranks[0]["story"]["blocks"]]
     assert ranks[1]["story"]["blocks"] == []
-    assert [(step, data["layout"], data["blocks"], data["row_ranks"]) for step, data in told] == [
+    assert [(step, data["layout"], data["blocks"], data["row_ranks"]) for step, data in described] == [
         (0, "snapshot", 1, 1), (1, "snapshot", 5, 1), (2, "snapshot", 5, 1), (3, "snapshot", 5, 2),
         (4, "snapshot", 3, 1), (5, "snapshot", 1, 1), (6, "halo_vertex", 4, 1), (7, "snapshot", 4, 2),
         (8, "snapshot", 2, 2), (9, "snapshot", 2, 1),
     ]  # fmt: skip
-    assert told[5][1]["asked"] == 0
+    assert described[5][1]["asked"] == 0
     left = [(event["step"], event["data"]["layout"]) for event in ranks[0]["story"]["partition"]]
     assert left == [(6, "halo_vertex"), (7, None)]
 
 
 def test_what_ranks_send_after_every_change_is_what_was_told_with_it(ranks: list[dict[str, Any]]) -> None:
-    told = {event["step"]: event["data"]["predicted"] for event in ranks[0]["story"]["blocks"]}
+    described = {event["step"]: event["data"]["predicted"] for event in ranks[0]["story"]["blocks"]}
     kept_from = 9  # the first step with halo_reuse sends what is kept from the second on
     for step in range(EPOCHS):
         if step in (kept_from - 1, kept_from):
             continue
-        predicted = told[max(since for since in told if since <= step)]
+        predicted = described[max(since for since in described if since <= step)]
         for way, sent in predicted.items():
             moved = np.zeros_like(np.array(sent, dtype=np.int64))
             for rank, found in enumerate(ranks):

@@ -135,18 +135,18 @@ def _send(gradients: FlatGradients) -> tuple[list[int], str]:
         gradients.zero()
         gradients.gradients.fill_(1e30)  # neighbours in the buffer do not disturb the slot
         received.append(gradients.exchange(version=version, loss_sum=0.5, groups=1).version)
-    refusal = ""
+    validate_settings = ""
     try:
         gradients.exchange(version=2**24, loss_sum=0.0, groups=1)
     except ControlError as error:
-        refusal = str(error)
-    return received, refusal
+        validate_settings = str(error)
+    return received, validate_settings
 
 
 def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next() -> None:
     assert VERSIONS[-1] == MAX_CONTROL_VERSION
     for rank in run_ranks(_send_versions, 2):
-        for received, refusal in rank:
+        for received, validate_settings in rank:
             assert received == VERSIONS
-            assert "16777216" in refusal
-            assert "16777215" in refusal
+            assert "16777216" in validate_settings
+            assert "16777215" in validate_settings

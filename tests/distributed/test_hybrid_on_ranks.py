@@ -33,29 +33,29 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.systems.hybrid_batches.strategy import FIRST_NEW, TargetBatchLayout
+from dtdg_lab.systems.hybrid_batches.strategy import FIRST_NEW, HybridBatchStrategy
 from dtdg_lab.testing.processes import run_ranks
 from dtdg_lab.training.build import RunComponents
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
-Told = list[dict[str, Any]]
+EventList = list[dict[str, Any]]
 
 
 # one plan on one, two and four processes, and on the whole graph
 
 
 @pytest.fixture(scope="module")
-def solo() -> list[Told]:
+def solo() -> list[EventList]:
     return [first_steps(case, SoloGroup()) for case in CASES]
 
 
 @pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[list[Told]]:
+def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
     return run_ranks(all_cases, request.param, timeout_s=240)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_one_plan_on_several_processes(solo: list[Told], ranks: list[list[Told]], case: int) -> None:
+def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[EventList]], case: int) -> None:
     assert len(solo[case]) == 2 * STEPS
     for step, wanted in enumerate(solo[case]):
         each = [found[case][step] for found in ranks]
@@ -72,9 +72,9 @@ def test_one_plan_on_several_processes(solo: list[Told], ranks: list[list[Told]]
 
 @pytest.mark.parametrize("case", [case for case in range(len(CASES)) if CASES[case].get("model") != "dcrnn"],
                          ids=lambda case: ids[case])  # fmt: skip
-def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo: list[Told], case: int) -> None:
+def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo: list[EventList], case: int) -> None:
     built = built_case(CASES[case], SoloGroup())
-    assert isinstance(built.layout, TargetBatchLayout)
+    assert isinstance(built.layout, HybridBatchStrategy)
     losses = []
     for part in built.layout.parts:
         batch = part.sampler.batch(part.sizes[0], 0, FIRST_NEW)
@@ -93,7 +93,7 @@ def _loss_on_the_whole(built: RunComponents, part: int, batch: TargetBatch) -> T
     targets = torch.tensor(built.partition.vertices(part)[batch.targets])
     state, losses = model.initial_state(graph.num_nodes), []
     for t in batch.snapshots:
-        space = built.sequence.space(t)
+        space = built.sequence.view(t)
         h, state = run_straight(model.snapshot(space, space.inputs, state))
         z = model.readout(h)[targets]
         if built.config["task"] == "classification":
@@ -118,9 +118,9 @@ def stories(folder: Path) -> list[dict[str, Any]]:
     return run_ranks(all_stories, 2, str(folder), timeout_s=180)
 
 
-def _by_step(told: dict[str, Any], column: str) -> dict[int, Any]:
+def _by_step(described: dict[str, Any], column: str) -> dict[int, Any]:
     """A rank has one part."""
-    return {row["step"]: row[column] for row in told["targets"]}
+    return {row["step"]: row[column] for row in described["targets"]}
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -135,10 +135,10 @@ def test_what_is_decided_is_followed_by_all_at_one_step(stories: list[dict[str, 
     assert len(set(_by_step(one, "action").values())) > 1
     assert len(one["decisions"]) >= 4 and other["decisions"] == []
     assert one["losses"] == other["losses"] and _same(one["parameters"], other["parameters"])
-    told = [[(event["step"], event["data"]["changes"]) for event in of["knobs"]] for of in (one, other)]
-    assert told[0] == told[1]
+    described = [[(event["step"], event["data"]["changes"]) for event in of["knobs"]] for of in (one, other)]
+    assert described[0] == described[1]
     changed = {step + 1: asked["set"] for step, asked in LIVE.items() if "set" in asked and step != 11}
-    assert dict(told[0]) == (changed if story == "live together" else {})
+    assert dict(described[0]) == (changed if story == "live together" else {})
 
 
 @pytest.mark.parametrize("story", ["live", "live again", "decided", "halted", "resumed", "by epochs"])
@@ -146,8 +146,8 @@ def test_ranks_that_never_wait_hear_the_same_words(stories: list[dict[str, Any]]
     one, other = (found[story] for found in stories)
     words = [[(row["number"], row["version"], row["choice"]) for row in of["rounds"]] for of in (one, other)]
     assert words[0] == words[1] and len(words[0]) > 3
-    told = [[event["data"]["changes"] for event in of["knobs"]] for of in (one, other)]
-    assert told[0] == told[1]
+    described = [[event["data"]["changes"] for event in of["knobs"]] for of in (one, other)]
+    assert described[0] == described[1]
     assert one["config"] == other["config"]
     assert one["state"] == other["state"] == ("stopped" if story in ("halted", "by epochs") else "finished")
     assert _same(one["parameters"], other["parameters"]), "all end with one model"
@@ -156,10 +156,10 @@ def test_ranks_that_never_wait_hear_the_same_words(stories: list[dict[str, Any]]
 def test_a_choice_rules_at_once_where_it_is_made_and_after_a_round_elsewhere(stories: list[dict[str, Any]]) -> None:
     first, other = (found["decided"] for found in stories)
     made = [(row["step"] + 1, row["action"]) for row in first["decisions"]]
-    heard = [(row["applied_step"], row["choice"]) for row in other["rounds"]]
-    assert len({action for _, action in made}) > 1 and len({choice for _, choice in heard}) > 1
-    for told, changes in ((first, made), (other, heard)):
-        for step, action in _by_step(told, "action").items():
+    received = [(row["applied_step"], row["choice"]) for row in other["rounds"]]
+    assert len({action for _, action in made}) > 1 and len({choice for _, choice in received}) > 1
+    for described, changes in ((first, made), (other, received)):
+        for step, action in _by_step(described, "action").items():
             assert action == [choice for at, choice in [(0, 0), *changes] if at <= step][-1]
 
 
@@ -167,15 +167,15 @@ def test_changes_while_no_rank_waits(stories: list[dict[str, Any]]) -> None:
     assert sum(len(found["live"]["losses"]) for found in stories) == 2 * 30
     asked = [change["set"] for step, change in LIVE.items() if "set" in change and step != 11]
     for found in stories:
-        told = found["live"]
-        assert [event["data"]["changes"] for event in told["knobs"]] == asked
-        sources, actions = _by_step(told, "source"), _by_step(told, "action")
-        since = {name: event["step"] for event in told["knobs"] for name in event["data"]["changes"]}
+        described = found["live"]
+        assert [event["data"]["changes"] for event in described["knobs"]] == asked
+        sources, actions = _by_step(described, "source"), _by_step(described, "action")
+        since = {name: event["step"] for event in described["knobs"] for name in event["data"]["changes"]}
         assert all(source == "new" for step, source in sources.items() if step >= since["reservoir"])
         assert "new" not in {source for step, source in sources.items() if step < since["reservoir"]}
-        fixed = [event["step"] for event in told["knobs"] if event["data"]["changes"].get("adjuster")]
+        fixed = [event["step"] for event in described["knobs"] if event["data"]["changes"].get("adjuster")]
         assert {actions[step] for step in range(fixed[0], fixed[1])} <= {0}
-        assert told["left"] == [] and len(told["reservoir"]) > 0
+        assert described["left"] == [] and len(described["reservoir"]) > 0
     assert stories[0]["live"]["paused"] == stories[0]["live together"]["paused"] == 1
     (refused,) = stories[0]["live"]["refused"]
     assert refused["data"]["changes"] == LIVE[11]["set"] and "batch_vertices=99.0 of" in refused["data"]["reason"]
@@ -216,12 +216,14 @@ def test_a_run_of_equal_steps_is_resumed_as_if_nothing_had_been(stories: list[di
 
 def test_partitioner_and_exchange_change_when_all_have_come_together(stories: list[dict[str, Any]]) -> None:
     one, other = (found["by epochs"] for found in stories)
-    told = [[(event["step"], event["data"]["when"], event["data"]["changes"]) for event in of["knobs"]]
+    described = [[(event["step"], event["data"]["when"], event["data"]["changes"]) for event in of["knobs"]]
             for of in (one, other)]  # fmt: skip
     assert (
-        [what for *_, what in told[0]] == [what for *_, what in told[1]] == [asked["set"] for asked in EPOCH.values()]
+        [what for *_, what in described[0]]
+        == [what for *_, what in described[1]]
+        == [asked["set"] for asked in EPOCH.values()]
     )
-    assert {when for _, when, _ in told[0] + told[1]} == {"epoch"}
+    assert {when for _, when, _ in described[0] + described[1]} == {"epoch"}
     models = [sum(row["number"] == 0 for row in of["rounds"]) for of in (one, other)]
     assert models == [3, 3], "each stretch of averaging ends with a round of all"
     assert one["left"] == other["left"] == []
@@ -244,17 +246,17 @@ def test_ranks_that_were_apart_make_their_last_steps_together(stories: list[dict
 
 def test_a_change_after_the_last_step_leaves_nothing_running(stories: list[dict[str, Any]]) -> None:
     for found in stories:
-        told = found["to models at the end"]
-        assert [event["data"]["changes"] for event in told["knobs"]] == [EPOCH[22]["set"]]
-        assert told["left"] == []
+        described = found["to models at the end"]
+        assert [event["data"]["changes"] for event in described["knobs"]] == [EPOCH[22]["set"]]
+        assert described["left"] == []
 
 
 def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict[str, Any]]) -> None:
     one, other = (found["validation"] for found in stories)
     last = max(row["step"] for row in one["evaluations"])
-    heard = {row["step"]: row["loss"] for row in one["evaluations"] if row["split"] == "validation"}
+    received = {row["step"]: row["loss"] for row in one["evaluations"] if row["split"] == "validation"}
     decided = {row["step"]: row["state"]["loss"] for row in one["decisions"]}
-    assert decided and decided.items() <= {step: loss for step, loss in heard.items() if step < last}.items()
+    assert decided and decided.items() <= {step: loss for step, loss in received.items() if step < last}.items()
     assert {row["split"] for row in one["evaluations"] if row["step"] < last} == {"train", "validation"}
     assert other["evaluations"] == other["decisions"] == []
 
@@ -294,12 +296,12 @@ def test_a_model_counts_by_the_steps_it_has_made(stories: list[dict[str, Any]], 
 @pytest.mark.parametrize("story", ["decided", "slowed"])
 def test_models_are_all_that_travels(stories: list[dict[str, Any]], story: str) -> None:
     for found in stories:
-        told = found[story]
-        assert told["links"] == []
-        numbers = sum(tensor.numel() for tensor in told["parameters"].values()) + 4
+        described = found[story]
+        assert described["links"] == []
+        numbers = sum(tensor.numel() for tensor in described["parameters"].values()) + 4
         round_bytes = 2 * numbers * 8 // 2  # of an all-reduce on two ranks
-        sent = {row["step"]: row["bytes_sent"] for row in told["steps"] if row["bytes_sent"]}
-        rounds = [row for row in told["rounds"] if row["number"] and row["weight"]]
+        sent = {row["step"]: row["bytes_sent"] for row in described["steps"] if row["bytes_sent"]}
+        rounds = [row for row in described["rounds"] if row["number"] and row["weight"]]
         assert set(sent.values()) == {round_bytes} and sent.keys() <= {row["joined_step"] - 1 for row in rounds}
         assert sent.keys() >= {row["joined_step"] - 1 for row in rounds if not row["gathered"]}
 

@@ -47,7 +47,7 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
         "steps": len(tables["steps"]), "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
         "sent": dict(sent), "legs": {(row["layer"], row["way"], row["leg"]) for row in tables["exchanges"]},
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
-        "schedules": [(told["assignment"], told["gap"]) for told in schedules],
+        "schedules": [(described["assignment"], described["gap"]) for described in schedules],
         "remote": _remote(tables) if tables["resolved"] else {},
     }  # fmt: skip
 

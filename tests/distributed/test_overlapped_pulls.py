@@ -19,7 +19,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.engine.overlap_schedule import TaskTimePredictor
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.testing.doubles import DelayedGroup, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
@@ -106,7 +106,7 @@ def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[An
     group, losses, orders = join_group(rank, ranks, address), {}, []
     for overlap in (True, False):
         built = build(RunConfig(ranks=ranks, overlap=overlap, **SMALL), _graph(80), group)
-        assert isinstance(built.layout, HaloWindowLayout)
+        assert isinstance(built.layout, DecayedWindowStrategy)
         built.layout.pace.predictor = _Contrary(rank)
         losses[overlap] = []
         for work in built.layout.epoch(0):

@@ -51,7 +51,7 @@ def _train(group: Group, folder: Path, **how: Any) -> Trained:
     return train_in_memory(config, _graph(), folder / "last.pt", group=group, **how)
 
 
-def _told(done: Trained) -> dict[str, Any]:
+def _to_dict(done: Trained) -> dict[str, Any]:
     tables = done.recorder.tables
     return {"losses": done.losses, "parameters": done.parameters, "knobs": done.recorder.events("knob"),
             "refused": done.recorder.events("refused"), "partitions": done.recorder.events("partition"),
@@ -59,29 +59,29 @@ def _told(done: Trained) -> dict[str, Any]:
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:
-    found = {"story": _told(_train(group, folder, script=STORY))}
-    found["untouched"] = _told(_train(group, folder))
+    found = {"story": _to_dict(_train(group, folder, script=STORY))}
+    found["untouched"] = _to_dict(_train(group, folder))
     halted = _train(group, folder, script={1: {"stop": True}})
     changes = {"partitioner": "metis", "parts": 4}
     found["resumed"] = [*halted.losses, *_train(group, folder, resume=True, changes=changes, first_step=2).losses]
-    found["live"] = _told(_train(group, folder, script={1: {"set": changes}}))
-    found["too_large"] = _told(_train(group, folder, script=TOO_LARGE))
+    found["live"] = _to_dict(_train(group, folder, script={1: {"set": changes}}))
+    found["too_large"] = _to_dict(_train(group, folder, script=TOO_LARGE))
     with pytest.MonkeyPatch.context() as patch:  # the only partitioner's process dies, on rank 0
         patch.setattr(in_child.sys, "executable", "/bin/false")
         patch.setenv("DTDG_LAB_CACHE", str(folder / f"cache-{os.getpid()}"))
-        found["crashes"] = _told(_train(group, folder, script=CRASHES))
+        found["crashes"] = _to_dict(_train(group, folder, script=CRASHES))
     with pytest.MonkeyPatch.context() as patch:  # one rank cannot build what the others can
         if group.rank == 1:
             patch.setattr(layouts, "cached_sequences", _no_memory)
-        found["one_fails"] = _told(_train(group, folder, script={2: {"set": {"system": "pygt-dist"}}}))
+        found["one_fails"] = _to_dict(_train(group, folder, script={2: {"set": {"system": "pygt-dist"}}}))
     with pytest.MonkeyPatch.context() as patch:  # before the ranks have agreed on anything but the partition
         if group.rank == 1:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
-        found["fails_early"] = _told(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
+        found["fails_early"] = _to_dict(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
     with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
         patch.setattr(layouts, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
         patch.setattr(partitioned, "make_partition", _uneven)
-        found["reuse"] = _told(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
+        found["reuse"] = _to_dict(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
     found["alive"] = _alive()
     return found
 
@@ -151,12 +151,12 @@ def test_a_change_on_two_ranks_is_resuming_with_it(ranks: list[dict[str, Any]]) 
 
 
 def test_rank_0_tells_every_partition_and_both_tell_what_they_send(ranks: list[dict[str, Any]]) -> None:
-    told = ranks[0]["story"]["partitions"]
+    described = ranks[0]["story"]["partitions"]
     assert ranks[1]["story"]["partitions"] == []
-    assert [event["step"] for event in told] == [0, *(step + 1 for step in STORY)]
-    assert [event["data"]["parts"] for event in told] == [2, 2, 4, 2, 2, 2]
+    assert [event["step"] for event in described] == [0, *(step + 1 for step in STORY)]
+    assert [event["data"]["parts"] for event in described] == [2, 2, 4, 2, 2, 2]
     for step in range(EPOCHS):
-        now = [event["data"] for event in told if event["step"] <= step][-1]
+        now = [event["data"] for event in described if event["step"] <= step][-1]
         for way in ("forward", "backward"):
             sent = [[0, 0], [0, 0]]
             for rank, found in enumerate(ranks):

@@ -22,7 +22,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup, open_store
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
-from dtdg_lab.testing.contracts import DenseSpace, run_model
+from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task
 
@@ -292,7 +292,7 @@ def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> 
         for t in group:
             dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
             dense[graph.snapshots[t].rows(), graph.snapshots[t].indices.astype(np.int64)] = 1.0
-            snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
+            snapshots.append((DenseView(dense), torch.from_numpy(np.array(graph.features[t])).double()))
         predictions = run_model(model, snapshots)[0]
         if config["task"] == "regression":
             labels = torch.from_numpy(np.array(graph.targets[group.start : group.stop])).double()

@@ -14,7 +14,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build, updates
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
 
 REFUSED = {"partitioner": "load_aware"}
@@ -27,7 +27,7 @@ def _named(run: str, *given: Any, name: str, **more: Any) -> Averager:
 
 def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[list[float], list[str], int]]:
     """Losses, reasons and the step of the change, of a run and of its replay, in which the change could be made."""
-    Steered._probe_memory = lambda self: None  # type: ignore[method-assign]
+    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
     group = join_group(rank, ranks, address)
     config, found = run_config(**FIXED), []
     graph, make, stood = load_for(config), build.make_layout, list[int]()
@@ -37,13 +37,13 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
             raise MemoryError("no room")
         return make(of)
 
-    settle = Steered._settled
+    settle = LiveTraining._settled
 
-    def noted(self: Steered, asked: Any) -> Any:
+    def noted(self: LiveTraining, asked: Any) -> Any:
         stood.append(self._position.step)
         return settle(self, asked)
 
-    Steered._settled = noted  # type: ignore[method-assign]
+    LiveTraining._settled = noted  # type: ignore[method-assign]
     updates.averager_for, build.make_layout = partial(_named, "run"), failing
     done = train(config, graph, Path(folder) / "run.pt", group=group, script={4: {"set": REFUSED}})
     build.make_layout = make

@@ -24,27 +24,27 @@ from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
-Told = list[dict[str, Any]]
+EventList = list[dict[str, Any]]
 
 
 # one plan on one, two and four processes
 
 
 @pytest.fixture(scope="module")
-def solo() -> list[Told]:
+def solo() -> list[EventList]:
     return [first_steps(case, SoloGroup()) for case in CASES]
 
 
 @pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[list[Told]]:
+def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
     return run_ranks(all_cases, request.param, timeout_s=240)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_one_plan_on_several_processes(solo: list[Told], ranks: list[list[Told]], case: int) -> None:
+def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[EventList]], case: int) -> None:
     assert len(solo[case]) == STEPS
     for step, wanted in enumerate(solo[case]):
         each = [found[case][step] for found in ranks]
@@ -70,8 +70,8 @@ def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-def _quickest(told: dict[str, Any], table: str, name: str, **where: Any) -> float:
-    return min(row[name] for row in told[table] if all(row[of] == value for of, value in where.items()))
+def _quickest(described: dict[str, Any], table: str, name: str, **where: Any) -> float:
+    return min(row[name] for row in described[table] if all(row[of] == value for of, value in where.items()))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -86,7 +86,7 @@ def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, 
 
 
 def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
     alone = train_remote(remote_config("on_demand"), tmp_path)
     assert stories[0]["on_demand"]["losses"] == pytest.approx(alone.losses, rel=1e-10)
     asked = {(row["part"], row["step"]): row["remote"] for row in alone.recorder.tables["resolved"]}
@@ -97,9 +97,9 @@ def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkey
 
 def test_changes_are_made_at_one_step_on_all_ranks(stories: list[dict[str, Any]]) -> None:
     one, other = (found["live"] for found in stories)
-    told = [[(event["step"], event["data"]["changes"]) for event in of["knob"]] for of in (one, other)]
-    assert told[0] == [(step + 1, changes) for step, changes in CHANGES.items()]
-    assert told[0] == told[1] and one["config"] == other["config"]
+    described = [[(event["step"], event["data"]["changes"]) for event in of["knob"]] for of in (one, other)]
+    assert described[0] == [(step + 1, changes) for step, changes in CHANGES.items()]
+    assert described[0] == described[1] and one["config"] == other["config"]
     assert one["losses"] == other["losses"] == stories[0]["not live"]["losses"]
     assert _same(one["parameters"], stories[0]["not live"]["parameters"])
     for of in (one, other):
@@ -184,4 +184,4 @@ def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
 
 def test_nothing_is_left_on_any_rank(stories: list[dict[str, Any]]) -> None:
     for found in stories:
-        assert {name: told["left"] for name, told in found.items() if told["left"]} == {}
+        assert {name: described["left"] for name, described in found.items() if described["left"]} == {}

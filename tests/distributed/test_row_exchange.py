@@ -137,13 +137,13 @@ def test_a_second_derivative_and_ranks_out_of_step_are_refused(ranks: int) -> No
 def test_rank_0_s_arrays_and_texts_are_everywhere(ranks: int) -> None:
     letters = sum(len(text.encode()) for text in TEXTS) + len(TEXTS) * 64
     for rank, found in enumerate(on(ranks)):
-        heard = found["told"]
-        for mine, array in zip(heard["arrays"], ARRAYS, strict=True):
+        received = found["told"]
+        for mine, array in zip(received["arrays"], ARRAYS, strict=True):
             assert mine.dtype == array.dtype
             assert mine.shape == array.shape
             assert mine.tobytes() == array.tobytes()  # NaN and -0.0 too
-        assert heard["writable"]
-        assert heard["texts"] == list(TEXTS)
-        assert "rank 0" in heard["refusal"]
-        assert ("complex128" in heard["refusal"]) == (rank == 0)
-        assert heard["moved"] == ((letters * (ranks - 1), 0) if rank == 0 else (0, letters))
+        assert received["writable"]
+        assert received["texts"] == list(TEXTS)
+        assert "rank 0" in received["refusal"]
+        assert ("complex128" in received["refusal"]) == (rank == 0)
+        assert received["moved"] == ((letters * (ranks - 1), 0) if rank == 0 else (0, letters))

@@ -72,7 +72,7 @@ def _train(group: Group, folder: Path, **how: Any) -> Trained:
     return train_in_memory(config, _graph(), folder / "last.pt", group=group, **how)
 
 
-def _told(done: Trained) -> dict[str, Any]:
+def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "schedules": recorder.events("schedule"),
             "knobs": recorder.events("knob"), "refused": recorder.events("refused"),
@@ -99,7 +99,7 @@ def _interrupted(group: Group, folder: Path) -> dict[str, Any]:
     """Stopped in the first epoch of the profiled schedule, and gone on with."""
     first = _train(group, folder, script={FIRST: {"stop": True}})
     second = _train(group, folder, first_step=FIRST + 1, resume=True)
-    return {"before": _told(first), "after": _told(second)}
+    return {"before": _to_dict(first), "after": _to_dict(second)}
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         find = importlib.util.find_spec
         patch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "ortools" else find(name, *more))
-        found |= {story: _told(_train(group, folder, script=script)) for story, script in STORIES.items()}
-    found["linear"] = _told(_train(group, folder, settings={"group_times": "linear"}))
+        found |= {story: _to_dict(_train(group, folder, script=script)) for story, script in STORIES.items()}
+    found["linear"] = _to_dict(_train(group, folder, settings={"group_times": "linear"}))
     found["interrupted"] = _interrupted(group, folder)
     found["fails"] = _fails_on_rank_0(group, folder)
     return found
@@ -266,7 +266,7 @@ def test_a_resumed_run_goes_on_by_the_schedule_it_had(ranks: list[dict[str, Any]
         assert found["interrupted"]["after"]["losses"] == after["losses"]
     both = [_joined(found["interrupted"]) for found in ranks]
     for epoch in (PROFILE, PROFILE + 1):
-        _assert_computed([{"joined": told} for told in both], "joined", epoch, kept["data"]["assignment"])
+        _assert_computed([{"joined": described} for described in both], "joined", epoch, kept["data"]["assignment"])
 
 
 def _joined(halves: dict[str, Any]) -> dict[str, Any]:

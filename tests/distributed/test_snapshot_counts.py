@@ -20,8 +20,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_blocks.cost_model import WAYS
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.partition import told_blocks
-from dtdg_lab.training.told_plans import told_plans
+from dtdg_lab.training.partition import blocks_event
+from dtdg_lab.training.plan_events import plan_events
 
 NODES, TRAINED = 23, 11
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60, "generated_snapshots": 37, "hidden": 6,
@@ -88,15 +88,15 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["links"].append(tables.get("links", []))
         found["exchanges"].append(tables.get("exchanges", []))
     if group.rank == 0:
-        found["told"] = _told(built, graph)
-        found["events"] = dict(told_plans(built, graph, group))
+        found["told"] = _to_dict(built, graph)
+        found["events"] = dict(plan_events(built, graph, group))
     return found
 
 
-def _told(built: RunComponents, graph: DynamicGraph) -> dict[str, Any]:
+def _to_dict(built: RunComponents, graph: DynamicGraph) -> dict[str, Any]:
     """Bytes of one step by way, and legs, as told before."""
     assert built.snapshot_blocks is not None
-    return told_blocks(built.config, graph, built.snapshot_blocks, built.task, partition=built.partition)
+    return blocks_event(built.config, graph, built.snapshot_blocks, built.task, partition=built.partition)
 
 
 def everything(group: Group) -> list[dict[str, Any]]:
@@ -116,9 +116,9 @@ def ranks(request: pytest.FixtureRequest) -> list[list[dict[str, Any]]]:
     return run_ranks(_on_rank, request.param, timeout_s=240)
 
 
-def _counted(ranks: list[list[dict[str, Any]]], case: int, step: int, told: dict[str, Any]) -> dict[str, Any]:
+def _counted(ranks: list[list[dict[str, Any]]], case: int, step: int, described: dict[str, Any]) -> dict[str, Any]:
     """Bytes that ranks noted in a step, in the form of what is told."""
-    counted = {way: np.zeros_like(sent) for way, sent in told.items()}
+    counted = {way: np.zeros_like(sent) for way, sent in described.items()}
     for sender, found in enumerate(ranks):
         for layer, way, to, rows, moved in found[case]["links"][step]:
             assert rows > 0 and to != sender
@@ -128,27 +128,27 @@ def _counted(ranks: list[list[dict[str, Any]]], case: int, step: int, told: dict
 
 @each_case
 def test_bytes_on_the_links_are_those_told(ranks: list[list[dict[str, Any]]], case: int) -> None:
-    told = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
-    assert tuple(told) == WAYS
+    described = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
+    assert tuple(described) == WAYS
     steps = len(ranks[0][case]["links"])
     for step in range(steps):
-        counted = _counted(ranks, case, step, told)
+        counted = _counted(ranks, case, step, described)
         for way in WAYS:
             if step == steps - 1:
-                assert counted[way].tolist() == told[way].tolist(), (step, way)
+                assert counted[way].tolist() == described[way].tolist(), (step, way)
             else:
-                assert (counted[way] >= told[way]).all()
+                assert (counted[way] >= described[way]).all()
                 kept = CASES[case]["model"] != "gatlstm"  # which learns what it pulls, in the first layer too
-                assert (counted["forward"] > told["forward"]).any() == kept
+                assert (counted["forward"] > described["forward"]).any() == kept
 
 
 @each_case
 def test_what_is_sent_and_what_is_not(ranks: list[list[dict[str, Any]]], case: int) -> None:
     settings = CASES[case]
-    told = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
+    described = {way: np.array(sent) for way, sent in ranks[0][case]["told"]["predicted"].items()}
     quiet = settings["model"] in ("evolvegcn-o", "graphsage")
-    assert told["forward"].any() != (quiet and settings["system"] == "esdg")
-    assert told["rerun"].any() == (settings["blocks"] > 1 and not quiet)
+    assert described["forward"].any() != (quiet and settings["system"] == "esdg")
+    assert described["rerun"].any() == (settings["blocks"] > 1 and not quiet)
     for found in ranks:  # rows are counted in the group's bytes, with what goes in front of them
         for moved, links in zip(found[case]["bytes"], found[case]["links"], strict=True):
             assert moved >= sum(link[-1] for link in links)
@@ -156,15 +156,15 @@ def test_what_is_sent_and_what_is_not(ranks: list[list[dict[str, Any]]], case: i
 
 @each_case
 def test_legs_are_those_told(ranks: list[list[dict[str, Any]]], case: int) -> None:
-    told = ranks[0][case]["told"]["legs"]
+    described = ranks[0][case]["told"]["legs"]
     if CASES[case]["system"] == "hypergraph-vertex":
-        assert told == []
+        assert described == []
         return
     if CASES[case]["system"] == "esdg-hybrid" and len(ranks) == 2:
         pytest.skip("a column of one rank exchanges nothing")
     for found in ranks:
         noted = {(layer, way, leg) for layer, way, leg, *_ in found[case]["exchanges"][-1] if leg in LEGS}
-        assert noted == {(layer, way, leg) for layer, way, leg, _ in told}
+        assert noted == {(layer, way, leg) for layer, way, leg, _ in described}
 
 
 @each_case
@@ -174,10 +174,14 @@ def test_events_tell_the_blocks(ranks: list[list[dict[str, Any]]], case: int) ->
         assert "partition" in events and ("blocks" in events) == (settings["blocks"] > 1)
         assert events.get("blocks", {"own": []})["own"] == []
         return
-    told = events["blocks"]
-    assert (told["layout"], told["ranks"], told["blocks"]) == ("snapshot", len(ranks), settings["blocks"])
-    assert told["bounds"][-1] - told["bounds"][0] == TRAINED
-    assert told["row_ranks"] == (2 if settings["system"] == "esdg-hybrid" else 1)
+    described = events["blocks"]
+    assert (described["layout"], described["ranks"], described["blocks"]) == (
+        "snapshot",
+        len(ranks),
+        settings["blocks"],
+    )
+    assert described["bounds"][-1] - described["bounds"][0] == TRAINED
+    assert described["row_ranks"] == (2 if settings["system"] == "esdg-hybrid" else 1)
 
 
 def test_one_process_sends_nothing() -> None:

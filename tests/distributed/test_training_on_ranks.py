@@ -31,7 +31,7 @@ def _train(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig, *
     return train_in_memory(config, graph, folder / "last.pt", group=group, **how)
 
 
-def _told(done: Trained) -> dict[str, Any]:
+def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "knobs": recorder.events("knob"),
             "refused": recorder.events("refused"), "steps": recorder.tables["steps"], "state": done.outcome.state,
@@ -83,16 +83,16 @@ def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, A
     graph = load_for(config)
     whole = _train(group, folder, graph, config, script=SCRIPT)
     found = {
-        "whole": _told(whole),
+        "whole": _to_dict(whole),
         "interrupted": _interrupted(group, folder, graph, config, len(whole.losses)),
-        "refused": _told(_train(group, folder, graph, config, script={1: {"set": {"group_window": 20}}})),
-        "untouched": _told(_train(group, folder, graph, config)),
-        "paused": _told(_train(group, folder, graph, config, script={2: {"pause": True}, 5: {"pause": False}})),
-        "one refuses": _told(_one_cannot_build(group, folder, graph, config)),
+        "refused": _to_dict(_train(group, folder, graph, config, script={1: {"set": {"group_window": 20}}})),
+        "untouched": _to_dict(_train(group, folder, graph, config)),
+        "paused": _to_dict(_train(group, folder, graph, config, script={2: {"pause": True}, 5: {"pause": False}})),
+        "one refuses": _to_dict(_one_cannot_build(group, folder, graph, config)),
         "overflow": _overflow(group, folder, graph, config),
     }
     slow = {"slow_rank": ranks - 1, "slow_ms": 1e3 * SLOW_S, "epochs": 1}
-    found["slow"] = _told(_train(group, folder, graph, config.replace(**slow)))
+    found["slow"] = _to_dict(_train(group, folder, graph, config.replace(**slow)))
     group.close()
     return found
 
@@ -139,11 +139,11 @@ def test_two_ranks_are_one_process_with_the_same_plan(ranks: list[dict[str, Any]
 
 
 def test_every_rank_tells_the_same_knobs(ranks: list[dict[str, Any]]) -> None:
-    told = [
+    described = [
         [(event["step"], event["data"]["changes"], event["data"]["when"]) for event in found["whole"]["knobs"]]
         for found in ranks
     ]
-    assert told[0] == told[1] == [(5, {"group_window": 6}, "epoch"), (7, {"learning_rate": 0.1}, "step")]
+    assert described[0] == described[1] == [(5, {"group_window": 6}, "epoch"), (7, {"learning_rate": 0.1}, "step")]
 
 
 def test_a_refused_knob_leaves_all_ranks_as_they_were(ranks: list[dict[str, Any]]) -> None:

@@ -22,9 +22,14 @@ SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 23, "ge
 def tuned(group: Group, folder: Path) -> dict[str, Any]:
     config = RunConfig(**{**SMALL, "ranks": group.size})
     done = train_in_memory(config, load_for(config), folder / "last.pt", group=group)
-    knobs = [event["data"]["changes"] for event in done.recorder.events("knob")]
+    live_settings = [event["data"]["changes"] for event in done.recorder.events("knob")]
     settings = (done.config["full_snapshots"], done.config["alpha"])
-    return {"decisions": done.recorder.tables["decisions"], "losses": done.losses, "knobs": knobs, "settings": settings}
+    return {
+        "decisions": done.recorder.tables["decisions"],
+        "losses": done.losses,
+        "knobs": live_settings,
+        "settings": settings,
+    }
 
 
 def on_rank(rank: int, ranks: int, address: str, folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
-from dtdg_lab.training.partition import told_partition
+from dtdg_lab.training.partition import partition_event
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,
@@ -88,7 +88,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["vertex_snapshots"].append(computed.vertex_snapshots)
         found["links"].append(built.layout.rows().get("links", []))
     if built.partition is not None and group.rank == 0:
-        found["told"] = told_partition(
+        found["told"] = partition_event(
             config, graph, built.partition, train=built.split.train, ranks=group.size, blocks=built.snapshot_blocks
         )
     return found
@@ -164,10 +164,10 @@ def test_every_vertex_snapshot_is_trained_once(ranks: list[list[dict[str, Any]]]
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
 def test_bytes_on_the_links_are_those_predicted(ranks: list[list[dict[str, Any]]], case: int) -> None:
-    told = ranks[0][case]["told"]
+    described = ranks[0][case]["told"]
     for step in range(STEPS):
         for way in ("forward", "rerun", "backward"):
-            predicted = told["predicted"].get(way, np.zeros_like(told["predicted"]["forward"]).tolist())
+            predicted = described["predicted"].get(way, np.zeros_like(described["predicted"]["forward"]).tolist())
             counted = np.zeros_like(predicted)
             for sender, found in enumerate(ranks):
                 for layer, link_way, to, rows, moved in found[case]["links"][step]:
@@ -177,7 +177,7 @@ def test_bytes_on_the_links_are_those_predicted(ranks: list[list[dict[str, Any]]
                 assert counted.tolist() == predicted
             else:
                 assert (counted >= predicted).all()
-    assert (np.sum(told["predicted"]["forward"]) > 0) == (CASES[case]["system"] == "adgnn-t") or CASES[case].get(
+    assert (np.sum(described["predicted"]["forward"]) > 0) == (CASES[case]["system"] == "adgnn-t") or CASES[case].get(
         "halo_reuse"
     )
 

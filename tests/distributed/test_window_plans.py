@@ -25,9 +25,9 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
-from dtdg_lab.testing.contracts import DenseSpace
+from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
@@ -94,7 +94,7 @@ def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
 def _reference(config: RunConfig) -> dict[str, Any]:
     built = build(config, _graph(config.dataset), SoloGroup())
     layout, found = built.layout, {"losses": [], "gradients": [], "rows": []}
-    assert isinstance(layout, HaloWindowLayout)
+    assert isinstance(layout, DecayedWindowStrategy)
     naive = _Naive(built)
     for work in layout.epoch(0):
         built.gradients.zero()
@@ -134,7 +134,7 @@ class _Naive:
             self.rows += len(here)
             before = self.left.get(t - 1) if inherits or t == batch.snapshots.start else None
             entering = self._entering(state, self._entering(before, None, here), here)
-            space = DenseSpace(self._dense(t, here, whole=t not in batch.decayed))
+            space = DenseView(self._dense(t, here, whole=t not in batch.decayed))
             inputs = torch.tensor(np.array(built.sequence.graph.features[t][here])).double()
             h, now = run_straight(built.model.snapshot(space, inputs, entering))
             state = (here, now)

@@ -196,7 +196,7 @@ def _described(ranks: list[Rows], config: lab.RunConfig) -> dict[str, Any]:
         "losses": [row["global_loss"] for row in ranks[0]["steps"]],
         "events": _events(ranks),
         "tables": _tables(ranks),
-        "figures": _figures(window.figures(), window.sentences()),
+        "figures": _figures(window.figures(), window.captions()),
     }
 
 

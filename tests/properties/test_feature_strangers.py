@@ -80,9 +80,9 @@ def test_what_is_written_is_read_wherever_it_lies(
     assert np.array_equal(reply.rows, rows)
     assert reply.rows.flags.aligned
     assert reply.nbytes == frames.rows_nbytes(len(keys), 1)
-    told = frames.read_reply(frames.refusal_frames(number, "é" * 1000))
-    assert told
-    assert (told.kind, told.number, set(told.told)) == (frames.REFUSED, number, {"é"})
+    described = frames.read_reply(frames.refusal_frames(number, "é" * 1000))
+    assert described
+    assert (described.kind, described.number, set(described.described)) == (frames.REFUSED, number, {"é"})
 
 
 @LIVE
@@ -119,14 +119,14 @@ def test_requests_gone_wrong_are_refused_or_dropped(
 @LIVE
 @given(st.binary(max_size=300), st.booleans())
 def test_bytes_that_are_no_connection_of_ours_get_nothing(server: FeatureServer, content: bytes, greets: bool) -> None:
-    heard = b""
+    received = b""
     with tcp(server) as stranger, contextlib.suppress(OSError):  # it hangs up
         stranger.sendall(GREETING * greets + content)
         stranger.shutdown(socket.SHUT_WR)
         while received := stranger.recv(1 << 12):
-            heard += received
-    assert len(heard) <= 64 + 100  # a greeting, and at most an error
-    assert ROWS.tobytes()[:16] not in heard
+            received += received
+    assert len(received) <= 64 + 100  # a greeting, and at most an error
+    assert ROWS.tobytes()[:16] not in received
     server.check()
 
 

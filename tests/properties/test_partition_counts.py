@@ -148,10 +148,10 @@ def test_parts_that_share_a_rank_need_no_more_than_apart(drawn):
 def test_what_goes_forward_comes_back(drawn, width, at_first):
     graph, partition = drawn
     found = measure(graph, partition)
-    told = predicted_bytes(found, [Pull(0, "in", width, True, at_first)], itemsize=8)
+    described = predicted_bytes(found, [Pull(0, "in", width, True, at_first)], itemsize=8)
     rows = found.matrix["in"] - (0 if at_first else found.first_matrix["in"])
-    np.testing.assert_array_equal(told["forward"][0], found.matrix["in"] * width * 8)
-    np.testing.assert_array_equal(told["backward"][0], rows.T * width * 8)
+    np.testing.assert_array_equal(described["forward"][0], found.matrix["in"] * width * 8)
+    np.testing.assert_array_equal(described["backward"][0], rows.T * width * 8)
 
 
 @FEW
@@ -160,8 +160,8 @@ def test_bins_keep_the_sums(drawn, columns):
     graph, partition = drawn
     same = dataclasses.replace(graph, snapshots=graph.snapshots[:1] * graph.num_snapshots)
     found = measure(same, partition)
-    told = found.told(columns)
-    lengths = np.diff(told["bins"])
+    described = found.to_dict(columns)
+    lengths = np.diff(described["bins"])
     assert len(lengths) == min(columns, graph.num_snapshots)
     for name in ("edges", "halo", "replicated"):  # all snapshots are the same here, so that no mean is rounded
-        assert (np.array(told[name]) @ lengths).tolist() == getattr(found, name).sum(axis=0).tolist()
+        assert (np.array(described[name]) @ lengths).tolist() == getattr(found, name).sum(axis=0).tolist()

@@ -41,10 +41,10 @@ def test_contract(entry: Entry, times_s: Any, parts: int, per_rank: int) -> None
 def test_what_chooses_among_schedules_is_never_worse_than_dygnex_greedy(
     times_s: Any, parts: int, per_rank: int, targets: int, allreduce_s: float
 ) -> None:
-    knobs: dict[str, Any] = {"per_rank": per_rank, "targets": targets, "allreduce_s": allreduce_s}
-    papers = dygnex_greedy.schedule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s)
+    live_settings: dict[str, Any] = {"per_rank": per_rank, "targets": targets, "allreduce_s": allreduce_s}
+    papers = dygnex_greedy.schedule(times_s, parts, **live_settings).makespan_s(times_s, allreduce_s=allreduce_s)
     for rule in (best_of.schedule_best_of, functools.partial(dygnex_ilp.schedule, gap=2.0, time_limit_s=60.0)):
-        assert rule(times_s, parts, **knobs).makespan_s(times_s, allreduce_s=allreduce_s) <= papers * (1 + 1e-9)
+        assert rule(times_s, parts, **live_settings).makespan_s(times_s, allreduce_s=allreduce_s) <= papers * (1 + 1e-9)
 
 
 @given(times | counts, parts, st.integers(1, 4))

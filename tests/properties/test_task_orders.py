@@ -60,10 +60,10 @@ def run(tasks: list[TaskTimes], order: tuple[int, ...]) -> list[tuple[str, int, 
 def test_every_task_keeps_its_sequence_and_does_all_of_it(
     both: tuple[list[TaskTimes], list[TaskTimes]], one_link: bool
 ) -> None:
-    told, _ = both
-    did, one_by_one = run(told, early_ready(told, one_link=one_link)), run(told, in_turn(told))
+    described, _ = both
+    did, one_by_one = run(described, early_ready(described, one_link=one_link)), run(described, in_turn(described))
     assert sorted(did, key=lambda each: each[1]) == one_by_one  # a stable sort: what each task did, in its sequence
-    assert len(one_by_one) == sum(3 * task.pulls + 1 for task in told)
+    assert len(one_by_one) == sum(3 * task.pulls + 1 for task in described)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,13 +72,13 @@ def test_an_order_of_wrong_predictions_still_ends(
     both: tuple[list[TaskTimes], list[TaskTimes]], one_link: bool
 ) -> None:
     """All ranks start the same exchanges in one sequence, and no exchange waits for a later one: nothing can lock."""
-    told, true = both
-    order = early_ready(told, one_link=one_link)
+    described, true = both
+    order = early_ready(described, one_link=one_link)
     found = play(true, order, one_link=one_link)
     assert found.total_s == pytest.approx(found.computed_s + found.exposed_s)
     assert found.total_s >= bound_s(true) * (1 - 1e-9)
     started = set()
-    for what, number, turn in run(told, order):
+    for what, number, turn in run(described, order):
         if what == "start":
             started.add((number, turn))
         assert what != "end" or (number, turn) in started

@@ -22,7 +22,7 @@ def plan(snapshots: int = 13, blocks: int = 3, ranks: int = 2, nodes: int = 10, 
 def blocks_data(plan: SnapshotBlocks, **more: Any) -> dict[str, Any]:
     """The data of an event ``blocks`` of a model whose rows have ``WIDTH`` numbers there and back, in every layer."""
     ranks = range(plan.ranks)
-    told = [
+    described = [
         [layer, way, leg, WIDTH]
         for layer in range(LAYERS) for way in WAYS if way != "rerun" or plan.blocks > 1
         for leg in ("to_vertices", "to_snapshots")
@@ -33,7 +33,7 @@ def blocks_data(plan: SnapshotBlocks, **more: Any) -> dict[str, Any]:
         "bounds": [plan.block(0).start, *(plan.block(b).stop for b in range(plan.blocks))],
         "own": [[span(plan.own(b, rank)) for rank in ranks] for b in range(plan.blocks)],
         "rows": [span(plan.rows(rank)) for rank in ranks], "chunks": [span(plan.chunk(rank)) for rank in ranks],
-        "predicted": {way: [sent(plan, way)] * LAYERS for way in WAYS}, "legs": told, "note": "",
+        "predicted": {way: [sent(plan, way)] * LAYERS for way in WAYS}, "legs": described, "note": "",
     }  # fmt: skip
     return json.loads(json.dumps({**data, **more}))
 

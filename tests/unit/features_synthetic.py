@@ -135,8 +135,8 @@ def feature_lines(
             own_rate = rate if rate is not None else 0.7 + 0.15 * math.exp(-(step - begun) / 8)
             yield line("resolved", [resolved_row(step, part, rate=own_rate, window=number)], rank=part, attempt=attempt)
             yield line("fetches", [fetch_row(step, part, o) for o in others(part)], rank=part, attempt=attempt)
-            told = step_row(step, 1.0, per_epoch=PER_EPOCH, step_ns=STEP_NS)
-            yield line("steps", [told], rank=part, attempt=attempt)
+            described = step_row(step, 1.0, per_epoch=PER_EPOCH, step_ns=STEP_NS)
+            yield line("steps", [described], rank=part, attempt=attempt)
 
 
 def others(part: int, parts: int = PARTS) -> list[int]:

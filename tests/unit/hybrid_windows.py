@@ -26,7 +26,9 @@ def window(data: dict[str, Any] | None = None, steps: int = 0, *, system: str = 
     return shown
 
 
-def told(shown: RunWindow, data: dict[str, Any], *, looks: int = 60, rounds: int = 20, levels: int = 30) -> RunWindow:
+def described(
+    shown: RunWindow, data: dict[str, Any], *, looks: int = 60, rounds: int = 20, levels: int = 30
+) -> RunWindow:
     """All the rest that a run tells."""
     for each in level_lines(data, levels):
         shown.add(each)

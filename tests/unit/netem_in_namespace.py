@@ -89,10 +89,10 @@ def lacking(folder: Path) -> dict[str, Any]:
         with NetemLinks("lo", {0: 5001}, folder):
             pass
     except NotAvailableError as error:
-        told = str(error)
+        described = str(error)
     else:
-        told = ""
-    return {"told": told, "after": root_queue("lo"), "left": os.listdir(folder)}
+        described = ""
+    return {"told": described, "after": root_queue("lo"), "left": os.listdir(folder)}
 
 
 def foreign(folder: Path) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def foreign(folder: Path) -> dict[str, Any]:
     try:
         NetemLinks("lo", {0: 5001}, folder, delays=False).start()
     except NotAvailableError as error:
-        told = str(error)
-    return {"told": told, "undone": undo_left_over(folder), "after": root_queue("lo"), "left": os.listdir(folder)}
+        described = str(error)
+    return {"told": described, "undone": undo_left_over(folder), "after": root_queue("lo"), "left": os.listdir(folder)}
 
 
 def _hold(folder: Path) -> None:
@@ -120,7 +120,7 @@ def killed(folder: Path) -> dict[str, Any]:
     try:
         NetemLinks("lo", {0: 5001}, folder, delays=False).start()
     except NotAvailableError as error:
-        told = str(error)
+        described = str(error)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
@@ -129,7 +129,8 @@ def killed(folder: Path) -> dict[str, Any]:
     after = root_queue("lo")
     with NetemLinks("lo", {0: 5001}, folder, delays=False):
         again = root_queue("lo")
-    return {"while_alive": while_alive, "queue": queue, "told": told, "left": left, "marked": marked, "undone": undone,
+    return {"while_alive": while_alive, "queue": queue, "told": described, "left": left, "marked": marked,
+        "undone": undone,
             "after": after, "again": again, "files": os.listdir(folder)}  # fmt: skip
 
 

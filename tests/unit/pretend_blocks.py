@@ -22,46 +22,49 @@ class BlockedRun(PretendRun):
 
     def __init__(self, config: RunConfig, number: int) -> None:
         super().__init__(config, number)
-        self._told: dict[str, Any] | None = None
-        self._tell()
+        self._described: dict[str, Any] | None = None
+        self._report()
 
-    def set(self, **knobs: Any) -> int:
-        check_changes(self.config, knobs)
-        return super().set(**knobs)
+    def set(self, **live_settings: Any) -> int:
+        check_changes(self.config, live_settings)
+        return super().set(**live_settings)
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
         at = START_NS + self.now_ns + self._seqs[0]
         self._add("events", [[self.step, self.step // PER_EPOCH, at, kind, data]], 0)
 
-    def _tell(self) -> None:
-        config, before = self.config, self._told
+    def _report(self) -> None:
+        config, before = self.config, self._described
         if "overlap" not in catalogue.entry("parallel", catalogue.system(config.system).parts["parallel"]).options:
-            self._told = None
+            self._described = None
             if before is not None:
                 self._event("blocks", {"layout": None})
             return
         made = plan(SNAPSHOTS, config["blocks"] or FITTING, config.ranks, NODES, config["row_ranks"])
-        self._told = blocks_data(made, asked=config["blocks"])
-        self._event("blocks", self._told)
+        self._described = blocks_data(made, asked=config["blocks"])
+        self._event("blocks", self._described)
         if before is None:
             self._event("memory_trace", memory_data(made.blocks, hill=1 << 20, state=1 << 17))
 
     def _apply(self) -> None:
         if not self._pending:
             return
-        version, knobs = self._versions, {name: value for _, each in self._pending for name, value in each.items()}
+        version, live_settings = (
+            self._versions,
+            {name: value for _, each in self._pending for name, value in each.items()},
+        )
         self._pending = []
-        self.config = self.config.replace(**knobs)
+        self.config = self.config.replace(**live_settings)
         for rank in range(self.config.ranks):
-            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", took_s=0.1, **knobs)
+            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", took_s=0.1, **live_settings)
             self._add("events", [self._at(row, 2)], rank)
-        self._tell()
+        self._report()
 
     def _one_step(self) -> None:
-        if self._told is not None:
+        if self._described is not None:
             exposed = 0.001 if self.config["overlap"] else 0.004
             brought = 1_000 if self.config["difference"] else 3_000
-            for each in step_lines(self._told, self.step, exposed_s=exposed, brought=brought):
+            for each in step_lines(self._described, self.step, exposed_s=exposed, brought=brought):
                 if each["table"] in OWN_TABLES:
                     self._add(each["table"], each["rows"], each["rank"])
         super()._one_step()

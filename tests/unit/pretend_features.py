@@ -48,8 +48,8 @@ class FeatureRun(PretendRun):
         step, parts = self.step, self.config.parts
         if "links" in self.config.flat and self.config["links"] != self._links:
             self._links = self.config["links"]
-            told = parse_links(self._links, parts).told()
-            self._event("congestion", {"pattern": self.config["congestion"], "by": "emulated", **told})
+            described = parse_links(self._links, parts).to_dict()
+            self._event("congestion", {"pattern": self.config["congestion"], "by": "emulated", **described})
         if self.fetches:
             for part in range(parts):
                 self._part(step, part, parts)

@@ -21,15 +21,15 @@ class HybridRun(PretendRun):
 
     def __init__(self, config: RunConfig, number: int) -> None:
         super().__init__(config, number)
-        self._told: dict[str, Any] | None = None
+        self._described: dict[str, Any] | None = None
         if catalogue.system(config.system).parts.get("batching") == "hybrid":
             averaged = config.system == "dynahb"
             fixed = hybrid_data(reservoir=averaged, exchange="models" if averaged else "gradients")
-            self._told = fixed if config["adjuster"] == "none" else dynahb_data(choice=4)
-            self._add("events", [[0, 0, START_NS + self.now_ns, "hybrid", self._told]], 0)
+            self._described = fixed if config["adjuster"] == "none" else dynahb_data(choice=4)
+            self._add("events", [[0, 0, START_NS + self.now_ns, "hybrid", self._described]], 0)
 
     def _one_step(self) -> None:
-        step, data = self.step, self._told
+        step, data = self.step, self._described
         if data is not None:
             for rank in range(self.config.ranks):
                 self._add("targets", [target_row(step, rank, data)], rank)

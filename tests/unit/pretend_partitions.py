@@ -27,22 +27,24 @@ class PartitionedRun(PretendRun):
         self._measured: MeasuredPartition | None = None
         self._tell_partition(None)
 
-    def set(self, **knobs: Any) -> int:
-        check_changes(self.config, knobs)
-        return super().set(**knobs)
+    def set(self, **live_settings: Any) -> int:
+        check_changes(self.config, live_settings)
+        return super().set(**live_settings)
 
     def _apply(self) -> None:
-        at_end = [(version, knobs) for version, knobs in self._pending if self._is_epoch(knobs)]
+        at_end = [(version, live_settings) for version, live_settings in self._pending if self._is_epoch(live_settings)]
         self._pending = [asked for asked in self._pending if asked not in at_end]
         super()._apply()
         self._pending = at_end
         if self.step % PER_EPOCH == 0 and at_end:
-            self._change(self._versions, {name: value for _, knobs in at_end for name, value in knobs.items()})
+            self._change(
+                self._versions, {name: value for _, live_settings in at_end for name, value in live_settings.items()}
+            )
             self._pending = []
 
     @staticmethod
-    def _is_epoch(knobs: dict[str, Any]) -> bool:
-        return any(name == "system" or OPTIONS[name].live == "epoch" for name in knobs)
+    def _is_epoch(live_settings: dict[str, Any]) -> bool:
+        return any(name == "system" or OPTIONS[name].live == "epoch" for name in live_settings)
 
     def _change(self, version: int, changes: dict[str, Any]) -> None:
         for name in changes:
@@ -67,7 +69,7 @@ class PartitionedRun(PretendRun):
         config = self.config
         self._measured = partition_graph(load_for(config), config["partitioner"], config.parts, hidden=config.hidden)
         ranks = {"ranks": config.ranks, "layout": layout, "rebuild_s": rebuild_s}
-        data = {**self._measured.told(), **ranks}
+        data = {**self._measured.to_dict(), **ranks}
         event = [self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "partition", data]
         self._add("events", [event], 0)
 

@@ -32,9 +32,9 @@ class ScheduledRun(PretendRun):
         self.silent = "scheduling" not in catalogue.system(config.system).parts
         self._schedule("size")
 
-    def set(self, **knobs: Any) -> int:
-        check_changes(self.config, knobs)
-        return super().set(**knobs)
+    def set(self, **live_settings: Any) -> int:
+        check_changes(self.config, live_settings)
+        return super().set(**live_settings)
 
     def _schedule(self, source: str) -> None:
         config = self.config
@@ -51,11 +51,14 @@ class ScheduledRun(PretendRun):
         if self._steps:
             return
         if self._pending:
-            version, knobs = self._versions, {name: value for _, each in self._pending for name, value in each.items()}
+            version, live_settings = (
+                self._versions,
+                {name: value for _, each in self._pending for name, value in each.items()},
+            )
             self._pending = []
-            self.config = self.config.replace(**knobs)
+            self.config = self.config.replace(**live_settings)
             for rank in range(self.config.ranks):
-                self._add("events", [knob_row(self.step, version, when="epoch", took_s=0.1, **knobs)], rank)
+                self._add("events", [knob_row(self.step, version, when="epoch", took_s=0.1, **live_settings)], rank)
             self._schedule("profile" if self.epoch >= PROFILED else "size")
         elif self.epoch == PROFILED:
             self._schedule("profile")

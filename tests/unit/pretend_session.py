@@ -37,17 +37,17 @@ class PretendRun:
         self._seqs = [0] * config.ranks
         self._versions = 0
 
-    def set(self, **knobs: Any) -> int:
-        for name in knobs:
+    def set(self, **live_settings: Any) -> int:
+        for name in live_settings:
             if name != "system" and OPTIONS[name].live == "no":
                 raise ConfigError(f"{name} cannot change while the run goes on.")
-        if knobs.get("slow_rank", -1) >= self.config.ranks:
+        if live_settings.get("slow_rank", -1) >= self.config.ranks:
             raise ControlError(
-                f"slow_rank={knobs['slow_rank']} is no rank of this run: allowed -1 to {self.config.ranks - 1}."
+                f"slow_rank={live_settings['slow_rank']} is no rank of this run: allowed -1 to {self.config.ranks - 1}."
             )
-        self.requests.append(knobs)
+        self.requests.append(live_settings)
         self._versions += 1
-        self._pending.append((self._versions, knobs))
+        self._pending.append((self._versions, live_settings))
         return self._versions
 
     def pause(self) -> int:
@@ -92,10 +92,10 @@ class PretendRun:
         return row
 
     def _apply(self) -> None:
-        for version, knobs in self._pending:
-            self.config = self.config.replace(**knobs)
+        for version, live_settings in self._pending:
+            self.config = self.config.replace(**live_settings)
             for rank in range(self.config.ranks):
-                row = knob_row(self.step, version, per_epoch=PER_EPOCH, **knobs)
+                row = knob_row(self.step, version, per_epoch=PER_EPOCH, **live_settings)
                 self._add("events", [self._at(row, 2)], rank)
         self._pending.clear()
 

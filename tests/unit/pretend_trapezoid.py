@@ -23,31 +23,31 @@ class WindowedRun(PretendRun):
     def __init__(self, config: RunConfig, number: int) -> None:
         super().__init__(config, number)
         self._shape()
-        if self._told is not None:
+        if self._described is not None:
             at = START_NS + self.now_ns + self._seqs[0]
-            self._add("events", [[0, 0, at, "trapezoid", self._told]], 0)
+            self._add("events", [[0, 0, at, "trapezoid", self._described]], 0)
 
     def _shape(self) -> None:
         flat = self.config.flat
         windows = self.config.system in ("flaredtdg", "full-history", "recent-only")
-        told = {name: flat[name] for name in SHAPE if name in flat}
+        described = {name: flat[name] for name in SHAPE if name in flat}
         if self.config.system in ("full-history", "recent-only"):
-            told |= {"full_snapshots": told["window"], "alpha": 1.0}
-        self._told: dict[str, Any] | None = trapezoid_data(**told) if windows else None
+            described |= {"full_snapshots": described["window"], "alpha": 1.0}
+        self._described: dict[str, Any] | None = trapezoid_data(**described) if windows else None
 
-    def set(self, **knobs: Any) -> int:
-        check_changes(self.config, knobs)
-        return super().set(**knobs)
+    def set(self, **live_settings: Any) -> int:
+        check_changes(self.config, live_settings)
+        return super().set(**live_settings)
 
     def _apply(self) -> None:
         super()._apply()
         self._shape()
 
     def _one_step(self) -> None:
-        if self._told is not None:
-            batch = batches(self._told, self.step // PER_EPOCH)[self.step % PER_EPOCH]
+        if self._described is not None:
+            batch = batches(self._described, self.step // PER_EPOCH)[self.step % PER_EPOCH]
             for rank in range(self.config.ranks):
-                self._add("batches", [batch_row(self._told, batch, self.step)], rank)
+                self._add("batches", [batch_row(self._described, batch, self.step)], rank)
         super()._one_step()
         looks = [look for look in LOOKS if look[0] == self.step] if self.config.flat.get("tune") else []
         self._add("decisions", [decision_row(*look) for look in looks], 0)

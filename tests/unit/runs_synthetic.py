@@ -66,8 +66,8 @@ def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirector
     for rank in (0, 1):
         with RecordWriter(run.record_file(rank), rank, 1) as writer:
             if rank == 0:
-                told = {"ranks": 2, "attempt": 1, "dataset": "growing", "source": "made by the generator"}
-                writer.row("events", (0, 0, START_NS, "started", told))
+                described = {"ranks": 2, "attempt": 1, "dataset": "growing", "source": "made by the generator"}
+                writer.row("events", (0, 0, START_NS, "started", described))
             write_steps(writer, 0, 7)
             knob = {"version": 1, "changes": {"learning_rate": 0.003}, "when": "step"}
             writer.row("events", (7, 1, START_NS + 7 * STEP_NS, "knob", knob))

@@ -18,7 +18,7 @@ from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.testing.doubles import RecordingRecorder, Script, ScriptedControl, Trained
 from dtdg_lab.training import interfaces
 from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.recording import Journal, Vitals
+from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
 from dtdg_lab.training.trainer import Trainer
 
 SMALL = {"dataset": "growing", "generated_nodes": 30, "generated_edges": 120, "generated_snapshots": 40, "hidden": 5,
@@ -43,14 +43,14 @@ def steered(config: RunConfig, folder: Path, script: Mapping[int, Any]) -> Store
             so that the others come in the pause.
     """
     made: list[LocalControl] = []
-    step = Journal.step
+    step = StepRecorder.step
 
     class Kept(LocalControl):
         def __init__(self) -> None:
             super().__init__()
             made.append(self)
 
-    def noted(self: Journal, at: Any, *arguments: Any, **more: Any) -> Any:
+    def noted(self: StepRecorder, at: Any, *arguments: Any, **more: Any) -> Any:
         joules = step(self, at, *arguments, **more)
         asked = script.get(at.step + 1)
         if isinstance(asked, Mapping):
@@ -62,24 +62,24 @@ def steered(config: RunConfig, folder: Path, script: Mapping[int, Any]) -> Store
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interfaces, "LocalControl", Kept)
-        patch.setattr(Journal, "step", noted)
+        patch.setattr(StepRecorder, "step", noted)
         return train(config, runs_dir=folder, progress=False)
 
 
 def trained(config: RunConfig, checkpoint: Path, *, script: Script = NOTHING, begin: Path | None = None) -> Trained:
     """Train in memory, from a checkpoint of another run where one is given."""
     recorder, group = RecordingRecorder(), SoloGroup()
-    vitals = Vitals(config, "cpu", 0, 1, recorder)
+    resource_monitor = ResourceMonitor(config, "cpu", 0, 1, recorder)
     try:
         trainer = Trainer(
             config, load_for(config), group, recorder=recorder, control=ScriptedControl(script), checkpoint=checkpoint,
-            vitals=vitals, begin=begin,
+            resource_monitor=resource_monitor, begin=begin,
         )  # fmt: skip
         outcome = trainer.run()
     finally:
-        vitals.close()
+        resource_monitor.close()
     parameters = {name: of.detach().clone() for name, of in trainer.built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, trainer.built.optimizer.state_dict(), trainer.knobs.config)
+    return Trained(outcome, recorder, parameters, trainer.built.optimizer.state_dict(), trainer.live_settings.config)
 
 
 def losses(run: StoredRun) -> dict[tuple[int, int], Any]:

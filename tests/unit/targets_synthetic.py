@@ -109,9 +109,9 @@ def decision_row(
     epsilon = max(0.1, 0.95**number)
     state = {"loss_reduction": 0.1 / (1 + number), "epsilon": epsilon, "greedy": number % 3 != 0, "loss": 1.0,
              "step_s": 0.014, "steps": every}  # fmt: skip
-    told = list(values) or [0.1 * action - 0.01 * number for action in range(len(GRID))]
+    described = list(values) or [0.1 * action - 0.01 * number for action in range(len(GRID))]
     step = every * (number + 1)
-    return [step, step // PER_EPOCH, policy, state, told, action, reward]
+    return [step, step // PER_EPOCH, policy, state, described, action, reward]
 
 
 def decisions(count: int, *, best: int = 4, policy: str = "dqn", seed: int = 0) -> list[list[Any]]:

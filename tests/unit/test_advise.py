@@ -103,8 +103,8 @@ def made_of(run: MeasuredRun, graph: DynamicGraph, system: str, factor: float = 
     compute = (work.step().passes @ RATES.compute) * factor
     step = MeasuredStep(f"{system} {changes}", work.step(), compute, np.zeros(1), None, None)
     kept = work.alive[0] @ np.array([facts.row_numbers, facts.edge_numbers])
-    told = {"epoch_s": float(compute.max()) * work.steps, "peak_bytes": float(kept) * 5}
-    return replace(run, work=work, facts=facts, step=step, quantities=MappingProxyType(told))
+    described = {"epoch_s": float(compute.max()) * work.steps, "peak_bytes": float(kept) * 5}
+    return replace(run, work=work, facts=facts, step=step, quantities=MappingProxyType(described))
 
 
 def test_runs_that_follow_the_model_are_predicted_without_error(runs: list[StoredRun], graph: DynamicGraph) -> None:
@@ -116,11 +116,11 @@ def test_runs_that_follow_the_model_are_predicted_without_error(runs: list[Store
     ]  # fmt: skip
     exact = [made_of(one, graph, system, **changes) for system, changes in asked]
     for quantity in ("epoch_s", "peak_bytes"):
-        told = summed(learn_errors(exact), quantity)
-        assert told is not None and told[1] < 0.02 and told[2] == len(exact)
+        described = summed(learn_errors(exact), quantity)
+        assert described is not None and described[1] < 0.02 and described[2] == len(exact)
     slow = [replace(each, run=runs[0]) for each in exact[:-1]] + [made_of(one, graph, "full-history", 3.0)]
-    told = [each for each in learn_errors(slow) if each.quantity == "epoch_s"]
-    assert told[-1].error == pytest.approx(1 / 3 - 1, abs=0.02)  # of it alone nothing was known
+    described = [each for each in learn_errors(slow) if each.quantity == "epoch_s"]
+    assert described[-1].error == pytest.approx(1 / 3 - 1, abs=0.02)  # of it alone nothing was known
 
 
 def test_few_runs_scale_what_is_assumed(runs: list[StoredRun], graph: DynamicGraph) -> None:
@@ -163,18 +163,18 @@ def test_more_memory_never_hurts(advice: Advice, first: float, more: float) -> N
 
 
 def test_advice_ranks_what_fits_and_says_what_would(graph: DynamicGraph, runs: list[StoredRun]) -> None:
-    told = advise(graph, 2, 0.0002, hidden=8, runs=runs, window=4, epoch_batches=4)
-    verdicts = [each.fits for each in told.suggestions]
+    described = advise(graph, 2, 0.0002, hidden=8, runs=runs, window=4, epoch_batches=4)
+    verdicts = [each.fits for each in described.suggestions]
     assert verdicts == sorted(verdicts, reverse=True) and True in verdicts and False in verdicts
     for group in (True, False):
-        times = [each.predicted.epoch_s for each in told.suggestions if each.fits is group]
+        times = [each.predicted.epoch_s for each in described.suggestions if each.fits is group]
         assert times == sorted(times)
-    helped = next(each for each in told.suggestions if not each.fits and each.remedy)
+    helped = next(each for each in described.suggestions if not each.fits and each.remedy)
     assert str(helped.remedy) in helped.why() and "does not fit" in helped.why()
     work, facts = count_work(helped.config.replace(**helped.remedy.changes), graph)
-    assert told.rates.predict(work, facts).memory_bytes <= helped.budget_bytes
-    assert told.best is told.suggestions[0] and f"First {told.best.system}: " in told.in_words()
-    assert set(told.left) == {"single"}
+    assert described.rates.predict(work, facts).memory_bytes <= helped.budget_bytes
+    assert described.best is described.suggestions[0] and f"First {described.best.system}: " in described.summary()
+    assert set(described.left) == {"single"}
 
 
 def test_errors_stand_beside_predictions_or_the_word_assumed(advice: Advice, graph: DynamicGraph) -> None:
@@ -185,7 +185,7 @@ def test_errors_stand_beside_predictions_or_the_word_assumed(advice: Advice, gra
         assert "communicate assumed" in str(each.learnt["epoch_s"]) or each.system == "dynahb"
     bare = advise(graph, 2, 1.0, hidden=8, runs_dir=None, window=4)
     assert all(str(each.learnt["epoch_s"]) == "assumed" for each in bare.suggestions)
-    assert "all are assumed" in bare.in_words() and not bare.errors
+    assert "all are assumed" in bare.summary() and not bare.errors
 
 
 def test_figures_can_be_drawn_and_pages_read(advice: Advice) -> None:
@@ -194,7 +194,7 @@ def test_figures_can_be_drawn_and_pages_read(advice: Advice) -> None:
     html = advice._repr_html_()
     assert "<td>psg</td>" in html and "±" in html and "psg" in repr(advice)
     assert set(advice.table["system"]) == {each.system for each in advice.suggestions}
-    assert "1 runs" not in advice.in_words()
+    assert "1 runs" not in advice.summary()
 
 
 def test_runs_that_tell_nothing_are_named(graph: DynamicGraph, tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_calibration_trains_some_runs(
     graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setattr("dtdg_lab.advisor.advise.CHOSEN", ("single", "psg", "pygt-dist"))
-    told = advise(graph, 1, 1.0, hidden=8, runs_dir=tmp_path, calibrate=True, systems=("psg", "single"), threads=1)
-    assert told.rates.runs == 3 and "compute" not in told.rates.assumed
+    described = advise(graph, 1, 1.0, hidden=8, runs_dir=tmp_path, calibrate=True, systems=("psg", "single"), threads=1)
+    assert described.rates.runs == 3 and "compute" not in described.rates.assumed
     assert {run.parent for run in tmp_path.glob("*/summary.json")}
 
 

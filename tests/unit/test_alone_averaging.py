@@ -8,30 +8,30 @@ import torch
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.distributed.model_averaging import MAX_CHOICE, AloneAverager, Round, Word, averager_for
+from dtdg_lab.distributed.model_averaging import MAX_CHOICE, ControlState, Round, SingleProcessAverager, averager_for
 
 
 class _Asked:
     """A word that tests change."""
 
     def __init__(self, *word: int) -> None:
-        self.word = Word(*word)
+        self.word = ControlState(*word)
 
-    def __call__(self) -> Word:
+    def __call__(self) -> ControlState:
         return self.word
 
 
 def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
     asked = _Asked(0, 0)
-    averager = AloneAverager(every_s=60.0, asked=asked)
-    asked.word = Word(0, 5)
+    averager = SingleProcessAverager(every_s=60.0, asked=asked)
+    asked.word = ControlState(0, 5)
     averager.control()
-    assert (averager.agreed, averager.taken()) == (Word(0, 0), [])
-    asked.word = Word(1, 5)
+    assert (averager.agreed, averager.taken()) == (ControlState(0, 0), [])
+    asked.word = ControlState(1, 5)
     averager.control()
-    assert averager.agreed == Word(1, 5)
+    assert averager.agreed == ControlState(1, 5)
     assert averager.taken() == [Round(1, 2, 2, 2.0, 1, 5)], "two steps since it began"
-    asked.word = Word(1, 6)
+    asked.word = ControlState(1, 6)
     averager.idle()
     assert (averager.agreed.choice, averager.step) == (5, 2)
     averager.every_s = 0.0
@@ -41,7 +41,7 @@ def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
 
 
 def test_a_period_of_one_step_is_a_round_a_step() -> None:
-    averager = AloneAverager(every_s=0.0, asked=_Asked(), step=10)
+    averager = SingleProcessAverager(every_s=0.0, asked=_Asked(), step=10)
     for _ in range(5):
         averager.control()
     averager.finish()
@@ -54,9 +54,9 @@ def test_a_period_of_one_step_is_a_round_a_step() -> None:
 
 def test_the_group_of_one_gets_it_and_sends_nothing() -> None:
     group, parameters = SoloGroup(), torch.ones(3)
-    start = Word(2, 4)
+    start = ControlState(2, 4)
     averager = averager_for(group, parameters, every_s=60.0, asked=_Asked(2, 4), name="one", start=start)
-    assert isinstance(averager, AloneAverager)
+    assert isinstance(averager, SingleProcessAverager)
     with averager:
         averager.control()
         assert averager.agreed == start
@@ -66,35 +66,35 @@ def test_the_group_of_one_gets_it_and_sends_nothing() -> None:
     assert (group.bytes_sent, group.bytes_received, averager.bytes_sent) == (0, 0, 0)
 
 
-def _nobody_asks() -> Word:
+def _nobody_asks() -> ControlState:
     raise AssertionError("a replay asks nobody")
 
 
 def test_replay_hears_the_recorded_words_at_their_steps() -> None:
     asked = _Asked()
-    averager = AloneAverager(every_s=0.0, asked=asked)
+    averager = SingleProcessAverager(every_s=0.0, asked=asked)
     averager.idle()  # a pause before the first step
-    heard = []
+    received = []
     for step in range(6):
-        asked.word = Word(step // 2, step)
+        asked.word = ControlState(step // 2, step)
         averager.control()
-        heard.append(averager.agreed)
-    asked.word = Word(9, 9)
+        received.append(averager.agreed)
+    asked.word = ControlState(9, 9)
     averager.finish()
-    again = AloneAverager(every_s=60.0, asked=_nobody_asks, replay=averager.rounds)
+    again = SingleProcessAverager(every_s=60.0, asked=_nobody_asks, replay=averager.rounds)
     repeated = []
     for _ in range(6):
         again.control()
         repeated.append(again.agreed)
     again.finish()
-    assert repeated == heard
-    assert again.agreed == Word(9, 9)
+    assert repeated == received
+    assert again.agreed == ControlState(9, 9)
     assert again.rounds == averager.rounds
 
 
 @pytest.mark.parametrize("event", [Round(1, 1, 2), Round(1, 9, 9)])
 def test_rounds_of_several_ranks_are_refused(event: Round) -> None:
-    averager = AloneAverager(every_s=1.0, asked=_nobody_asks, replay=[event])
+    averager = SingleProcessAverager(every_s=1.0, asked=_nobody_asks, replay=[event])
     with pytest.raises(ConfigError, match="round 1 was joined"):
         averager.control()
         averager.finish()
@@ -103,19 +103,21 @@ def test_rounds_of_several_ranks_are_refused(event: Round) -> None:
 @pytest.mark.parametrize("every_s", [-0.1, float("nan"), float("inf")])
 def test_a_period_that_means_nothing_is_refused_at_any_time(every_s: float) -> None:
     with pytest.raises(ConfigError, match="every_s"):
-        AloneAverager(every_s=every_s, asked=_Asked())
-    averager = AloneAverager(every_s=1.0, asked=_Asked())
+        SingleProcessAverager(every_s=every_s, asked=_Asked())
+    averager = SingleProcessAverager(every_s=1.0, asked=_Asked())
     with pytest.raises(ConfigError, match="every_s"):
         averager.every_s = every_s
     assert averager.every_s == 1.0
 
 
-@pytest.mark.parametrize("word", [Word(MAX_CONTROL_VERSION + 1, 0), Word(1, MAX_CHOICE + 1), Word(1, -1)])
-def test_a_word_that_no_slot_holds_is_refused(word: Word) -> None:
+@pytest.mark.parametrize(
+    "word", [ControlState(MAX_CONTROL_VERSION + 1, 0), ControlState(1, MAX_CHOICE + 1), ControlState(1, -1)]
+)
+def test_a_word_that_no_slot_holds_is_refused(word: ControlState) -> None:
     with pytest.raises(ControlError, match="a round carries versions from 0"):
-        AloneAverager(every_s=0.0, asked=lambda: word).control()
+        SingleProcessAverager(every_s=0.0, asked=lambda: word).control()
 
 
 def test_words_up_to_the_bounds_are_exact_in_a_slot() -> None:
-    word = Word(MAX_CONTROL_VERSION, MAX_CHOICE)
+    word = ControlState(MAX_CONTROL_VERSION, MAX_CHOICE)
     assert torch.zeros(2).new_tensor([*word]).add(0.0).tolist() == [*word]

@@ -93,7 +93,9 @@ def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -
     (knob,) = live.recorder.events("knob")
     assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (ASKED + 1, "epoch", changes)
     *before, now = live.recorder.events("blocks")
-    assert [told["data"]["blocks"] for told in before] == ([] if start.get("system") == "single" else [start["blocks"]])
+    assert [described["data"]["blocks"] for described in before] == (
+        [] if start.get("system") == "single" else [start["blocks"]]
+    )
     assert now["step"] == ASKED + 1
     assert now["data"]["rebuild_s"] == knob["data"]["took_s"] > 0
     if live.config.system == "single":
@@ -127,9 +129,9 @@ def test_memory_chooses_the_blocks_and_less_of_it_chooses_more(tmp_path: Path, u
     done = train(tmp_path, config_of(blocks=0), script={
         0: {"set": {"memory_gib": gib[3]}}, 1: {"set": {"memory_gib": gib[6]}}, 2: {"set": {"memory_gib": 1.0}},
     })  # fmt: skip
-    told = [event["data"] for event in done.recorder.events("blocks")]
-    assert [data["blocks"] for data in told] == [1, 3, 6, 1]
-    assert all(data["asked"] == 0 and "memory_gib" in data["note"] for data in told)
+    described = [event["data"] for event in done.recorder.events("blocks")]
+    assert [data["blocks"] for data in described] == [1, 3, 6, 1]
+    assert all(data["asked"] == 0 and "memory_gib" in data["note"] for data in described)
     assert done.losses == pytest.approx(undisturbed, rel=1e-10)
 
 

@@ -117,14 +117,14 @@ def test_actions_are_steps_of_their_window_and_allocation(costs):
     draw = np.random.default_rng(3)
     delays = draw.uniform(0, 0.03, (5, costs.parts - 1))
     rates = draw.uniform(1e6, 1e9, (5, costs.parts - 1))
-    told = costs.of_actions(delays, rates)
-    assert told.seconds.shape == (5, len(actions)) and told.hits.shape == (5, len(actions), costs.parts - 1)
+    described = costs.of_actions(delays, rates)
+    assert described.seconds.shape == (5, len(actions)) and described.hits.shape == (5, len(actions), costs.parts - 1)
     for action in range(len(actions)):
         own = costs.step(actions.window(action), delays, rates, actions.shares(action))
         for name in own._fields:
-            np.testing.assert_allclose(getattr(told, name)[:, action], getattr(own, name), err_msg=name)
+            np.testing.assert_allclose(getattr(described, name)[:, action], getattr(own, name), err_msg=name)
     chosen = draw.integers(0, len(actions), 5)
-    np.testing.assert_allclose(costs.chosen(chosen, delays, rates).joules, told.joules[np.arange(5), chosen])
+    np.testing.assert_allclose(costs.chosen(chosen, delays, rates).joules, described.joules[np.arange(5), chosen])
     np.testing.assert_allclose(costs.of_actions(delays).seconds, costs.of_actions(delays, np.inf * rates).seconds)
 
 
@@ -143,23 +143,23 @@ def test_short_windows_cost_more_where_one_owner_is_throttled():
 
 
 def test_the_digest_is_that_of_every_constant():
-    told = json.loads(json.dumps(SIMPLE.told()))
-    assert CacheCosts.from_told(told) == SIMPLE
-    assert CacheCosts.from_told(told).digest() == SIMPLE.digest() and len(SIMPLE.digest()) == 64
+    described = json.loads(json.dumps(SIMPLE.to_dict()))
+    assert CacheCosts.from_told(described) == SIMPLE
+    assert CacheCosts.from_told(described).digest() == SIMPLE.digest() and len(SIMPLE.digest()) == 64
     changed = {
         "name": "other", "asked": (0.4, 0.6), "norm": 1.5, "overlap": 0.5, "exposed": 0.5, "hit_max": 0.9,
         "miss_trips": 1.0, "overlapped": True, "hidden_s": 0.01,
     }  # fmt: skip
-    for name, value in SIMPLE.told().items():
+    for name, value in SIMPLE.to_dict().items():
         if name == "parts":
             continue
         other = changed.get(name, value * 0.9 if isinstance(value, float) else value)
         assert replace(SIMPLE, **{name: other}).digest() != SIMPLE.digest(), name
     with pytest.raises(ConfigError, match="colour"):
-        CacheCosts.from_told({**told, "colour": 1})
-    del told["rows"]
+        CacheCosts.from_told({**described, "colour": 1})
+    del described["rows"]
     with pytest.raises(ConfigError, match="rows"):
-        CacheCosts.from_told(told)
+        CacheCosts.from_told(described)
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ def test_what_is_decided_holds_from_the_next_boundary_on() -> None:
 # what is heard
 
 
-def heard(case: CacheCase, noise: CacheNoise = NO_NOISE) -> tuple[np.ndarray, CacheEpisode]:
+def received(case: CacheCase, noise: CacheNoise = NO_NOISE) -> tuple[np.ndarray, CacheEpisode]:
     """(S, P - 1) delays heard before each step of a run with W = 1."""
     simulator = CacheSimulator(COSTS[:1], [case], seed=4, noise=noise, epochs=16, epoch_steps=20)
     simulator.reset(ACTIONS.action(1))
@@ -341,7 +341,7 @@ def heard(case: CacheCase, noise: CacheNoise = NO_NOISE) -> tuple[np.ndarray, Ca
 
 def test_a_delay_is_known_two_fetches_after_it_began() -> None:
     """With the median of 30 fetches it took 15."""
-    delays, episode = heard(SLOW)
+    delays, episode = received(SLOW)
     met = episode.trace.delay_s[episode.trace.which]
     onset = int(met.any(axis=1).argmax())
     assert not delays[: onset + 2].any()
@@ -352,18 +352,18 @@ def test_a_delay_is_known_two_fetches_after_it_began() -> None:
 
 def test_a_slow_link_is_heard_as_the_delay_of_its_bytes_and_one_slow_from_the_start_as_well() -> None:
     rate = 1e6
-    delays, _ = heard(CacheCase("one_slow", "x", 0.0, rate))
+    delays, _ = received(CacheCase("one_slow", "x", 0.0, rate))
     shares = np.full(3, 1 / 3)
     misses = COSTS[0].row_bytes * COSTS[0].rows / 3 * (1 - COSTS[0].step(1, np.zeros(3), np.inf, shares).hits[0])
     assert misses > 0 or delays.max() == 0
     assert delays.max() == pytest.approx(misses * (1 / rate - 1 / COSTS[0].link_bytes_per_s))
     for case, owners in ((STEADY, 1), (ALL_STEADY, 3)):
-        steady, _ = heard(CacheCase(case, "x", 0.05))  # the warm-up was no cleaner: other owners and a probe were
+        steady, _ = received(CacheCase(case, "x", 0.05))  # the warm-up was no cleaner: other owners and a probe were
         assert (np.isclose(steady[1:], 0.05, rtol=1e-6).sum(axis=1) == owners).all(), case
 
 
 def test_the_estimator_of_live_runs_hears_the_same() -> None:
-    delays, episode = heard(SLOW, CacheNoise(step=0.0, meter=0.0, constants=0.0, baseline=0.0))
+    delays, episode = received(SLOW, CacheNoise(step=0.0, meter=0.0, constants=0.0, baseline=0.0))
     estimator, random = DelayEstimator(3), np.random.default_rng(0)
     met = episode.trace.delay_s[episode.trace.which]
     live = [estimator.delays_s()]
@@ -480,8 +480,8 @@ def test_the_environment_passes_gymnasium_s_checker() -> None:
     env = CacheEnv(epochs=4, seed=3)
     with pytest.raises(PlanError, match="reset first"):
         env.step(0)
-    states, told = env.reset(options={"number": 5})
-    assert told["number"] == 5
+    states, described = env.reset(options={"number": 5})
+    assert described["number"] == 5
     np.testing.assert_array_equal(states, CacheSimulator(COSTS, training_cases(), seed=3, epochs=4).reset(number=5)[0])
     with pytest.raises(PlanError, match="action 32"):
         env.step(32)

@@ -91,8 +91,8 @@ def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:
         ({"rate": 1e-6}, "never rising"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_training_that_cannot_be_is_refused(wrong: dict[str, Any], described: str) -> None:
+    with pytest.raises(ConfigError, match=described):
         PolicyTraining(**wrong)
 
 

@@ -22,7 +22,7 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine import replicated_part as cached_files
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.replicated import CachedSequence, CachedVertexLayout, cached_sequences, stacked_edges
+from dtdg_lab.engine.replicated import CachedSequence, ReplicatedStrategy, cached_sequences, stacked_edges
 from dtdg_lab.engine.replicated_part import (
     CachedPart,
     Reach,
@@ -41,7 +41,7 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.metrics import measure
-from dtdg_lab.systems.single import SingleLayout
+from dtdg_lab.systems.single import SingleStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 
@@ -354,11 +354,11 @@ def test_the_size_is_predicted_exactly(reach: Reach, static: bool, weighted: boo
 def test_measures_count_the_same_rows() -> None:
     graph, partition = _graph(), _partition(3)
     for reach in (Reach(TRAIN, 2), Reach(TRAIN, 2, ("in", "out"), static=False)):
-        told = measure(
+        described = measure(
             graph, partition, snapshots=TRAIN, hops=reach.hops, ways=reach.ways, static=reach.static
         )  # fmt: skip
         size = cache_size(graph, partition, reach)
-        np.testing.assert_array_equal(size.rows, told.replicated.sum(axis=0) + told.owned * len(TRAIN))
+        np.testing.assert_array_equal(size.rows, described.replicated.sum(axis=0) + described.owned * len(TRAIN))
 
 
 def _sequences(graph: DynamicGraph, partition: Partition, model: DynamicModel, **given: Any) -> list[CachedSequence]:
@@ -400,7 +400,7 @@ def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
 
 def _whole(graph: DynamicGraph, model: DynamicModel, task: Any, **settings: Any) -> tuple[float, dict[str, Tensor]]:
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **settings)
-    layout = SingleLayout(model, sequence, task, TRAIN)
+    layout = SingleStrategy(model, sequence, task, TRAIN)
     loss = layout.compute(layout.epoch(0)[0], Unmarked()).loss_sum
     return loss, _taken(model)
 
@@ -415,7 +415,7 @@ def _taken(model: DynamicModel) -> dict[str, Tensor]:
 
 def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **given: Any) -> tuple[float, Any]:
     sequences = _sequences(graph, _partition(parts), model, **given)
-    layout = CachedVertexLayout(model, sequences, task, TRAIN, counts_group=True)
+    layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     computed = layout.compute(layout.epoch(0)[0], Unmarked())
     assert (computed.groups, computed.vertex_snapshots) == (1, NODES * len(TRAIN))
     assert layout.rows() == {}
@@ -475,7 +475,7 @@ def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
     wanted = _whole(graph, model, task)
     kept = _sequences(graph, _partition(2), model)
     sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, spaces_bytes=0) for of in kept]
-    layout = CachedVertexLayout(model, sequences, task, TRAIN, counts_group=True)
+    layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
         computed = layout.compute(layout.epoch(0)[0], Unmarked())
         _assert_equal((computed.loss_sum, _taken(model)), wanted)
@@ -491,7 +491,7 @@ def test_named_deviations_are_none_where_one_part_has_all(name: str, layers: int
 def test_the_best_vertices_are_the_parts_own() -> None:
     graph, model = _graph(), _model("evolvegcn-h", 1)
     for sequence in _sequences(graph, _partition(2), model):
-        space = sequence.space(1)
+        space = sequence.view(1)
         scores = torch.arange(space.num_rows, dtype=torch.float64)  # the farther away, the better
         rows, best = run_straight(space.top(space.inputs, scores, 3))
         assert best.tolist() == [sequence.own - 1.0, sequence.own - 2.0, sequence.own - 3.0]
@@ -516,13 +516,13 @@ def test_dcrnn_is_cut_off_beyond_its_hops_and_only_there() -> None:
     own = np.arange(10)
     reach = reach_of("neighbourhood", 2, TRAIN, ways=("in", "out"))
     sequence = CachedSequence(cached_part(graph, own, reach), 2, OperatorSettings(dtype=torch.float64))
-    assert sequence.space(1).num_rows == 12
+    assert sequence.view(1).num_rows == 12
     whole = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
     apart = []
     here, there = model.initial_state(12), model.initial_state(40)
     with torch.no_grad():
         for t in TRAIN:
-            cut, full = sequence.space(t), whole.space(t)
+            cut, full = sequence.view(t), whole.view(t)
             h, here = run_straight(model.snapshot(cut, cut.inputs, here))
             exact, there = run_straight(model.snapshot(full, full.inputs, there))
             apart.append(float((h[:10] - exact[:10]).abs().max()))
@@ -557,7 +557,7 @@ def test_links_are_refused() -> None:
         per_vertex, name = False, "link"
 
     with pytest.raises(UnsupportedError, match=r"task='link'.*halo_vertex"):
-        CachedVertexLayout(_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)  # type: ignore[arg-type]
+        ReplicatedStrategy(_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)  # type: ignore[arg-type]
     sequence = _sequences(_graph(), _partition(2), _model("tgcn", 1))[0]
     with pytest.raises(UnsupportedError, match="halo_vertex"):
         sequence.join(torch.zeros(1, 2, 1))

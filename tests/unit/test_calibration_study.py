@@ -91,7 +91,7 @@ def test_what_was_measured_is_what_is_calibrated(trained: list[RunConfig], tmp_p
     assert study.costs().stall_w == pytest.approx(20)
     again = calibrate(tmp_path)
     assert again.predict("c4_7ms", 8) == study.calibration.predict("c4_7ms", 8)
-    assert study.table() in repr(study) and "14 cells" in study.told and "modelled" in study.told
+    assert study.table() in repr(study) and "14 cells" in study.described and "modelled" in study.described
     assert study.figure()["data"]
 
 
@@ -168,12 +168,12 @@ def test_unknown_power_is_not_written(
 
     class Unread(PretendRun):
         def table(self, name: str) -> pd.DataFrame:
-            told = super().table(name)
-            return told.assign(joules=None) if name == "phase_energy" else told
+            described = super().table(name)
+            return described.assign(joules=None) if name == "phase_energy" else described
 
     assert power_rows([Unread(CONFIG)]) == []  # type: ignore[list-item]
     monkeypatch.setattr(here, "train", lambda config, **_: Unread(config))
     study = here.calibrate_here(CONFIG, tmp_path, progress=False)
     assert not (tmp_path / "power.csv").exists() and study.calibration.watts is None
-    assert "of another cluster" in study.told
+    assert "of another cluster" in study.described
     assert gzip.decompress((tmp_path / "fetch_rtt.csv.gz").read_bytes()).startswith(b"dataset,condition,concurrent")

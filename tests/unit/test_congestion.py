@@ -80,10 +80,10 @@ def test_no_text_is_clean() -> None:
         ("delay=1", "'delay=1' names no link"),
     ],
 )
-def test_a_text_that_means_nothing_is_refused(text: str, told: str) -> None:
+def test_a_text_that_means_nothing_is_refused(text: str, described: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_links(f"0 delay=3; {text}", 4)
-    assert told in str(raised.value)
+    assert described in str(raised.value)
 
 
 _NUMBERS = st.integers(0, 10**7).map(lambda thousandths: thousandths / 1000)
@@ -259,10 +259,10 @@ def test_a_table_is_made_where_none_is_given(cycle: int) -> None:
         ("1:15 2 -", "'2' is no entry"),
     ],
 )
-def test_a_bad_table_is_refused(table: str, told: str) -> None:
+def test_a_bad_table_is_refused(table: str, described: str) -> None:
     with pytest.raises(ConfigError) as raised:
         make_pattern("schedule", parts=4, table=table, cycle=3)
-    assert told in str(raised.value)
+    assert described in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,10 @@ def test_a_bad_table_is_refused(table: str, told: str) -> None:
         ({"parts": 0}, "parts=0"),
     ],
 )
-def test_bad_settings_are_refused(given: dict[str, Any], told: str) -> None:
+def test_bad_settings_are_refused(given: dict[str, Any], described: str) -> None:
     with pytest.raises(ConfigError) as raised:
         make_pattern("none", **{"parts": 2, **given})
-    assert told in str(raised.value)
+    assert described in str(raised.value)
 
 
 def test_owners_and_rates_are_checked() -> None:
@@ -307,7 +307,7 @@ def _events(pattern: str, steps: int) -> list[dict[str, Any]]:
     for step in range(10 * steps):
         epoch = step // steps
         if (links := made.at(epoch, step % steps / steps)) != last:
-            data = {"pattern": pattern, "by": "emulated", **links.told()}
+            data = {"pattern": pattern, "by": "emulated", **links.to_dict()}
             events.append({"kind": "congestion", "step": step, "epoch": epoch, "data": json.loads(json.dumps(data))})
             last = links
     return events
@@ -359,11 +359,11 @@ def test_a_trace_made_by_hand(tmp_path: Path) -> None:
         ('{"epoch": 2, "delay_ms": [[0]]}', ConfigError, "a trace of 1 parts, this run has 2"),
     ],
 )
-def test_a_damaged_trace_is_refused(text: str, error: type[Exception], told: str, tmp_path: Path) -> None:
+def test_a_damaged_trace_is_refused(text: str, error: type[Exception], described: str, tmp_path: Path) -> None:
     (tmp_path / "trace").write_text(text)
     with pytest.raises(error) as raised:
         make_pattern("recorded", parts=2, file=str(tmp_path / "trace"))
-    assert told in str(raised.value)
+    assert described in str(raised.value)
 
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:

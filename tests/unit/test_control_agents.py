@@ -91,11 +91,11 @@ def test_progress_is_within_its_bounds_whatever_was_measured(now: float, last: f
 
 def test_progress_pays_for_a_size_and_not_for_a_change() -> None:
     best = 0.0
-    told = []
+    described = []
     for last, now, took in ((8.0, 4.0, 1.0), (4.0, 2.0, 1.0), (2.0, 1.0, 2.0), (1.0, 2.0, 4.0)):
         earned, best = progress_reward(now, last, took, best)
-        told.append(earned)
-    assert told == [1.0, 1.0, pytest.approx(0.25 / 0.485), pytest.approx(-0.25 / (0.485 * 0.97))]
+        described.append(earned)
+    assert described == [1.0, 1.0, pytest.approx(0.25 / 0.485), pytest.approx(-0.25 / (0.485 * 0.97))]
     assert reward(1.0, 1.0, 4.0, 2.0) == -1.0, "by equation 3 the second window, as good as the first, is punished"
     assert progress_reward(1.0, 0.0, 1.0, 0.0) == progress_reward(1.0, 1.0, 0.0, 0.0) == (0.0, 0.0)
 
@@ -321,7 +321,7 @@ def test_the_uniform_agent_takes_every_action_equally_often() -> None:
 # the adjuster
 
 
-class Told(Fixed):
+class EventList(Fixed):
     """An agent that remembers what it was taught."""
 
     def __init__(self, choices: int, order: tuple[int, ...]) -> None:
@@ -342,7 +342,7 @@ def watch(adjuster: BatchAdjuster, loss: float | None, seconds: float, steps: in
 
 
 def test_a_window_rewards_the_choice_it_was_made_under() -> None:
-    agent = Told(4, (2, 1, 3, 3))
+    agent = EventList(4, (2, 1, 3, 3))
     adjuster = BatchAdjuster(agent, "told", 4, 0)
     first = watch(adjuster, 10.0, 1.0)
     assert first.row == (
@@ -361,7 +361,7 @@ def test_a_window_rewards_the_choice_it_was_made_under() -> None:
 
 
 def test_steps_of_another_size_are_left_out() -> None:
-    adjuster = BatchAdjuster(Told(3, (1, 2)), "told", 3, 0)
+    adjuster = BatchAdjuster(EventList(3, (1, 2)), "told", 3, 0)
     watch(adjuster, 1.0, 1.0)
     adjuster.observe(100.0, 9.0, action=0)
     assert (adjuster.steps, adjuster.is_due(1)) == (0, False)
@@ -374,7 +374,7 @@ def test_steps_of_another_size_are_left_out() -> None:
 
 
 def test_losses_may_be_missing_or_come_from_elsewhere() -> None:
-    agent = Told(2, (1, 0, 1, 1))
+    agent = EventList(2, (1, 0, 1, 1))
     adjuster = BatchAdjuster(agent, "told", 2, 0)
     watch(adjuster, None, 1.0)
     silent = watch(adjuster, None, 0.5)
@@ -387,7 +387,7 @@ def test_losses_may_be_missing_or_come_from_elsewhere() -> None:
 
 
 def test_a_size_that_somebody_else_chose_teaches_nothing() -> None:
-    agent = Told(3, (1, 1, 1))
+    agent = EventList(3, (1, 1, 1))
     adjuster = BatchAdjuster(agent, "told", 3, 0)
     watch(adjuster, 1.0, 1.0)
     adjuster.observe(0.0, 0.1)

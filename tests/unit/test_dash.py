@@ -99,8 +99,8 @@ def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
     option = OPTIONS[name]
-    control, heard = make_control(option), []
-    control.on_change(lambda name, value: heard.append((name, value)))
+    control, received = make_control(option), []
+    control.on_change(lambda name, value: received.append((name, value)))
     if option.kind is bool:
         value = not option.default
     elif option.choices:
@@ -110,7 +110,7 @@ def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
     else:
         value = option.check(option.kind(min(max(option.low or 0, 7), option.high)))
     control.show(value)
-    assert control.value == value and heard == []
+    assert control.value == value and received == []
     assert isinstance(control.value, option.kind)
 
 
@@ -167,7 +167,7 @@ def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(da
     settle(dashboard)
     assert "slow_ms 25.0: applied at step 5 on 2 ranks" in dashboard.status.value
     assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
-    assert "Rank 1 is slowest" in session.current.window.sentences()["phases"]
+    assert "Rank 1 is slowest" in session.current.window.captions()["phases"]
 
 
 def test_a_slider_that_is_still_held_sends_nothing(dashboard, session):

@@ -84,7 +84,7 @@ def test_a_choice_simulates_anew() -> None:
     assert _bars(_picture(bench))[BY_HAND] == pytest.approx(bench.seconds, abs=1e-6)
     bench.set([0, 0, 1, 1])
     assert bench.seconds < min(bench.fixed_s) and [menu.value for menu in bench._menus] == [0, 0, 1, 1]
-    assert f"By hand {bench.seconds:.1f} s" in bench._told.value
+    assert f"By hand {bench.seconds:.1f} s" in bench._described.value
 
 
 def test_adjusters_of_a_bench_are_those_of_the_catalogue() -> None:
@@ -117,9 +117,9 @@ def test_whiskers_reach_from_the_least_to_the_most() -> None:
         ({"policies": ("greedy",)}, UnknownNameError),
     ],
 )
-def test_what_makes_no_bench_of_sizes_is_refused(knobs: dict[str, Any], error: type[LabError]) -> None:
+def test_what_makes_no_bench_of_sizes_is_refused(live_settings: dict[str, Any], error: type[LabError]) -> None:
     with pytest.raises(error):
-        BatchBench(GROWING, TARGET, **{**QUICK, **knobs})
+        BatchBench(GROWING, TARGET, **{**QUICK, **live_settings})
 
 
 @pytest.mark.parametrize(("plan", "error"), [([0], ConfigError), ([0, 0, 0, 9], PlanError)])

@@ -62,7 +62,7 @@ def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
     assert list(page.map_figures()) == ["batches-map"] and list(page.figures()) == CHARTS
     for figure in (*page.map_figures().values(), *page.figures().values()):
         go.Figure(figure)
-    assert all({**page.sentences(), **page.map_sentences()}.values())
+    assert all({**page.captions(), **page.map_captions()}.values())
     assert not page.verdict.visible, "there is no run with a fixed size"
 
 
@@ -129,17 +129,17 @@ def test_runs_are_compared_over_wall_time(dashboard):
 
 def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
     opened(dashboard)
-    knobs = dashboard.batches.knobs
-    assert not knobs.panel.visible
+    live_settings = dashboard.batches.live_settings
+    assert not live_settings.panel.visible
     run = started(dashboard)
-    assert knobs.panel.visible and not knobs.controls["adjuster"].widget.disabled
-    assert knobs.controls["batch_vertices"].value == run.config["batch_vertices"]
-    knobs.controls["adjuster"].widget.value = "none"
+    assert live_settings.panel.visible and not live_settings.controls["adjuster"].widget.disabled
+    assert live_settings.controls["batch_vertices"].value == run.config["batch_vertices"]
+    live_settings.controls["adjuster"].widget.value = "none"
     settle(dashboard)
     run.advance(1)
     look(dashboard)
     assert run.config["adjuster"] == "none" == dashboard.settings.controls["adjuster"].value
-    slider = knobs.controls["batch_vertices"].widget
+    slider = live_settings.controls["batch_vertices"].widget
     with param.edit_constant(slider):
         slider.param.update(value=-1.0, value_throttled=-1.0)  # a power of ten, let go
     settle(dashboard)

@@ -119,7 +119,7 @@ def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashb
     ]
     for each in dashboard.blocks.figures().values():
         go.Figure(each)
-    assert all(dashboard.blocks.sentences().values())
+    assert all(dashboard.blocks.captions().values())
     assert "4 blocks of 10 snapshots on 2 ranks" in dashboard.blocks.words.value
     assert "equal to the byte" in dashboard.blocks.words.value
 
@@ -150,12 +150,12 @@ def test_changes_show_on_the_page(dashboard):
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
     assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False, difference False"]
-    assert "each whole" in dashboard.blocks.sentences()["blocks-transfers"]
+    assert "each whole" in dashboard.blocks.captions()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)
     look(dashboard)
     assert f"{FITTING} blocks of 8 snapshots" in dashboard.blocks.words.value
-    assert f"Probed with 4 blocks; the run has {FITTING} now." in dashboard.blocks.sentences()["blocks-memory"]
+    assert f"Probed with 4 blocks; the run has {FITTING} now." in dashboard.blocks.captions()["blocks-memory"]
 
 
 def test_one_rank_exchanges_nothing(session):
@@ -164,7 +164,7 @@ def test_one_rank_exchanges_nothing(session):
     started(shown)
     look(shown)
     assert not [title for title in titles(shown) if "Bytes" in title or "hidden" in title]
-    assert "One rank keeps everything" in shown.blocks.sentences()["blocks-after"]
+    assert "One rank keeps everything" in shown.blocks.captions()["blocks-after"]
     shown.close()
 
 

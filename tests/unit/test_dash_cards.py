@@ -64,7 +64,7 @@ def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: _Loop) 
     page.open()
     loop.until(lambda: page.card.value)
     assert f"<h2>{FIRST}</h2>" in page.card.value and "<a " not in page.card.value and "<svg" not in page.card.value
-    assert list(page.figures()) == list(page.sentences()) == [f"card-{FIRST}-small-0", f"card-{FIRST}-small-1"]
+    assert list(page.figures()) == list(page.captions()) == [f"card-{FIRST}-small-0", f"card-{FIRST}-small-1"]
 
 
 def test_another_choice_brings_another_card_and_charts_of_other_names(page: CardPage, loop: _Loop) -> None:

@@ -73,7 +73,7 @@ def test_the_page_shows_caches_and_links(dashboard):
     assert list(page.figures()) == CHARTS
     for figure in page.figures().values():
         go.Figure(figure)
-    assert all(page.sentences().values())
+    assert all(page.captions().values())
 
 
 def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):

@@ -42,7 +42,7 @@ class Display:
             self.figures[chart]["layout"] |= changes
 
     def shows(self, window: RunWindow, x: str) -> bool:
-        same = json.loads(json.dumps([window.figures(x), window.sentences()]))
+        same = json.loads(json.dumps([window.figures(x), window.captions()]))
         return [self.figures, self.captions] == same
 
 

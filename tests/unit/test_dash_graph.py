@@ -172,7 +172,7 @@ def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) 
     assert len(titles) == 4 and all(titles)
     choose(dashboard, "generated_snapshots", 20)
     drawn(dashboard, "19 snapshots")
-    assert all(sentence for sentence in dashboard.graph.sentences().values())
+    assert all(caption for caption in dashboard.graph.captions().values())
 
 
 def _wait_for_page(shown: Dashboard) -> None:
@@ -214,7 +214,7 @@ def test_what_is_not_here_or_too_large_is_not_read_only_to_be_drawn(dashboard, m
     drawn(dashboard, "No picture: not on this machine yet")
     figure = dashboard.graph.figures()["size"]
     assert "not on this machine" in figure["layout"]["annotations"][0]["text"] and figure["data"] == []
-    assert set(dashboard.graph.sentences().values()) == {""}
+    assert set(dashboard.graph.captions().values()) == {""}
 
 
 def test_a_graph_that_takes_long_does_not_hold_up_the_page_and_an_old_one_is_not_shown(session, monkeypatch) -> None:

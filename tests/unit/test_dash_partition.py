@@ -267,7 +267,7 @@ def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
     before = page.figures()
     titles = [figure["layout"]["title"]["text"] for figure in before.values()]
     assert "Halo rows a part receives" in titles and "Load of the parts" in titles
-    assert all(page.sentences().values()) and "Hash, 4 parts" in page.words.value
+    assert all(page.captions().values()) and "Hash, 4 parts" in page.words.value
     page.looked_at.value = "load_aware"
     settle(dashboard)
     assert "4 parts" in page.words.value and "Load_aware" in page.words.value
@@ -443,7 +443,7 @@ def test_only_the_charts_that_changed_are_sent_and_all_of_them_where_there_are_o
 
 def test_the_best_of_a_column_is_bold_where_there_are_several():
     graph = load_for(RunConfig(dataset="growing", **SMALL))
-    facts = {name: facts_of(partition_graph(graph, name, 2).told()) for name in ("hash", "metis")}
+    facts = {name: facts_of(partition_graph(graph, name, 2).to_dict()) for name in ("hash", "metis")}
     best = min(facts.values(), key=lambda each: each.totals["cut_edges"])
     table = table_html(facts, {"file": "no <file>"}, ["hypergraph"])
     assert table.count("<tr>") == 5 and "no &lt;file&gt;" in table and "measuring" in table

@@ -33,7 +33,7 @@ def test_it_is_a_widget_whose_question_is_text_and_no_markup() -> None:
 def test_after_the_reveal_nothing_can_be_clicked() -> None:
     asked = Prediction(QUESTION, CHOICES)
     asked.reveal("hash")
-    assert asked._buttons.disabled and "hash" in asked._told.value
+    assert asked._buttons.disabled and "hash" in asked._described.value
 
 
 @pytest.mark.parametrize("choices", [(), ("hash",), ("hash", "hash")])

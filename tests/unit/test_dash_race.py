@@ -138,8 +138,8 @@ def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monk
     assert not page.alert.visible
     assert "has ended" in page.words.value and page.stop.disabled and not page.start.disabled
     assert drawn_by == {"dashboard-race"}
-    figures, sentences = page.figures(), page.sentences()
-    assert {"race-seconds", "race-joules", "race-bytes", "race-peak"} <= figures.keys() == sentences.keys()
+    figures, captions = page.figures(), page.captions()
+    assert {"race-seconds", "race-joules", "race-bytes", "race-peak"} <= figures.keys() == captions.keys()
     for figure in figures.values():
         go.Figure(figure)
     assert "Losses that should be the same are: single and adgnn-t" in page.table.value

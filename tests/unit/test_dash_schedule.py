@@ -91,7 +91,7 @@ def titles(shown: Dashboard) -> list[str]:
 def figure_of(shown: Dashboard, title: str) -> tuple[dict[str, Any], str]:
     page = shown.schedule
     name = next(n for n, figure in page.figures().items() if figure["layout"]["title"]["text"].startswith(title))
-    return page.figures()[name], page.sentences()[name]
+    return page.figures()[name], page.captions()[name]
 
 
 # widgets
@@ -175,7 +175,7 @@ def test_the_page_names_the_slowest_rank_and_draws_everything(dashboard):
         "Group times: predicted against measured", "What would the others have done",
     ]  # fmt: skip
     assert "Rank 1 is slowest: it is" in dashboard.schedule.words.value
-    assert all(dashboard.schedule.sentences().values()) and dashboard.schedule.button.visible
+    assert all(dashboard.schedule.captions().values()) and dashboard.schedule.button.visible
     assert "Orange ones set the pace" in dashboard.schedule.gantt_sentences()["gantt"]
 
 
@@ -243,8 +243,8 @@ def test_the_live_charts_are_the_same_four_where_a_run_has_a_schedule(dashboard)
     display.take(feed.patch(run.window, "steps"))
     live = {"loss", "phases", "energy", "timeline"}
     assert set(display.figures) == set(display.captions) == live
-    sentences = run.window.sentences()
-    assert display.captions == {name: sentences[name] for name in live}
+    captions = run.window.captions()
+    assert display.captions == {name: captions[name] for name in live}
 
 
 # what others would have done

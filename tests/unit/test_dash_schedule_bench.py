@@ -55,7 +55,7 @@ def test_a_drag_schedules_anew() -> None:
     bench = ScheduleBench(TIMES, 2, chosen="fold")
     before = _picture(bench)
     bench._sliders[0].value = 10.0
-    assert bench.times_s[0] == 10.0 and bench.words in bench._told.value
+    assert bench.times_s[0] == 10.0 and bench.words in bench._described.value
     assert _bars(_picture(bench), "group", "sets the pace") == sum(TIMES) + 9 != _bars(before, "group")
     bench._choice.value = "psg"
     assert _picture(bench)["layout"]["title"]["text"] == "Planned epoch · psg"
@@ -80,9 +80,11 @@ def test_set_does_what_a_drag_does() -> None:
         (TIMES, {"chosen": "folded"}, UnknownNameError),
     ],
 )
-def test_what_makes_no_bench_is_refused(times: list[float], knobs: dict[str, Any], error: type[LabError]) -> None:
+def test_what_makes_no_bench_is_refused(
+    times: list[float], live_settings: dict[str, Any], error: type[LabError]
+) -> None:
     with pytest.raises(error):
-        ScheduleBench(times, 2, **knobs)
+        ScheduleBench(times, 2, **live_settings)
 
 
 def test_what_the_sliders_cannot_show_is_refused_and_leaves_them() -> None:

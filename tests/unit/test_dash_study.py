@@ -78,7 +78,7 @@ def test_the_map_grows_with_the_study(tmp_path: Path, training: PretendTraining,
     study_in(tmp_path, on_trial=on_trial)
     assert seen == [1, 2, 3, 4]
     assert page.study.options == ["mine"] and page.across.value == "full_snapshots" and page.up.value == "alpha"
-    assert page.map_sentences()["study-map"].startswith("Lowest validation_loss")
+    assert page.map_captions()["study-map"].startswith("Lowest validation_loss")
     page.colour.value = "peak_bytes"
     loop.until(lambda: page.map_figures()["study-map"]["layout"]["title"]["text"] == "mine: peak_bytes", page=page)
     page.across.value = "alpha"

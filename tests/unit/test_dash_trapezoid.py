@@ -138,7 +138,7 @@ def test_the_page_shows_the_batch_and_what_became_of_it(dashboard):
     assert list(page.figures()) == [f"trapezoid-{name}" for name in ("windows", "rows", "phases", "shrinking")]
     for figure in (*page.shape_figures().values(), *page.figures().values()):
         go.Figure(figure)
-    assert all({**page.sentences(), **page.shape_sentences()}.values())
+    assert all({**page.captions(), **page.shape_sentences()}.values())
     assert shape_figure(dashboard)["layout"]["title"]["text"].startswith("Batch of step 29: target snapshot ")
 
 
@@ -195,7 +195,7 @@ def test_only_what_differs_is_asked_for_and_widgets_follow_what_is_changed_elsew
 def test_a_refused_change_is_told_and_stays_proposed(dashboard):
     run = page_on(dashboard)
 
-    def refuse(**knobs: Any) -> int:
+    def refuse(**live_settings: Any) -> int:
         raise ConfigError("full_snapshots=7 cannot be now.")
 
     run.set = refuse

@@ -16,7 +16,7 @@ from torch import Tensor
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.engine import graph_view as space_store
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSpace
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators
@@ -45,7 +45,7 @@ def _sequence(graph: DynamicGraph | None = None, **given: Any) -> DeviceSequence
     return DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **given)
 
 
-def _pull(space: SnapshotSpace, x: Tensor, kind: str = "gcn") -> Tensor:
+def _pull(space: SnapshotView, x: Tensor, kind: str = "gcn") -> Tensor:
     return run_straight(space.pull(x, kind))
 
 
@@ -67,7 +67,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_pulls_of_the_inputs_are_computed_once(products: list[int]) -> None:
-    space = _sequence().space(0)
+    space = _sequence().view(0)
     first = _pull(space, space.inputs)
     second = _pull(space, first)
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_pulls_of_the_inputs_are_computed_once(products: list[int]) -> None:
 
 
 def test_a_copy_of_the_inputs_is_pulled_anew_and_has_a_gradient(products: list[int]) -> None:
-    space = _sequence().space(0)
+    space = _sequence().view(0)
     kept = _pull(space, space.inputs)
     x = space.inputs.clone().requires_grad_()
     torch.testing.assert_close(_pull(space, x), kept)
@@ -91,7 +91,7 @@ def test_a_copy_of_the_inputs_is_pulled_anew_and_has_a_gradient(products: list[i
 def test_the_adjacency_is_let_go_where_only_first_layer_pulls_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     released: list[Operators] = []
     monkeypatch.setattr(Operators, "release", lambda self: released.append(self))
-    space = _sequence().space(0)
+    space = _sequence().view(0)
     _pull(space, space.inputs)
     assert len(released) == 1
     _pull(space, space.inputs.clone())
@@ -104,23 +104,23 @@ def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None
     sequence = _sequence(pulls_bytes=2 * one)
     for _ in range(2):
         for t in range(SNAPSHOTS):
-            space = sequence.space(t)
+            space = sequence.view(t)
             _pull(space, space.inputs)
     assert len(products) == SNAPSHOTS + (SNAPSHOTS - 2)
 
 
 def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(products: list[int]) -> None:
     sequence = _sequence(spaces_bytes=0)
-    first = sequence.space(0)
-    assert sequence.space(0) is first  # as long as somebody has it
+    first = sequence.view(0)
+    assert sequence.view(0) is first  # as long as somebody has it
     pulled, let_go = _pull(first, first.inputs), weakref.ref(first)
     del first
     assert let_go() is None
-    again = sequence.space(0)
+    again = sequence.view(0)
     assert _pull(again, again.inputs) is pulled
     assert len(products) == 1
     roomy = _sequence()
-    assert roomy.space(0) is roomy.space(0)
+    assert roomy.view(0) is roomy.view(0)
 
 
 @pytest.mark.parametrize("model", catalogue.names("models"))
@@ -132,9 +132,9 @@ def test_budgets_change_nothing(model: str) -> None:
 def test_static_features_are_moved_once() -> None:
     graph = _graph(static=True)
     sequence = _sequence(graph)
-    assert sequence.space(0).inputs is sequence.space(3).inputs
-    torch.testing.assert_close(sequence.space(3).inputs, torch.from_numpy(np.array(graph.features[3])).double())
-    one, other = (_pull(sequence.space(t), sequence.space(t).inputs) for t in (0, 3))
+    assert sequence.view(0).inputs is sequence.view(3).inputs
+    torch.testing.assert_close(sequence.view(3).inputs, torch.from_numpy(np.array(graph.features[3])).double())
+    one, other = (_pull(sequence.view(t), sequence.view(t).inputs) for t in (0, 3))
     assert not torch.allclose(one, other)  # their neighbours differ
 
 
@@ -151,7 +151,7 @@ def test_stacks_are_even_and_hold_what_snapshots_hold(
     stacks = sequence.stacks(range(1, 5))
     assert [len(space.snapshots) for space in stacks] == sizes
     for space in stacks:
-        alone = [sequence.space(t) for t in space.snapshots]
+        alone = [sequence.view(t) for t in space.snapshots]
         assert space.num_rows == len(alone) * NODES
         torch.testing.assert_close(space.inputs, torch.cat([one.inputs for one in alone]))
         together = _pull(space, space.inputs)
@@ -169,7 +169,7 @@ def test_stacked_snapshots_have_no_common_top(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_kinds_and_attention_without_scores_are_refused() -> None:
-    space = _sequence().space(0)
+    space = _sequence().view(0)
     with pytest.raises(UnsupportedError, match=r"'sum'.*attention"):
         _pull(space, space.inputs, "sum")
     with pytest.raises(UnsupportedError, match="scores"):
@@ -180,7 +180,7 @@ def test_unknown_kinds_and_attention_without_scores_are_refused() -> None:
 
 
 def test_top_is_the_largest_first_and_ties_go_to_the_lower_vertex() -> None:
-    space = _sequence().space(0)
+    space = _sequence().view(0)
     scores = torch.zeros(NODES, dtype=torch.float64)
     scores[[3, 5, 9]] = torch.tensor([2.0, 7.0, 2.0], dtype=torch.float64)
     x = torch.arange(NODES, dtype=torch.float64).unsqueeze(1).requires_grad_()
@@ -249,7 +249,7 @@ def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
     for _ in range(2):
         state = model.initial_state(len(sequence.rows))
         for t in range(SNAPSHOTS):
-            space = sequence.space(t)
+            space = sequence.view(t)
             h, state = run_straight(model.snapshot(space, space.inputs, state))
             read.append(model.readout(h))
     return torch.stack(read)

@@ -93,7 +93,7 @@ def test_no_times_are_taken_where_none_are_asked_for(graph: DynamicGraph) -> Non
 
 def test_a_study_shows_itself(study: TransferStudy) -> None:
     assert len(repr(study).splitlines()) == 2 + len(study.rows)
-    assert "13" in study.told or "12" in study.told
+    assert "13" in study.described or "12" in study.described
     assert study._repr_html_().count("<tr") == 1 + len(study.rows)
     assert len(study.to_pandas()) == len(study.rows)
 

@@ -212,6 +212,6 @@ def test_too_few_transitions_teach_nothing() -> None:
         ({"clip": -1.0}, "clip=-1"),
     ],
 )
-def test_a_learner_that_cannot_learn_is_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_learner_that_cannot_learn_is_refused(wrong: dict[str, Any], described: str) -> None:
+    with pytest.raises(ConfigError, match=described):
         DoubleDQN(**{"inputs": 3, "choices": 4, **wrong})

@@ -28,7 +28,9 @@ GPU_MODEL = {"reader": "gpu-model", "device": "gpu", "scope": "rank", "source": 
 UNREAD = {"reader": None, "device": "processor", "scope": "rank", "source": None}
 
 
-def told(rank: int, joules: float | None, node: str = "a", *, seconds: int = 10, **of: Any) -> list[dict[str, Any]]:
+def described(
+    rank: int, joules: float | None, node: str = "a", *, seconds: int = 10, **of: Any
+) -> list[dict[str, Any]]:
     """A row a second; its joules in all."""
     each = None if joules is None else joules / seconds
     return [
@@ -48,66 +50,74 @@ def told(rank: int, joules: float | None, node: str = "a", *, seconds: int = 10,
 
 
 def gpu(rank: int, joules: float, uuid: str, node: str = "a", **more: Any) -> list[dict[str, Any]]:
-    return told(rank, joules, node, **{**GPU, "reader": f"nvml:{uuid}"}, **more)
+    return described(rank, joules, node, **{**GPU, "reader": f"nvml:{uuid}"}, **more)
 
 
 # what was read and modelled: rows; joules by source; coverage: read, modelled, unknown
 MIXES: dict[str, tuple[list[list[dict[str, Any]]], dict[str, float], tuple[float, float, float]]] = {
     "a GPU and the processors of its node": (
-        [gpu(0, 120.7, "X"), told(0, 362.1, **RAPL)],
+        [gpu(0, 120.7, "X"), described(0, 362.1, **RAPL)],
         {"counter": 482.8},
         (1, 0, 0),
     ),
     "two GPUs beside the processors, which one rank reads": (
-        [gpu(0, 100, "X"), gpu(1, 50, "Y"), told(0, 30, **RAPL), told(1, None, **UNREAD)],
+        [gpu(0, 100, "X"), gpu(1, 50, "Y"), described(0, 30, **RAPL), described(1, None, **UNREAD)],
         {"counter": 180},
         (1, 0, 0),
     ),
     "GPUs read, processors modelled by rank": (
-        [gpu(0, 100, "X"), gpu(1, 50, "Y"), told(0, 7, **MODEL), told(1, 8, **MODEL)],
+        [gpu(0, 100, "X"), gpu(1, 50, "Y"), described(0, 7, **MODEL), described(1, 8, **MODEL)],
         {"counter": 150, "modelled": 15},
         (2 / 3, 1 / 3, 0),
     ),
     "GPUs modelled, processors read": (
-        [told(0, 9, **GPU_MODEL), told(1, 9, **GPU_MODEL), told(0, 30, **RAPL)],
+        [described(0, 9, **GPU_MODEL), described(1, 9, **GPU_MODEL), described(0, 30, **RAPL)],
         {"counter": 30, "modelled": 18},
         (1 / 3, 2 / 3, 0),
     ),
     "a GPU that nobody reads": (
-        [told(0, 40, **RAPL), told(0, None, **{**UNREAD, "device": "gpu"})],
+        [described(0, 40, **RAPL), described(0, None, **{**UNREAD, "device": "gpu"})],
         {"counter": 40},
         (0.5, 0, 0.5),
     ),
-    "all modelled on one node": ([told(0, 3, **MODEL), told(1, 4, **MODEL)], {"modelled": 7}, (0, 1, 0)),
-    "two nodes, both read": ([told(0, 40, "a", **RAPL), told(1, 50, "b", **RAPL)], {"counter": 90}, (1, 0, 0)),
+    "all modelled on one node": ([described(0, 3, **MODEL), described(1, 4, **MODEL)], {"modelled": 7}, (0, 1, 0)),
+    "two nodes, both read": (
+        [described(0, 40, "a", **RAPL), described(1, 50, "b", **RAPL)],
+        {"counter": 90},
+        (1, 0, 0),
+    ),
     "two nodes, one read and one modelled": (
-        [told(0, 40, "a", **RAPL), told(1, 5, "b", **MODEL)],
+        [described(0, 40, "a", **RAPL), described(1, 5, "b", **MODEL)],
         {"counter": 40, "modelled": 5},
         (0.5, 0.5, 0),
     ),
     "two nodes, GPUs on one of them": (
-        [gpu(0, 10, "X", "a"), told(0, 5, "a", **MODEL), told(1, 40, "b", **RAPL)],
+        [gpu(0, 10, "X", "a"), described(0, 5, "a", **MODEL), described(1, 40, "b", **RAPL)],
         {"counter": 50, "modelled": 5},
         (2 / 3, 1 / 3, 0),
     ),
     "two nodes, one unknown": (
-        [told(0, 40, "a", **RAPL), told(1, None, "b", **UNREAD)],
+        [described(0, 40, "a", **RAPL), described(1, None, "b", **UNREAD)],
         {"counter": 40},
         (0.5, 0, 0.5),
     ),
-    "two ranks on one GPU": ([gpu(0, 100, "X"), gpu(1, 100, "X"), told(0, 30, **RAPL)], {"counter": 130}, (1, 0, 0)),
+    "two ranks on one GPU": (
+        [gpu(0, 100, "X"), gpu(1, 100, "X"), described(0, 30, **RAPL)],
+        {"counter": 130},
+        (1, 0, 0),
+    ),
     "two ranks on one GPU, one of which came late": (
-        [gpu(0, 30, "X", seconds=3), gpu(1, 100, "X"), told(0, 6, **MODEL), told(1, 6, **MODEL)],
+        [gpu(0, 30, "X", seconds=3), gpu(1, 100, "X"), described(0, 6, **MODEL), described(1, 6, **MODEL)],
         {"counter": 100, "modelled": 12},
         (0.5, 0.5, 0),
     ),
     "a counter that was lost half way": (
-        [told(0, 20, seconds=5, **RAPL), gpu(0, 100, "X")],
+        [described(0, 20, seconds=5, **RAPL), gpu(0, 100, "X")],
         {"counter": 120},
         (0.75, 0, 0.25),
     ),
     "shares of what the node's counter has": (
-        [told(0, 40, **RAPL), told(0, 15, **{**MODEL, "reader": "rapl-share", "source": "counter"})],
+        [described(0, 40, **RAPL), described(0, 15, **{**MODEL, "reader": "rapl-share", "source": "counter"})],
         {"counter": 40},
         (1, 0, 0),
     ),
@@ -145,7 +155,7 @@ def test_every_device_counts_once_everywhere(name: str, tmp_path: Path) -> None:
 
 
 def test_the_order_of_rows_and_their_repetition_change_nothing() -> None:
-    rows = [*told(0, 40, "a", **RAPL), *told(1, 5, "b", **MODEL), *gpu(0, 10, "X")]
+    rows = [*described(0, 40, "a", **RAPL), *described(1, 5, "b", **MODEL), *gpu(0, 10, "X")]
     forward, again = total_of(rows), total_of([*reversed(rows), *rows])
     assert forward.joules() == again.joules() == pytest.approx({"counter": 50.0, "modelled": 5.0})
 
@@ -158,7 +168,7 @@ def test_attempts_are_spent_one_after_the_other_whoever_reads_in_them() -> None:
 def test_records_that_name_neither_node_nor_device_are_placed_by_their_readers() -> None:
     rows = [
         {name: value for name, value in each.items() if name not in ("node", "device")}
-        for each in (*gpu(0, 120.7, "X"), *gpu(1, 10, "Y"), *told(0, 362.1, **RAPL))
+        for each in (*gpu(0, 120.7, "X"), *gpu(1, 10, "Y"), *described(0, 362.1, **RAPL))
     ]
     total = total_of(rows)
     assert total.joules("gpu") == pytest.approx({"counter": 130.7})
@@ -174,8 +184,8 @@ def test_joules_of_steps_stand_in_where_no_reader_tells_of_the_processors(tmp_pa
 
 
 def test_the_live_sentence_names_what_is_unknown(tmp_path: Path) -> None:
-    lost = recorded(tmp_path, [*told(0, 20, seconds=10, **RAPL), *gpu(0, 100, "X", seconds=40)])
-    sentence = open_run(lost.path).sentences()["energy"]
-    assert sentence.startswith("120 J measured (counter) so far") and sentence.endswith("38 % of the devices' time.")
-    other = recorded(tmp_path, [*told(0, 40, "a", **RAPL), *told(1, None, "b", **UNREAD)])
-    assert open_run(other.path).sentences()["energy"].endswith("unknown for the processors of rank 1.")
+    lost = recorded(tmp_path, [*described(0, 20, seconds=10, **RAPL), *gpu(0, 100, "X", seconds=40)])
+    caption = open_run(lost.path).captions()["energy"]
+    assert caption.startswith("120 J measured (counter) so far") and caption.endswith("38 % of the devices' time.")
+    other = recorded(tmp_path, [*described(0, 40, "a", **RAPL), *described(1, None, "b", **UNREAD)])
+    assert open_run(other.path).captions()["energy"].endswith("unknown for the processors of rank 1.")

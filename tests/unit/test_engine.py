@@ -20,7 +20,7 @@ from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
 from dtdg_lab.engine.backprop.time_blocks import block_here
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
-from dtdg_lab.engine.strategy import Learned, SequenceSegment, Unmarked, Work, in_order
+from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, Unmarked, in_order
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -145,7 +145,7 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     block = block_here(run, TRAIN)
     (seam,) = seam_widths(run.model)
     inputs = [space.inputs for space in block.stacks[0]]
-    crossing = layer.Crossing(run.model.initial_state(NODES))
+    crossing = layer.BoundaryState(run.model.initial_state(NODES))
     pieces = layer.Layer(run, 0, block, inputs, crossing, learning=True, seam=seam)._pieces()
     covered = [v for rows in pieces for v in range(rows.start, rows.stop)]
     assert covered == list(range(NODES))
@@ -186,7 +186,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     for parameter in one.parameters():
         parameter.grad = torch.ones_like(parameter)
     marks = RecordingMarks()
-    computed = runner.compute(Work(0, (0, 1), 2), marks)
+    computed = runner.compute(Step(0, (0, 1), 2), marks)
     assert marks.phases == ["batch", "transfer"]
     assert (computed.groups, computed.vertex_snapshots) == (2, NODES * 6)
     other = _model(model, 1, 1)
@@ -202,7 +202,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
 def test_a_rank_without_groups_computes_nothing() -> None:
     run = _run("tgcn", 1, "regression", "all")
     groups = SnapshotGroups(np.array([0]), np.array([3]))
-    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Work(0, (), 1), Unmarked())
+    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Step(0, (), 1), Unmarked())
     assert (computed.loss_sum, computed.groups, computed.vertex_snapshots) == (0.0, 0, 0)
 
 

@@ -74,7 +74,7 @@ def same_run(read: StoredRun, run: StoredRun) -> None:
         for every in (True, False):
             pd.testing.assert_frame_equal(read.table(name, all_attempts=every), run.table(name, all_attempts=every))
     assert read.figures() == run.figures()
-    assert read.sentences() == run.sentences()
+    assert read.captions() == run.captions()
 
 
 @pytest.mark.parametrize("kind", WHOLE)
@@ -95,9 +95,9 @@ def test_tables_as_a_folder_are_the_same_and_each_says_what_it_is_of(steered: St
     assert made.is_dir()
     same_run(open_run(made), steered)  # type: ignore[arg-type]
     table = pq.read_table(made / "tables" / "steps.parquet")
-    told = json.loads(table.schema.metadata[PARQUET_KEY])
-    assert told["summary"] == steered.summary
-    assert told["environment"] == steered.environment
+    described = json.loads(table.schema.metadata[PARQUET_KEY])
+    assert described["summary"] == steered.summary
+    assert described["environment"] == steered.environment
     shutil.copy(made / "tables" / "steps.parquet", tmp_path / "steps.parquet")
     alone = open_run(tmp_path / "steps.parquet")
     assert isinstance(alone, PartialRun)
@@ -188,10 +188,10 @@ def test_tensorboard_reads_what_was_recorded(steered: StoredRun, tmp_path: Path)
     rank1.Reload()
     steps = steered.table("steps")
     of_rank_1 = steps[steps["rank"] == 1]
-    told = rank1.Scalars("time/compute (s)")
-    assert [event.step for event in told] == of_rank_1["step"].tolist()
-    assert [event.value for event in told] == pytest.approx(of_rank_1["compute_s"].tolist())
-    assert [event.wall_time for event in told] == pytest.approx((of_rank_1["time_ns"] / 1e9).tolist(), abs=1e-6)
+    described = rank1.Scalars("time/compute (s)")
+    assert [event.step for event in described] == of_rank_1["step"].tolist()
+    assert [event.value for event in described] == pytest.approx(of_rank_1["compute_s"].tolist())
+    assert [event.wall_time for event in described] == pytest.approx((of_rank_1["time_ns"] / 1e9).tolist(), abs=1e-6)
     validated = steered.table("evaluations").query("split == 'validation'")
     assert [event.value for event in everything.Scalars("loss/validation")] == pytest.approx(list(validated["loss"]))
     joules = everything.Scalars("energy/joules so far")
@@ -263,9 +263,9 @@ def test_a_timeline_is_valid_and_sums_to_the_phases(steered: StoredRun, tmp_path
     assert found == known.to_dict()
     names = {event["name"] for event in events if event["ph"] == "C"}
     assert names >= {"training loss", "bytes moved by the step", "joules so far", "memory (RSS)"}
-    knobs = [event for event in events if event["name"] == "knob"]
-    assert len(knobs) == 2
-    assert {event["s"] for event in knobs} == {"g"}
+    live_settings = [event for event in events if event["name"] == "knob"]
+    assert len(live_settings) == 2
+    assert {event["s"] for event in live_settings} == {"g"}
     assert any(event["ph"] == "b" and event["name"] == "exchange: to_vertices, layer 0" for event in events)
     steps = [event for event in events if event.get("cat") == "step"]
     assert len(steps) == len(steered.table("steps", all_attempts=True))

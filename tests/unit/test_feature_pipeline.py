@@ -209,15 +209,15 @@ def test_settings_change_between_any_two_steps() -> None:
         step = 0
         for before, after in pairs:
             for path in (before, after):
-                pipeline.steer(path)
+                pipeline.apply_settings(path)
                 for _ in range(int(random.integers(1, 4))):
                     _take(pipeline, world, step)
                     step += 1
-        pipeline.steer(PATHS["fixed"])
+        pipeline.apply_settings(PATHS["fixed"])
         steps = count(step)
         _until(lambda: _take(pipeline, world, next(steps)) or pipeline.serving)
         served = pipeline.serving
-        pipeline.steer(PATHS["prefetch"])
+        pipeline.apply_settings(PATHS["prefetch"])
         assert pipeline.serving is None
         pipeline.check()
     assert served is not None
@@ -231,7 +231,7 @@ def test_another_window_begins_at_once_and_the_old_cache_serves_until_it_is_ther
         for step in range(5):
             _take(pipeline, world, step)
         before = pipeline.serving
-        pipeline.steer(FeaturePath.of_policy("fixed", window=4, capacity=30))
+        pipeline.apply_settings(FeaturePath.of_policy("fixed", window=4, capacity=30))
         for step in range(5, 15):
             _take(pipeline, world, step)
         assert pipeline.serving is before
@@ -302,9 +302,9 @@ def test_a_policy_sees_what_happened_since_the_last_swap() -> None:
     hits = np.sum([row[3] for row in rows["resolved"][: sum(of.served for of in seen)]], axis=0)
     assert np.sum([of.hits for of in seen], axis=0).tolist() == hits.tolist()
     assert {fetch.purpose for of in seen for fetch in of.fetches} == {"miss", "bulk"}
-    told = [step for of in seen for step in of.stepped]
-    assert [step.seconds for step in told] == [0.5 + step for step in range(len(told))]
-    assert [step.joules for step in told[:2]] == [3.0, None]
+    described = [step for of in seen for step in of.stepped]
+    assert [step.seconds for step in described] == [0.5 + step for step in range(len(described))]
+    assert [step.joules for step in described[:2]] == [3.0, None]
     assert max(of.lookahead.steps for of in seen) >= 8
 
 
@@ -517,7 +517,7 @@ def test_what_cannot_be_is_refused_before_anything_runs() -> None:
         )  # fmt: skip
     with _running(PATHS["fixed"], owners) as (pipeline, world):
         with pytest.raises(ConfigError, match=r"cache_rows=1000000000000 is larger than memory"):
-            pipeline.steer(FeaturePath.of_policy("fixed", capacity=10**12))
+            pipeline.apply_settings(FeaturePath.of_policy("fixed", capacity=10**12))
         assert pipeline.path is PATHS["fixed"]
         _take(pipeline, world, 0)
 

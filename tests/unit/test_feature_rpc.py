@@ -415,14 +415,14 @@ def test_closing_wakes_who_waits_and_is_quick(own: FeatureServer) -> None:
 
 
 def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureServer) -> None:
-    own._timeout_s, told = 60.0, []
+    own._timeout_s, described = 60.0, []
     os.kill(own.pid, signal.SIGSTOP)
 
     def order() -> None:
         try:
             own.served()
         except RunFailedError as error:
-            told.append(str(error))
+            described.append(str(error))
 
     ordering = threading.Thread(target=order)
     ordering.start()
@@ -431,7 +431,7 @@ def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureSer
     own.close()
     assert time.perf_counter() - begin_s < 1
     ordering.join(5)
-    assert told == ["the server of the features of part(s) [0, 1, 2] was closed."]
+    assert described == ["the server of the features of part(s) [0, 1, 2] was closed."]
 
 
 PARENT = """

@@ -16,7 +16,7 @@ from dtdg_lab.runs import directory as directories
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("single", {"epochs": 6, "optimizer": "adam"}),
@@ -38,7 +38,7 @@ EVERY: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def check_goes_on(run: StoredRun, again: StoredRun, step: int) -> None:
     """All that came after a step came again."""
     whole, rest = losses(run), losses(again)
     assert rest == {key: value for key, value in whole.items() if key[1] >= step} and rest
-    told = scores(run)
-    assert scores(again).items() <= told.items()
-    assert {at for at in told if at[0] > step} <= scores(again).keys()
+    described = scores(run)
+    assert scores(again).items() <= described.items()
+    assert {at for at in described if at[0] > step} <= scores(again).keys()
     first, last = last_parameters(run), last_parameters(again)
     assert all(torch.equal(first[name], last[name]) for name in first)
     assert again.status == run.status == "finished"
@@ -68,14 +68,14 @@ def test_a_fork_with_equal_settings_goes_on_bit_for_bit(system: str, settings: d
     """From the end of an epoch, and from the middle of one where epochs have several steps."""
     config = small(system, keep_every=2, **settings)
     whole = trained(config, tmp_path / "last.pt", script={3: {"keep": True}})
-    told = whole.recorder.tables
+    described = whole.recorder.tables
     between, within = (read_kept(tmp_path / f"{name}.pt") for name in ("epoch-00002", "step-00004"))
     assert (between.epoch, between.iteration, within.step) == (2, 0, 4)
     assert (within.iteration > 0) == (len(whole.losses) > config.epochs), "an epoch is one step, or several"
     for kept in (between, within):
         again = trained(kept.config, tmp_path / "again.pt", begin=kept.path)
         assert again.losses == whole.losses[kept.step :] and again.losses
-        late = [[row[name] for name in ("step", "split", "loss", "metrics")] for row in told["evaluations"]
+        late = [[row[name] for name in ("step", "split", "loss", "metrics")] for row in described["evaluations"]
                 if row["step"] > kept.step]  # fmt: skip
         assert late == [[row[name] for name in ("step", "split", "loss", "metrics")]
                         for row in again.recorder.tables["evaluations"] if row["step"] > kept.step]  # fmt: skip
@@ -87,10 +87,10 @@ def test_a_fork_says_where_it_comes_from(psg: StoredRun, tmp_path: Path) -> None
     begun = read_kept(psg.path / "checkpoints" / "epoch-00001.pt")
     again = fork(psg, at=1, runs_dir=tmp_path, learning_rate=0.5)
     assert isinstance(again, StoredRun) and again.path.parent == tmp_path
-    told = again.environment["forked"]
-    assert (told["run"], told["checkpoint"], told["step"]) == (psg.id, "epoch-00001", begun.step)
-    assert told["changes"] == {"learning_rate": 0.5} == dict(again.config.flat.items() - psg.config.flat.items())
-    assert events(again, "forked") == [(begun.step, told)]
+    described = again.environment["forked"]
+    assert (described["run"], described["checkpoint"], described["step"]) == (psg.id, "epoch-00001", begun.step)
+    assert described["changes"] == {"learning_rate": 0.5} == dict(again.config.flat.items() - psg.config.flat.items())
+    assert events(again, "forked") == [(begun.step, described)]
     assert min(step for _, step in losses(again)) == begun.step
     before, after = losses(psg)[0, begun.step], losses(again)[0, begun.step]
     assert before == after, "the first loss is of the old parameters"

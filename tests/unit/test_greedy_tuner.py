@@ -186,8 +186,8 @@ def test_a_decision_tells_what_it_was_made_of() -> None:
     decision = decide(ask, full_snapshots=2, alpha=0.1, tune_memory_gib=0.25)
     assert ask.asked == [(2, 0.1), (1, 0.1), (2, 0.2)], "K=3 would need 0.3 GiB and is not asked for"
     assert decision.state == {"full_snapshots": 2, "alpha": 0.1, "bytes": 0.2 * GIB, "most_bytes": 0.25 * GIB}
-    told = [(value["full_snapshots"], value["alpha"]) for value in decision.values]
-    assert told == [*ask.asked, (3, 0.1)]
+    described = [(value["full_snapshots"], value["alpha"]) for value in decision.values]
+    assert described == [*ask.asked, (3, 0.1)]
     assert [value["loss"] is None for value in decision.values] == [False] * 3 + [True]
     assert decision.values[-1]["bytes"] == pytest.approx(0.3 * GIB)
     assert decision.action == {"full_snapshots": 2, "alpha": 0.2}

@@ -20,7 +20,7 @@ from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
-from dtdg_lab.engine.strategy import Unmarked, Work
+from dtdg_lab.engine.strategy import Step, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.single import snapshot_groups
 from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
@@ -85,7 +85,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupClock, "drain", drained)
 
 
-def told(done: Trained) -> list[dict[str, Any]]:
+def described(done: Trained) -> list[dict[str, Any]]:
     return [event["data"] for event in done.recorder.events("schedule")]
 
 
@@ -133,8 +133,8 @@ def test_the_schedule_changes_when_the_profile_is_complete_and_never_again(profi
 def test_times_are_the_medians_of_the_table_without_the_first_epoch(profiled: Trained) -> None:
     seconds = seconds_by_epoch(profiled)
     assert seconds.shape == (6, GROUPS)
-    assert told(profiled)[1]["times_s"] == pytest.approx(np.median(seconds[1:4], axis=0).tolist(), rel=1e-9)
-    assert told(profiled)[0]["times_s"] == pytest.approx(_sizes().tolist())
+    assert described(profiled)[1]["times_s"] == pytest.approx(np.median(seconds[1:4], axis=0).tolist(), rel=1e-9)
+    assert described(profiled)[0]["times_s"] == pytest.approx(_sizes().tolist())
 
 
 def _sizes() -> np.ndarray:
@@ -155,7 +155,7 @@ def test_rows_of_groups_lie_in_their_step_one_after_another(profiled: Trained) -
 
 
 def test_the_event_tells_all_that_the_views_draw(profiled: Trained) -> None:
-    for data in told(profiled):
+    for data in described(profiled):
         times = np.array(data["times_s"])
         schedule = Schedule(data["assignment"], GROUPS)
         assert (data["scheduler"], data["ranks"], data["parts"], data["per_rank"]) == ("dygnex_greedy", 1, 2, 2)
@@ -167,7 +167,7 @@ def test_the_event_tells_all_that_the_views_draw(profiled: Trained) -> None:
         assert data["psg_makespan_s"] == pytest.approx(in_turn)
         assert 0 < data["solve_s"] < 10
         assert data["timed_by"] == "wall"
-    by_size, by_profile = (data["fit"] for data in told(profiled))
+    by_size, by_profile = (data["fit"] for data in described(profiled))
     assert by_size is None
     assert by_profile["groups"] == GROUPS
     assert 0 <= by_profile["mean_error"] <= by_profile["max_error"]
@@ -179,29 +179,29 @@ def test_one_profiled_epoch_is_kept(tmp_path: Path) -> None:
         (0, "size"),
         (1, "profile"),
     ]
-    assert told(done)[1]["times_s"] == pytest.approx(seconds_by_epoch(done)[0].tolist(), rel=1e-9)
+    assert described(done)[1]["times_s"] == pytest.approx(seconds_by_epoch(done)[0].tolist(), rel=1e-9)
 
 
 def test_ranks_that_share_cores_are_timed_by_their_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_scheduling, "shares_cores", lambda *_: True)
     done = train(tmp_path, config_of())
-    assert [data["timed_by"] for data in told(done)] == ["processor"] * 2
+    assert [data["timed_by"] for data in described(done)] == ["processor"] * 2
     medians = np.median(seconds_by_epoch(done, "cpu_s")[1:PROFILE], axis=0)
-    assert told(done)[1]["times_s"] == pytest.approx(medians.tolist(), rel=1e-9)
+    assert described(done)[1]["times_s"] == pytest.approx(medians.tolist(), rel=1e-9)
 
 
 def test_cores_are_shared_where_threads_are_more_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = {0: {0, 1, 5, 7}, 1: {0, 1, 5, 7}, 2: {8}}
     here = hash_of_host()
 
-    def heard(threads: int, *ranks: int) -> bool:
-        told = [f"{here} {sum(1 << core for core in cores[rank]):x} {threads}" for rank in ranks]
-        monkeypatch.setattr(group_scheduling, "gather_texts", lambda *_, **__: [*told, f"{here + 1} ff 64"])
+    def received(threads: int, *ranks: int) -> bool:
+        described = [f"{here} {sum(1 << core for core in cores[rank]):x} {threads}" for rank in ranks]
+        monkeypatch.setattr(group_scheduling, "gather_texts", lambda *_, **__: [*described, f"{here + 1} ff 64"])
         monkeypatch.setattr(group_scheduling.os, "sched_getaffinity", lambda _: cores[ranks[0]])
         return shares_cores(SoloGroup(), "cpu")
 
-    assert [heard(threads, 0, 1, 2) for threads in (1, 2, 3)] == [False, False, True]
-    assert [heard(threads, 2, 0, 1) for threads in (1, 2)] == [False, True], "pinned apart from the others"
+    assert [received(threads, 0, 1, 2) for threads in (1, 2, 3)] == [False, False, True]
+    assert [received(threads, 2, 0, 1) for threads in (1, 2)] == [False, True], "pinned apart from the others"
     assert not shares_cores(SoloGroup(), "cuda:0")
 
 
@@ -239,7 +239,7 @@ def test_an_epoch_in_which_a_group_was_not_timed_is_left_out() -> None:
         scheduling.observe(_epoch_of(seconds))
         ended.append(scheduling.end_epoch())
     assert ended == [False] * 5 + [True, False]
-    assert scheduling.told()["times_s"] == pytest.approx(list(whole.values()), rel=1e-6)
+    assert scheduling.to_dict()["times_s"] == pytest.approx(list(whole.values()), rel=1e-6)
     assert group.reduced == 6  # nothing is exchanged once times are known
 
 
@@ -247,7 +247,7 @@ def test_medians_are_of_each_group_by_itself() -> None:
     scheduling = _scheduling(profile_epochs=4)
     epochs = [[8.0] * GROUPS, [1.0, 2.0] + [1.0] * 7, [3.0, 1.0] + [2.0] * 7, [2.0, 9.0] + [9.0] * 7]
     assert [_ended(scheduling, dict(enumerate(epoch))) for epoch in epochs] == [False, False, False, True]
-    assert scheduling.told()["times_s"] == pytest.approx([2.0] * GROUPS)
+    assert scheduling.to_dict()["times_s"] == pytest.approx([2.0] * GROUPS)
 
 
 def _ended(scheduling: GroupScheduling, seconds: dict[int, float]) -> bool:
@@ -272,19 +272,19 @@ def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
         scheduling.observe(_epoch_of(dict.fromkeys(range(groups), 0.01)), exchange_s=4.0)
         ended = scheduling.end_epoch()
     assert ended
-    told = scheduling.told()
-    assert told["allreduce_s"] == (0.0 if shared else 4.0)
-    assert scheduling.state_dict()["allreduce_s"] == told["allreduce_s"]
+    described = scheduling.to_dict()
+    assert described["allreduce_s"] == (0.0 if shared else 4.0)
+    assert scheduling.state_dict()["allreduce_s"] == described["allreduce_s"]
     if not shared:
-        assert told["iterations"] == -(-groups // 4)
+        assert described["iterations"] == -(-groups // 4)
     # one definition of predicted: an exchange an iteration, in the epoch, in its bound and in PSG's, as in the gap
-    exchange_s, times_s = told["allreduce_s"], np.array(told["times_s"])
-    assert told["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
-    assert told["makespan_s"] >= told["iterations"] * exchange_s
-    assert told["gap"] == pytest.approx(told["makespan_s"] / told["bound_s"] - 1, abs=1e-9)
+    exchange_s, times_s = described["allreduce_s"], np.array(described["times_s"])
+    assert described["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
+    assert described["makespan_s"] >= described["iterations"] * exchange_s
+    assert described["gap"] == pytest.approx(described["makespan_s"] / described["bound_s"] - 1, abs=1e-9)
     psg = round_robin.schedule_round_robin(times_s, 2, per_rank=1)
-    assert told["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
-    assert told["psg_makespan_s"] >= -(-groups // 2) * exchange_s
+    assert described["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
+    assert described["psg_makespan_s"] >= -(-groups // 2) * exchange_s
 
 
 def test_times_of_other_groups_are_not_taken_over() -> None:
@@ -293,10 +293,10 @@ def test_times_of_other_groups_are_not_taken_over() -> None:
     state = scheduling.state_dict()
     config = config_of(profile_epochs=1)
     same = GroupScheduling(config, graph_of(), scheduling.groups, SoloGroup(), state=state)
-    assert (same.schedule, same.told()["source"]) == (scheduling.schedule, "profile")
+    assert (same.schedule, same.to_dict()["source"]) == (scheduling.schedule, "profile")
     moved = SnapshotGroups(scheduling.groups.start + 1, scheduling.groups.stop + 1)
     other = GroupScheduling(config, graph_of(), moved, SoloGroup(), state=state)
-    assert other.told()["source"] == "size"
+    assert other.to_dict()["source"] == "size"
 
 
 # the linear model, and sizes
@@ -309,7 +309,7 @@ def test_the_linear_model_schedules_with_its_own_times_and_tells_its_error(tmp_p
         (0, "size"),
         (2, "linear"),
     ]
-    data, model = told(done)[1], told(done)[1]["fit"]
+    data, model = described(done)[1], described(done)[1]["fit"]
     measured = seconds_by_epoch(done)[1]
     edges = np.asarray(graph_of(80).num_edges)
     pulls = np.array([edges[start : start + WINDOW].sum() for start in range(len(measured))])
@@ -328,9 +328,9 @@ def test_the_linear_model_finds_times_that_are_linear() -> None:
     scheduling = _scheduling(group_times="linear")
     seconds = 3e-6 * WINDOW * NODES + 2e-6 * (_sizes() - WINDOW * NODES)
     assert [_ended(scheduling, dict(enumerate(seconds))) for _ in range(2)] == [False, True]
-    told = scheduling.told()
-    assert told["times_s"] == pytest.approx(seconds.tolist(), rel=1e-4)
-    assert told["fit"]["max_error"] < 1e-4
+    described = scheduling.to_dict()
+    assert described["times_s"] == pytest.approx(seconds.tolist(), rel=1e-4)
+    assert described["fit"]["max_error"] < 1e-4
 
 
 def test_a_linear_model_of_too_few_groups_is_refused_before_the_first_step(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_linear_model_of_too_few_groups_is_refused_before_the_first_step(tmp_p
 
 def test_by_size_nothing_is_timed_or_scheduled_again(tmp_path: Path) -> None:
     done = train(tmp_path, config_of(group_times="size"))
-    (only,) = told(done)
+    (only,) = described(done)
     assert (only["source"], only["times_s"], only["fit"]) == ("size", pytest.approx(_sizes().tolist()), None)
     for epoch in range(EPOCHS):
         assert computed_groups(done, epoch) == wanted_groups(only["assignment"])
@@ -450,10 +450,10 @@ def test_a_change_is_scheduled_with_the_known_times_and_is_resuming_with_it(
     assert len(resumed.losses) > 0
     assert_same_parameters(live, resumed)
     assert live.recorder.events("refused") == []
-    now = told(live)[2]
+    now = described(live)[2]
     assert (live.recorder.events("schedule")[2]["step"], now["source"]) == (asked + 1, "profile")
-    assert now["times_s"] == told(live)[1]["times_s"]
-    assert now["assignment"] == told(resumed)[0]["assignment"]
+    assert now["times_s"] == described(live)[1]["times_s"]
+    assert now["assignment"] == described(resumed)[0]["assignment"]
     assert (now["scheduler"], now["per_rank"], now["parts"]) == (
         live.config["scheduler"], live.config["groups_per_rank"], live.config.parts
     )  # fmt: skip
@@ -486,7 +486,7 @@ def test_other_groups_are_profiled_anew(tmp_path: Path) -> None:
 
 def test_a_run_that_leaves_snapshot_groups_says_so(tmp_path: Path) -> None:
     done = train(tmp_path, config_of(parts=1), script={0: {"set": {"system": "single"}}})
-    assert told(done)[-1] == {"layout": None, "rebuild_s": told(done)[-1]["rebuild_s"]}
+    assert described(done)[-1] == {"layout": None, "rebuild_s": described(done)[-1]["rebuild_s"]}
     assert {row["epoch"] for row in done.recorder.tables["groups"]} == {0}
 
 
@@ -545,7 +545,7 @@ def test_a_scheduler_that_fails_leaves_the_run_as_it_was(
     ) as caught:  # a run does not begin with it
         train(tmp_path, config.replace(scheduler=scheduler))
     assert refused["data"]["reason"] == str(caught.value)
-    assert len(told(done)) == 1
+    assert len(described(done)) == 1
 
 
 def test_a_scheduler_that_fails_on_the_profile_leaves_the_schedule_of_sizes(
@@ -553,19 +553,19 @@ def test_a_scheduler_that_fails_on_the_profile_leaves_the_schedule_of_sizes(
 ) -> None:
     solve = dygnex_greedy.schedule
 
-    def only_sizes(times_s: Any, *given: Any, **knobs: Any) -> Schedule:
+    def only_sizes(times_s: Any, *given: Any, **live_settings: Any) -> Schedule:
         if max(times_s) < 1:
             raise PlanError("these times are beyond me")
-        return solve(times_s, *given, **knobs)
+        return solve(times_s, *given, **live_settings)
 
     monkeypatch.setattr(dygnex_greedy, "schedule", only_sizes)
     done = train(tmp_path, config_of())
     assert done.outcome.state == "finished"
     (refused,) = done.recorder.events("refused")
     assert "these times are beyond me" in refused["data"]["reason"]
-    assert (refused["epoch"], len(told(done))) == (PROFILE, 1)
+    assert (refused["epoch"], len(described(done))) == (PROFILE, 1)
     for epoch in range(EPOCHS):
-        assert computed_groups(done, epoch) == wanted_groups(told(done)[0]["assignment"])
+        assert computed_groups(done, epoch) == wanted_groups(described(done)[0]["assignment"])
 
 
 # BLAD
@@ -575,7 +575,7 @@ def _built(**changes: Any) -> RunComponents:
     return build(config_of(**{"system": "blad", "dtype": "float64", **changes}), graph_of(), SoloGroup())
 
 
-def _gradients(built: RunComponents, work: Work) -> tuple[float, dict[str, Tensor]]:
+def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tensor]]:
     built.gradients.zero()
     loss = built.layout.compute(work, Unmarked()).loss_sum
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
@@ -628,8 +628,8 @@ def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
     def peaks(pipelined: bool) -> list[int]:
         config = config_of(system="blad", model=model, pipelined=pipelined, **more)
         layout = build(config, graph, SoloGroup()).layout
-        layout.compute(Work(0, (4, 5), 2), Unmarked())  # inputs are made once and kept
-        return [peak_bytes(lambda: layout.compute(Work(0, groups, 2), Unmarked())) for groups in ((4, 5), (4,))]  # noqa: B023
+        layout.compute(Step(0, (4, 5), 2), Unmarked())  # inputs are made once and kept
+        return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), Unmarked())) for groups in ((4, 5), (4,))]  # noqa: B023
 
     (both, one), (one_by_one, _) = peaks(True), peaks(False)
     assert both >= TIMES_THE_MEMORY[model] * one
@@ -644,7 +644,7 @@ def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
 def test_every_group_is_computed_once_an_epoch(tmp_path: Path, system: str) -> None:
     unsearched = {"schedule_gap": 1.0} if system == "dygnex-l" else {}
     done = train(tmp_path, config_of(system=system, parts=4, epochs=3, **unsearched))
-    assert len(told(done)) == 2
+    assert len(described(done)) == 2
     for epoch in range(3):
         computed = [group for step in computed_groups(done, epoch) for group in step]
         assert sorted(computed) == list(range(GROUPS))
@@ -665,7 +665,7 @@ def test_systems_without_groups_compute_every_vertex_at_every_snapshot_once_an_e
         steps = [row for row in done.recorder.tables["steps"] if row["epoch"] == epoch]
         assert sum(row["vertex_snapshots"] for row in steps) == TRAIN * NODES
     assert done.recorder.tables["groups"] == []
-    assert told(done) == []
+    assert described(done) == []
 
 
 # what is learned

@@ -28,7 +28,7 @@ from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
 from dtdg_lab.training.evaluation import Evaluator
-from dtdg_lab.training.layouts import Ingredients, make_layout
+from dtdg_lab.training.layouts import BuildContext, make_layout
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "generated_snapshots": 26, "hidden": 4,
          "dtype": "float64", "epochs": 2, "kernel": "torch", "device": "cpu", "evaluate_every": 1}  # fmt: skip
@@ -71,10 +71,10 @@ def run(system: str, path: Path, graph: DynamicGraph | None = None, **changes: A
     return train_in_memory(config_of(system, **changes), graph or graph_of(), path / "last.pt")
 
 
-def in_compute(monkeypatch: pytest.MonkeyPatch, leak: Callable[[Ingredients, Any], None]) -> None:
+def in_compute(monkeypatch: pytest.MonkeyPatch, leak: Callable[[BuildContext, Any], None]) -> None:
     """Have every layout do something more in each step."""
 
-    def made(of: Ingredients) -> Any:
+    def made(of: BuildContext) -> Any:
         layout: Any = make_layout(of)
         compute = layout.compute
 
@@ -158,7 +158,7 @@ def test_a_tuner_that_asks_the_test_part_fails_the_run(tmp_path: Path, monkeypat
 def test_an_adjuster_that_is_rewarded_by_test_labels_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Ingredients] = []
+    found: list[BuildContext] = []
     in_compute(monkeypatch, lambda of, layout: found.append(of))
     choosing = {"adjuster": "dqn", "decide_every": 1, "snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1"}
     assert len(run("dynahb", tmp_path, **HYBRID, **choosing).recorder.tables["decisions"]) > 1

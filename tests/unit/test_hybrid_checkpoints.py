@@ -27,14 +27,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.strategy import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
 from dtdg_lab.testing.doubles import RecordingRecorder
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.phase_clock import PhaseClock
 
 
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str,
         rest = train_small(config, folder, script=after, resume=True, first_step=step)
         assert [*first.losses, *rest.losses] == whole.losses
         assert [*drawn(first), *drawn(rest)] == drawn(whole)
-        told = [row[name] for done in (first, rest) for row in done.recorder.tables["decisions"]
+        described = [row[name] for done in (first, rest) for row in done.recorder.tables["decisions"]
                 for name in ("action", "values", "reward")]  # fmt: skip
-        assert told == [
+        assert described == [
             row[name] for row in whole.recorder.tables["decisions"] for name in ("action", "values", "reward")
         ]
         assert all(torch.equal(of, whole.parameters[name]) for name, of in rest.parameters.items())

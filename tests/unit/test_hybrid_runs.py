@@ -30,16 +30,16 @@ from hybrid_training import (
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.distributed.model_averaging import Word
+from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
 
 
 def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
@@ -110,11 +110,11 @@ def test_a_choice_among_other_sizes_is_not_followed() -> None:
     hybrid = build(config, small_graph(), SoloGroup()).hybrid
     assert hybrid is not None
     hybrid.adjuster = None  # as on a rank that follows
-    hybrid.follow(Word(choice=2))
+    hybrid.follow(ControlState(choice=2))
     assert hybrid.choice == 2
-    hybrid.steer(config.replace(batch_snapshots=0.4))
+    hybrid.apply_settings(config.replace(batch_snapshots=0.4))
     began = hybrid.choice
-    for word, wanted in ((Word(choice=began + 1), began), (Word(choice=1024 + 3), 3)):
+    for word, wanted in ((ControlState(choice=began + 1), began), (ControlState(choice=1024 + 3), 3)):
         hybrid.follow(word)
         assert hybrid.choice == wanted
 
@@ -131,8 +131,8 @@ def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
              for step, of in targets_of(done, "snapshots").items()}  # fmt: skip
     assert sizes == {step: {(TRAIN if step < 3 else 7, 3 if step < 5 else OWN)} for step in range(12)}
     assert done.losses[:3] == quiet.losses[:3] and done.losses[3] != quiet.losses[3]
-    told = [event["data"]["sizes"] for event in done.recorder.events("hybrid")]
-    assert told[0] == [[TRAIN, 3, 3]]
+    described = [event["data"]["sizes"] for event in done.recorder.events("hybrid")]
+    assert described[0] == [[TRAIN, 3, 3]]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_reservoir_that_cannot_hold_a_batch_says_so(tmp_path: Path) -> None:
     config = small_config("dbov", reservoir_gib=1e-6, epochs=1)
     done = train_small(config, tmp_path, script={2: {"set": {"reservoir": True}}})
     assert len(done.losses) == 6
-    (told,) = done.recorder.events("empty reservoir")
-    assert told["step"] == 2 and "reservoir_gib" in told["data"]["reason"]
+    (described,) = done.recorder.events("empty reservoir")
+    assert described["step"] == 2 and "reservoir_gib" in described["data"]["reason"]
     assert {row["source"] for row in done.recorder.tables["targets"]} <= {"new", "snapshot"}
 
 
@@ -267,9 +267,9 @@ def test_a_reward_by_the_validation_part_is_by_its_evaluations(tmp_path: Path) -
     )
     done = train_small(config, tmp_path)
     decisions = done.recorder.tables["decisions"]
-    heard = {row["step"]: row["loss"] for row in done.recorder.tables["evaluations"] if row["split"] == "validation"}
+    received = {row["step"]: row["loss"] for row in done.recorder.tables["evaluations"] if row["split"] == "validation"}
     assert {row["step"]: row["state"]["loss"] for row in decisions} == {
-        step: loss for step, loss in heard.items() if step < 30
+        step: loss for step, loss in received.items() if step < 30
     }
     assert len(decisions) == 4 and all(row["state"]["steps"] in (5, 6) for row in decisions)
     assert {row["split"] for row in done.recorder.tables["evaluations"] if row["step"] < 30} == {"train", "validation"}

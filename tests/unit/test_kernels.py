@@ -226,8 +226,10 @@ by_default, set_here = faults(), keep_freed_memory()
 faults()
 print(int(set_here), by_default, faults())
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-    set_here, by_default, after = map(int, told.split())
+    described = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    set_here, by_default, after = map(int, described.split())
     if not set_here:
         pytest.skip("this C library is not glibc: its memory is left as it is")
     assert after < by_default / 10

@@ -197,12 +197,12 @@ def test_attention_is_the_dense_softmax(backend: str, device: str, dtype: torch.
     if backend == "dgl" and (device != "cpu" or not rows):
         pytest.skip("the PyPI build of DGL has CPU kernels only, and none for no rows")
     operator = _attention(rows, backend=backend, dtype=dtype, device=device, weighted=True)
-    heard = ((_weights(True) != 0) | torch.eye(NODES, dtype=torch.bool))[rows.start : rows.stop]
+    received = ((_weights(True) != 0) | torch.eye(NODES, dtype=torch.bool))[rows.start : rows.stop]
     x, scores_from = _random(NODES, 2 * heads), _random(NODES, heads, seed=1)
     scores_to, seed = _random(len(rows), heads, seed=2), _random(len(rows), 2 * heads, seed=3)
     mine = [part.to(device, dtype).requires_grad_() for part in (x, scores_from, scores_to)]
     dense = [part.clone().requires_grad_() for part in (x, scores_from, scores_to)]
-    y, wanted = operator.apply(*mine), _dense_attention(heard, *dense)
+    y, wanted = operator.apply(*mine), _dense_attention(received, *dense)
     close = {"rtol": 2 * TOLERANCE[dtype], "atol": 2 * TOLERANCE[dtype]}
     torch.testing.assert_close(y.detach().cpu().double(), wanted.detach(), **close)
     gradients = torch.autograd.grad(y, mine, seed.to(device, dtype))

@@ -45,12 +45,12 @@ def product(values: list[int], seeds: int) -> int:
     return math.prod(values) * seeds
 
 
-def by(middle: Callable[[Any], float], told: Callable[[Any, Any], bool]) -> Callable[[Any], set[str]]:
+def by(middle: Callable[[Any], float], described: Callable[[Any, Any], bool]) -> Callable[[Any], set[str]]:
     """A rule for ties: what is best by ``middle``, and what is not told from it."""
 
     def rule(cells: Any) -> set[str]:
         best = min(cells, key=lambda name: middle(cells[name]))
-        return {name for name in cells if not told(cells[name], cells[best])}
+        return {name for name in cells if not described(cells[name], cells[best])}
 
     return rule
 
@@ -217,6 +217,6 @@ def test_answers_that_change_their_data_change_a_copy() -> None:
 
 def test_the_lesson_shows_the_seven_trials() -> None:
     cells = json.loads((Path(__file__).resolve().parents[2] / "notebooks" / "10_parameter_study.ipynb").read_text())
-    told = "".join("".join(cell["source"]) for cell in cells["cells"] if cell["cell_type"] == "markdown")
+    described = "".join("".join(cell["source"]) for cell in cells["cells"] if cell["cell_type"] == "markdown")
     for name, losses in SEVEN.items():
-        assert " | ".join([f"| {name}", *(f"{loss:g}" for loss in losses)]) + " |" in told
+        assert " | ".join([f"| {name}", *(f"{loss:g}" for loss in losses)]) + " |" in described

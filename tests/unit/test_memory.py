@@ -111,8 +111,8 @@ def test_the_course_of_memory_by_hand_with_blocks_where_they_begin() -> None:
     begun = [second for second, _, _ in found.blocks]
     where = [sum(at >= begin for begin in begun) for at in found.seconds]
     assert where == [0, 1, 1, 1, 2, 2, 3, 3, 3], "samples lie in the blocks they were taken in"
-    told = found.told()
-    assert told["peak_bytes"] == 2500 * FLOAT and told["blocks"][1][1:] == [1, "forward"]
+    described = found.to_dict()
+    assert described["peak_bytes"] == 2500 * FLOAT and described["blocks"][1][1:] == [1, "forward"]
 
 
 @pytest.mark.parametrize("limit", [2, 7, 100])

@@ -11,7 +11,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.testing.contracts import DenseSpace
+from dtdg_lab.testing.contracts import DenseView
 
 FEATURES, HIDDEN = 3, 4
 SETTINGS = [
@@ -23,7 +23,7 @@ SETTINGS = [
 WAYS = {"gcn": "in", "mean": "in", "diffusion-in": "in", "attention": "in", "diffusion-out": "out"}
 
 
-class Recorder(DenseSpace):
+class Recorder(DenseView):
     """A snapshot that notes what is asked of it, for the layer that asks."""
 
     def __init__(self, adjacency):
@@ -65,9 +65,9 @@ def test_the_table_says_what_models_do(name, options, layers):
     model = catalogue.entry("models", name).load()(FEATURES, HIDDEN, layers, **options)
     reach = model.hops_per_layer * layers
     first, later = asked_of(model)
-    told = pulls(name, FEATURES, HIDDEN, layers, **options)
-    assert later == tuple(replace(pull, at_first=True) for pull in told)
-    assert first == tuple(replace(pull, learned=pull.learned and pull.at_first, at_first=True) for pull in told)
+    described = pulls(name, FEATURES, HIDDEN, layers, **options)
+    assert later == tuple(replace(pull, at_first=True) for pull in described)
+    assert first == tuple(replace(pull, learned=pull.learned and pull.at_first, at_first=True) for pull in described)
     assert hops(name, layers, **options) == reach
     assert ways(name) == (("in", "out") if name == "dcrnn" else ("in",))
 

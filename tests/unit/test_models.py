@@ -17,7 +17,7 @@ from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import DenseSpace, run_model
+from dtdg_lab.testing.contracts import DenseView, run_model
 
 N, F, H, T = 9, 2, 5, 4
 MODELS = (TGCN, WDGCN, GATLSTM, CDGCN, MPNNLSTM, TMGCN, EvolveGCNO, EvolveGCNH, DCRNN, GraphSAGE)
@@ -31,14 +31,14 @@ def made(model: type[DynamicModel], layers: int = 1, **options: Any) -> DynamicM
     return model(F, H, layers, seed=0, **options).double()
 
 
-def _sequence() -> tuple[list[tuple[DenseSpace, Tensor]], Tensor]:
+def _sequence() -> tuple[list[tuple[DenseView, Tensor]], Tensor]:
     """T snapshots with loops and weights, and labels (T, N, 1)."""
     draw = torch.Generator().manual_seed(11)
     snapshots = []
     for _ in range(T):
         mask = torch.rand(N, N, generator=draw, dtype=torch.float64) < 0.3
         a = torch.where(mask, torch.rand(N, N, generator=draw, dtype=torch.float64) + 0.5, 0.0)
-        snapshots.append((DenseSpace(a), torch.randn(N, F, generator=draw, dtype=torch.float64)))
+        snapshots.append((DenseView(a), torch.randn(N, F, generator=draw, dtype=torch.float64)))
     return snapshots, torch.randn(T, N, 1, generator=draw, dtype=torch.float64)
 
 
@@ -210,7 +210,7 @@ def test_tmgcn_counts_the_snapshots_of_each_vertex() -> None:
 def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
     """K hops for x and h, and K more through the reset gate: less halo than 2K hops would be wrong."""
     model = made(DCRNN, diffusion_steps=2)
-    chain = DenseSpace(torch.diag(torch.ones(N - 1, dtype=torch.float64), -1))
+    chain = DenseView(torch.diag(torch.ones(N - 1, dtype=torch.float64), -1))
     x = torch.ones(N, F, dtype=torch.float64)
     _, state = run_straight(model.snapshot(chain, x, model.initial_state(N)))
     other = x.clone()
@@ -224,7 +224,7 @@ def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
 def test_evolvegcn_h_takes_the_lower_vertex_of_equal_scores() -> None:
     model = EvolveGCNH(F, 3, seed=0).double()
     x = torch.ones(N, F, dtype=torch.float64, requires_grad=True)
-    run_straight(model.summary(0, DenseSpace(torch.zeros(N, N, dtype=torch.float64)), x)).sum().backward()
+    run_straight(model.summary(0, DenseView(torch.zeros(N, N, dtype=torch.float64)), x)).sum().backward()
     assert x.grad.any(dim=1).tolist() == [v < 3 for v in range(N)]
 
 
@@ -232,7 +232,7 @@ def test_evolvegcn_h_takes_the_lower_vertex_of_equal_scores() -> None:
 def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
     """One pull a hop; DCRNN walks two hops in two directions for x, for h and for r * h, each once for all gates."""
 
-    class Counts(DenseSpace):
+    class Counts(DenseView):
         pulls = 0
 
         async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:

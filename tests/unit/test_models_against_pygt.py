@@ -20,7 +20,7 @@ from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
 from dtdg_lab.models.tgcn import TGCN
-from dtdg_lab.testing.contracts import DenseSpace
+from dtdg_lab.testing.contracts import DenseView
 
 MISSING = [name for name in ("torch_geometric", "torch_geometric_temporal") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -51,7 +51,7 @@ def pygt() -> Iterator[types.ModuleType]:
     torch.set_default_dtype(before)
 
 
-def snapshots() -> list[tuple[DenseSpace, Tensor, Edges]]:
+def snapshots() -> list[tuple[DenseView, Tensor, Edges]]:
     """Directed and weighted, each vertex with at least one edge in and out (a ring); without loops.
 
     PyG keeps a loop that is there already as the vertex's own (``add_remaining_self_loops``), where A + I adds one.
@@ -61,7 +61,7 @@ def snapshots() -> list[tuple[DenseSpace, Tensor, Edges]]:
     for _ in range(T):
         a = torch.rand(N, N, generator=draw, dtype=torch.float64) * (torch.rand(N, N, generator=draw) < 0.3)
         a = (a + torch.eye(N, dtype=torch.float64).roll(1, 0)) * (1 - torch.eye(N, dtype=torch.float64))
-        found.append((DenseSpace(a), torch.randn(N, F, generator=draw, dtype=torch.float64), edges_of(a)))
+        found.append((DenseView(a), torch.randn(N, F, generator=draw, dtype=torch.float64), edges_of(a)))
     return found
 
 
@@ -71,7 +71,7 @@ def edges_of(a: Tensor) -> Edges:
     return torch.stack([start, to]), a[to, start]
 
 
-def outputs(model: DynamicModel, given: list[tuple[DenseSpace, Tensor, Edges]]) -> Tensor:
+def outputs(model: DynamicModel, given: list[tuple[DenseView, Tensor, Edges]]) -> Tensor:
     """Hidden features of every snapshot, (T, N, H), before the readout."""
     state, found = model.initial_state(N), []
     for space, x, _ in given:
@@ -97,7 +97,7 @@ def copy(pairs: list[tuple[Tensor, Tensor]]) -> None:
             mine.copy_(original)
 
 
-def walk(theirs: nn.Module, given: list[tuple[DenseSpace, Tensor, Edges]]) -> Tensor:
+def walk(theirs: nn.Module, given: list[tuple[DenseView, Tensor, Edges]]) -> Tensor:
     """A cell of theirs that takes its hidden state, through all snapshots: (T, N, H)."""
     h, found = None, []
     for _, x, edges in given:
@@ -207,7 +207,7 @@ def test_dcrnn_is_the_same_function_on_regular_graphs(pygt: types.ModuleType, st
     given = []
     for t, (_, x, _) in enumerate(snapshots()):
         ring = torch.eye(N, dtype=torch.float64).roll(1 + t % 3, 0)
-        given.append((DenseSpace(ring + ring.T), x, edges_of(ring + ring.T)))
+        given.append((DenseView(ring + ring.T), x, edges_of(ring + ring.T)))
     ours = _dcrnn_copied(theirs, steps)
     assert_same_and_backward(outputs(ours, given), walk(theirs, given))
     for g, conv in enumerate((theirs.conv_x_z, theirs.conv_x_r, theirs.conv_x_h)):

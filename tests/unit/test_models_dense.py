@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.graph_view import AllHere, SnapshotSpace
+from dtdg_lab.engine.graph_view import AllHere, SnapshotView
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
@@ -27,7 +27,7 @@ from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import DenseSpace, run_model, run_stacked, stack_dense
+from dtdg_lab.testing.contracts import DenseView, run_model, run_stacked, stack_dense
 
 N, F, H, T, OUT = 9, 3, 4, 5, 2
 Params = dict[str, Tensor]
@@ -237,21 +237,21 @@ def dense(layer_of: Layer, params: Params, layers: int) -> Tensor:
 
 
 def one_by_one(model: DynamicModel) -> Tensor:
-    return run_model(model, [(DenseSpace(at), x) for at, x in zip(*sequence()[:2], strict=True)])[0]
+    return run_model(model, [(DenseView(at), x) for at, x in zip(*sequence()[:2], strict=True)])[0]
 
 
 def together(model: DynamicModel) -> Tensor:
-    given = [(DenseSpace(at), x) for at, x in zip(*sequence()[:2], strict=True)]
+    given = [(DenseView(at), x) for at, x in zip(*sequence()[:2], strict=True)]
     return run_stacked(model, given, stack_dense(given))[0]
 
 
 def sparse(model: DynamicModel, backend: str, *, stack: bool) -> Tensor:
     """The same on the spaces that training uses."""
 
-    def space(some: list[Snapshot], x: Tensor) -> SnapshotSpace:
+    def view(some: list[Snapshot], x: Tensor) -> SnapshotView:
         settings = OperatorSettings(backend, torch.float64)
         operators = Operators(SnapshotSource(stacked(some), range(len(x)), settings), settings)
-        return SnapshotSpace(
+        return SnapshotView(
             operators, range(len(some)), x, AllHere(), num_nodes=len(x) // len(some), may_keep=lambda _: True
         )
 
@@ -262,9 +262,9 @@ def sparse(model: DynamicModel, backend: str, *, stack: bool) -> Tensor:
         weights = at[to, start].numpy().astype(np.float32)
         offsets = np.append(0, np.cumsum(np.bincount(to, minlength=N)))
         snapshots.append(Snapshot(offsets, start.astype(np.int32), weights))
-    spaces = [space([one], x) for one, x in zip(snapshots, xs, strict=True)]
+    spaces = [view([one], x) for one, x in zip(snapshots, xs, strict=True)]
     given = [(one, one.inputs) for one in spaces]
-    return (run_stacked(model, given, space(snapshots, torch.cat(xs))) if stack else run_model(model, given))[0]
+    return (run_stacked(model, given, view(snapshots, torch.cat(xs))) if stack else run_model(model, given))[0]
 
 
 def assert_is_dense(model: DynamicModel, layer_of: Layer, run: Callable[..., Tensor] = one_by_one) -> None:

@@ -57,22 +57,22 @@ def test_a_dry_run_tells_the_exact_commands_and_changes_nothing() -> None:
         started = len(links.commands)
         links.set_links(parse_links("0>1 delay=20 rate=25; 1>0 delay=0.5", 2))
         changed = len(links.commands)
-    told = [" ".join(command) for command in links.commands]
+    described = [" ".join(command) for command in links.commands]
     bucket = "burst 65536b cburst 65536b quantum 65536"
-    assert told[0] == "tc qdisc add dev lo root handle d7d6: htb default 0"
-    assert told[4:started] == [
+    assert described[0] == "tc qdisc add dev lo root handle d7d6: htb default 0"
+    assert described[4:started] == [
         f"tc class add dev lo parent d7d6: classid d7d6:2 htb rate {10**11}bit ceil {10**11}bit burst 12500000b cburst "
         "12500000b quantum 65536",
         "tc qdisc add dev lo parent d7d6:2 handle 1002: netem delay 0us limit 100000",
         "tc filter add dev lo parent d7d6: protocol ip prio 1 u32 match ip protocol 6 0xff match ip sport 5001 0xffff "
         "flowid d7d6:2",
     ]
-    assert told[started:changed] == [
+    assert described[started:changed] == [
         f"tc class change dev lo parent d7d6: classid d7d6:1 htb rate 25000000bit ceil 25000000bit {bucket}",
         "tc qdisc change dev lo parent d7d6:1 handle 1001: netem delay 20000us limit 100000",
         "tc qdisc change dev lo parent d7d6:2 handle 1002: netem delay 500us limit 100000",
     ]
-    assert told[changed:] == ["tc qdisc del dev lo root handle d7d6:"]
+    assert described[changed:] == ["tc qdisc del dev lo root handle d7d6:"]
     assert not Path("/nowhere").exists()
 
 
@@ -100,9 +100,11 @@ def test_requesters_are_told_apart_by_their_addresses() -> None:
     with NetemLinks("eth0", {0: 5000}, "/nowhere", addresses=addresses, dry_run=True) as links:
         before = len(links.commands)
         links.set_links(parse_links("0>1 delay=7; 0>2 delay=7", 3))
-        told = [" ".join(command) for command in links.commands]
-        assert told[before:] == ["tc qdisc change dev eth0 parent d7d6:2 handle 1002: netem delay 7000us limit 100000"]
-        assert "sport 5000 0xffff match ip dst 10.0.0.2/32 flowid d7d6:2" in told[before - 1]
+        described = [" ".join(command) for command in links.commands]
+        assert described[before:] == [
+            "tc qdisc change dev eth0 parent d7d6:2 handle 1002: netem delay 7000us limit 100000"
+        ]
+        assert "sport 5000 0xffff match ip dst 10.0.0.2/32 flowid d7d6:2" in described[before - 1]
         with pytest.raises(ConfigError, match="links of part 0 differ between parts 1, 2"):
             links.set_links(parse_links("0>1 delay=7", 3))
     with _dry() as links, pytest.raises(ConfigError, match=r"\(as '0 delay=\.\.\.' does\)"):
@@ -189,8 +191,8 @@ def test_a_rate_holds_on_its_port_alone_and_is_undone(tmp_path: Path) -> None:
 
 
 def test_delays_shift_round_trips_by_their_setting(tmp_path: Path) -> None:
-    if told := _do("lacking", tmp_path / "probe")["told"]:
-        pytest.skip(told)
+    if described := _do("lacking", tmp_path / "probe")["told"]:
+        pytest.skip(described)
     found = _do("delays", tmp_path / "state")
     for delay_ms, (slow_s, other_s) in found["shift_s"].items():
         assert slow_s * 1e3 == pytest.approx(float(delay_ms), rel=0.15)

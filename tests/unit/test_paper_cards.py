@@ -77,8 +77,8 @@ def test_every_system_has_a_card_and_no_card_is_left_over() -> None:
 def test_five_sentences_and_formulas_that_can_be_read(name: str) -> None:
     text = TEXTS[name]
     assert len(text.idea) == 5
-    for sentence in text.idea:
-        assert sentence.endswith(".") and not re.search(r"[.!?:;]\s+[A-Z]", sentence), sentence
+    for caption in text.idea:
+        assert caption.endswith(".") and not re.search(r"[.!?:;]\s+[A-Z]", caption), caption
     assert text.formulas
     for each in text.formulas:
         math = xml.dom.minidom.parseString(mathml(each.formula)).documentElement
@@ -106,8 +106,8 @@ def test_measured_numbers_are_the_readmes_with_their_command(name: str) -> None:
         rows = [line for line in readme.splitlines() if set(numbers) <= set(NUMBER.findall(line))]
         assert numbers and rows, f"no line of the README has {numbers} ({each.what})"
         script = re.match(r"(python benchmarks/\w+\.py) (.+)", each.command)
-        told = each.command in quoted or (script and script[1] in flat and script[2] in quoted)
-        assert told, each.command
+        described = each.command in quoted or (script and script[1] in flat and script[2] in quoted)
+        assert described, each.command
 
 
 @each_card
@@ -146,11 +146,11 @@ def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
 
 def test_docstrings_tell_where_we_differ() -> None:
     found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
-    (told,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
-    assert found[told].file == "dtdg_lab/systems/snapshot_groups/schedulers/dygnex.py" and told.endswith(
+    (described,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
+    assert found[described].file == "dtdg_lab/systems/snapshot_groups/schedulers/dygnex.py" and described.endswith(
         "tried, not all."
     )
-    assert told in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
+    assert described in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
 
 
 def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

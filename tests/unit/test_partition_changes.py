@@ -91,11 +91,11 @@ def test_a_change_is_told_with_its_seconds(tmp_path: Path, start: dict[str, Any]
     assert 0 < knob["data"]["took_s"] < 60
     (rebuild,) = [row for row in done.recorder.tables["phases"] if row["phase"] == "rebuild"]
     assert (rebuild["end_ns"] - rebuild["start_ns"]) * 1e-9 == pytest.approx(knob["data"]["took_s"], rel=1e-6)
-    told = done.recorder.events("partition")
+    described = done.recorder.events("partition")
     config = done.config
-    assert [event["step"] for event in told] == [0, ASKED + 1]
-    assert "rebuild_s" not in told[0]["data"]
-    now = told[-1]["data"]
+    assert [event["step"] for event in described] == [0, ASKED + 1]
+    assert "rebuild_s" not in described[0]["data"]
+    now = described[-1]["data"]
     if config.system not in ("adgnn-t", "pygt-dist"):
         assert now == {"layout": None, "rebuild_s": knob["data"]["took_s"]}
     else:
@@ -189,8 +189,8 @@ def test_a_partition_of_one_s_own_is_trained_with(tmp_path: Path) -> None:
     file = tmp_path / "mine.npz"
     save_partition(made, file)
     done = train(tmp_path, config_of(partitioner="file", partition_file=str(file)))
-    (told,) = done.recorder.events("partition")
-    assert told["data"]["measures"]["owned"] == made.counts.tolist()
+    (described,) = done.recorder.events("partition")
+    assert described["data"]["measures"]["owned"] == made.counts.tolist()
 
 
 def test_a_partition_file_of_another_graph_is_refused_with_both(tmp_path: Path) -> None:

@@ -117,19 +117,19 @@ def test_measures_cannot_change_and_can_be_pickled():
     with pytest.raises(ValueError, match="read-only"):
         found.matrix["in"][0, 1] = 0
     again = pickle.loads(pickle.dumps(found))
-    assert again.told() == found.told()
+    assert again.to_dict() == found.to_dict()
 
 
 def test_told_is_plain_and_thinned():
     found = measure(graph_of(), HALVES, snapshots=range(1, 3), hops=2)
-    told = json.loads(json.dumps(found.told(columns=2)))
-    assert told["bins"] == [1, 2, 3]
-    assert (told["parts"], told["vertices"], told["owned"]) == (2, 6, [3, 3])
-    assert (told["edges"], told["halo"]) == ([[2, 0], [0, 0]], [[1, 0], [0, 0]])
-    assert told["totals"]["all_edges"] == 2
-    assert told["matrix"] == {"in": [[0, 0], [1, 0]]}
-    assert found.told(columns=1)["edges"] == [[1.0], [0.0]]
-    assert len(measure(graph_of(), HALVES).told(columns=64)["bins"]) == 4
+    described = json.loads(json.dumps(found.to_dict(columns=2)))
+    assert described["bins"] == [1, 2, 3]
+    assert (described["parts"], described["vertices"], described["owned"]) == (2, 6, [3, 3])
+    assert (described["edges"], described["halo"]) == ([[2, 0], [0, 0]], [[1, 0], [0, 0]])
+    assert described["totals"]["all_edges"] == 2
+    assert described["matrix"] == {"in": [[0, 0], [1, 0]]}
+    assert found.to_dict(columns=1)["edges"] == [[1.0], [0.0]]
+    assert len(measure(graph_of(), HALVES).to_dict(columns=64)["bins"]) == 4
 
 
 def test_bytes_by_hand():
@@ -140,12 +140,12 @@ def test_bytes_by_hand():
         Pull(1, "in", 2, True),
         Pull(1, "top", 9, True),
     ]
-    told = predicted_bytes(found, pulls)
-    assert told["forward"].tolist() == [[[0, 32], [32, 0]], [[0, 8], [8, 0]]]
+    described = predicted_bytes(found, pulls)
+    assert described["forward"].tolist() == [[[0, 32], [32, 0]], [[0, 8], [8, 0]]]
     # out: in the first snapshot part 1 sends to part 0, whose gradient is not wanted back; in the second the reverse
-    assert told["backward"].tolist() == [[[0, 0], [20, 0]], [[0, 8], [8, 0]]]
+    assert described["backward"].tolist() == [[[0, 0], [20, 0]], [[0, 8], [8, 0]]]
     assert predicted_bytes(found, pulls, reuse=True)["forward"][0].tolist() == [[0, 20], [20, 0]]
-    assert (predicted_bytes(found, pulls, itemsize=8)["forward"] == 2 * told["forward"]).all()
+    assert (predicted_bytes(found, pulls, itemsize=8)["forward"] == 2 * described["forward"]).all()
     with pytest.raises(PlanError, match="the model pulls out, and ways="):
         predicted_bytes(measure(graph_of(), HALVES), pulls)
 
@@ -190,24 +190,24 @@ def test_measures_are_counted_once(monkeypatch):
     counted = []
     monkeypatch.setattr(kept, "measure", lambda *given, **settings: counted.append(1) or measure(*given, **settings))
     again = kept.kept_measures(graph, HALVES, ways=("in", "out"))
-    assert again.told() == first.told()
+    assert again.to_dict() == first.to_dict()
     assert all((again.first_matrix[way] == first.first_matrix[way]).all() for way in ("in", "out"))
     assert not counted
     other = Partition(HALVES.owner[::-1], 2)
-    assert kept.kept_measures(graph, other, ways=("in", "out")).told() != first.told()
+    assert kept.kept_measures(graph, other, ways=("in", "out")).to_dict() != first.to_dict()
     for asked in ({}, {"hops": 2}, {"static": False}, {"snapshots": range(1)}):
-        assert kept.kept_measures(graph, HALVES, **asked).told() == measure(graph, HALVES, **asked).told()
+        assert kept.kept_measures(graph, HALVES, **asked).to_dict() == measure(graph, HALVES, **asked).to_dict()
     assert len(counted) == 5
     for file in files:
         file.write_bytes(file.read_bytes()[:50])
-    assert kept.kept_measures(graph, HALVES, ways=("in", "out")).told() == first.told()
+    assert kept.kept_measures(graph, HALVES, ways=("in", "out")).to_dict() == first.to_dict()
     assert len(counted) == 6
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "file"))
-    assert kept.kept_measures(graph_of(), HALVES).told() == measure(graph_of(), HALVES).told()
+    assert kept.kept_measures(graph_of(), HALVES).to_dict() == measure(graph_of(), HALVES).to_dict()
 
 
 def test_a_measured_partition(tmp_path):
@@ -221,7 +221,7 @@ def test_a_measured_partition(tmp_path):
     assert found.bytes_per_step == sum(sent.sum() for sent in found.predicted.values())
     assert "'drawn' in 3 parts by round_robin, made in" in repr(found)
     assert "dcrnn of 2 layers, hidden 32" in repr(found)
-    assert json.loads(json.dumps(found.told()))["measures"]["parts"] == 3
+    assert json.loads(json.dumps(found.to_dict()))["measures"]["parts"] == 3
     file = found.save(tmp_path / "three.npz")
     again = partition_graph(graph, "file", 3, partition_file=str(file))
     assert again.partition == found.partition
@@ -246,7 +246,7 @@ def test_a_partition_made_by_hand():
     graph = trainable()
     half = Partition(np.arange(20, dtype=np.int32) % 2, 2)
     assert "by by hand" not in repr(partition_graph(graph, half))
-    assert partition_graph(graph, half).told()["partitioner"] == "by hand"
+    assert partition_graph(graph, half).to_dict()["partitioner"] == "by hand"
     with pytest.raises(PartitionError, match="made for another graph: its data hash is ffff"):
         partition_graph(graph, dataclasses.replace(half, data_hash="f" * 64))
     with pytest.raises(PartitionError, match="the partition is of 6 vertices, and 'drawn' has 20"):

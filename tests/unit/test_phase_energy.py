@@ -221,9 +221,9 @@ def test_a_hole_in_the_readings_is_told_by_the_coverage() -> None:
     bench.take(bench.energy.end_epoch())
     clock.advance(0.5)
     bench.take(bench.energy.close())
-    told = [(row["phase"], row["joules"], row["coverage"]) for row in bench.rows]
-    assert told[0] == ("compute", pytest.approx(25.0), pytest.approx(0.25))
-    assert told[-1] == (IDLE, None, 0.0)
+    described = [(row["phase"], row["joules"], row["coverage"]) for row in bench.rows]
+    assert described[0] == ("compute", pytest.approx(25.0), pytest.approx(0.25))
+    assert described[-1] == (IDLE, None, 0.0)
 
 
 def test_idle_power_is_taken_for_the_seconds_that_are_known() -> None:
@@ -300,15 +300,16 @@ def test_on_the_real_clocks_work_draws_more_than_waiting() -> None:
 # figures of a whole run
 
 
-def told(rank: int, phase: str, joules: float | None, **more: object) -> dict[str, object]:
+def described(rank: int, phase: str, joules: float | None, **more: object) -> dict[str, object]:
     return {"rank": rank, "step": 3, "epoch": 0, "time_ns": 1, "phase": phase, "joules": joules, "seconds": 2.0,
             "source": "modelled" if joules is not None else None, "coverage": 1.0 if joules is not None else 0.0,
             **more}  # fmt: skip
 
 
 ROWS = [
-    told(0, "compute", 60.0), told(0, "wait", 10.0), told(0, STALL, 20.0), told(0, IDLE, 10.0, epoch=1, time_ns=2),
-    told(1, "compute", 80.0), told(1, "wait", 20.0, epoch=1, time_ns=2),
+    described(0, "compute", 60.0), described(0, "wait", 10.0), described(0, STALL, 20.0), 
+    described(0, IDLE, 10.0, epoch=1, time_ns=2),
+    described(1, "compute", 80.0), described(1, "wait", 20.0, epoch=1, time_ns=2),
 ]  # fmt: skip
 
 
@@ -356,11 +357,13 @@ def test_facts_of_a_run() -> None:
 
 def test_facts_of_nothing_and_of_the_unknown_are_unknown() -> None:
     assert set(energy_facts([], total_of([]), []).values()) == {None}
-    unknown = energy_facts([told(0, "wait", None), told(0, "compute", float("nan"), coverage=0.0)], total_of([]), [])
+    unknown = energy_facts(
+        [described(0, "wait", None), described(0, "compute", float("nan"), coverage=0.0)], total_of([]), []
+    )
     assert unknown.pop("phase_energy_coverage") == 0.0
     assert set(unknown.values()) == {None}
     assert (
-        energy_facts([told(0, "compute", 3.0)], total_of([]), [])["stall_j"] == 0.0
+        energy_facts([described(0, "compute", 3.0)], total_of([]), [])["stall_j"] == 0.0
     )  # nobody waited, and that is known
     rising = [{"split": "train", "time_ns": at, "loss": float(at)} for at in (1, 2)]
     assert joules_per_loss(5.0, rising) is None
@@ -382,21 +385,21 @@ def test_the_view_stacks_phases_by_rank_and_hatches_waiting() -> None:
     assert figure["layout"]["title"]["text"] == "Energy by rank and phase · modelled"
     assert figure["layout"]["xaxis"]["title"]["text"] == "energy since the start (J)"
     assert view.stall_share() == pytest.approx(0.25)
-    assert view.sentence() == (
+    assert view.caption() == (
         "200 J modelled: most in compute (70 %); 25 % standing still (15 % for other ranks and 10 % for features)."
     )
 
 
 def test_the_view_says_what_is_not_known() -> None:
     view = PhaseEnergyView()
-    assert view.sentence() == "No reading yet."
+    assert view.caption() == "No reading yet."
     assert "waiting for the first step" in str(view.figure()["layout"]["annotations"])
-    view.row(1, told(1, "compute", None))
-    assert view.sentence() == "Energy by phase is unknown: nothing here reads or models it."
+    view.row(1, described(1, "compute", None))
+    assert view.caption() == "Energy by phase is unknown: nothing here reads or models it."
     assert "unknown on this machine" in str(view.figure()["layout"]["annotations"])
-    view.row(0, told(0, "compute", 12_345.0, source="counter"))
-    view.row(0, told(0, "new phase", 5.0, source="counter"))
-    assert view.sentence() == (
+    view.row(0, described(0, "compute", 12_345.0, source="counter"))
+    view.row(0, described(0, "new phase", 5.0, source="counter"))
+    assert view.caption() == (
         "12.35 kJ measured (counter): most in compute (100 %); 0 % standing still; energy is known for 67 % of the "
         "time; unknown for rank 1."
     )

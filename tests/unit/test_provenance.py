@@ -15,19 +15,19 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import COLUMNS, MEANINGS, StoredRun, compare, differences, ground, open_run, provenance
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.training.partition import told_parts
+from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.loss import ground_words
 from dtdg_lab.visualization.run_window import RunWindow
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
 
 
-def run_of(root: Path, *, told: bool = True, **settings: Any) -> StoredRun:
+def run_of(root: Path, *, described: bool = True, **settings: Any) -> StoredRun:
     """A finished run; with the event ``parts`` where told."""
     run = finished_run(root, epochs=1, **settings)
     config = run.config()
     run.add_environment(data={"dataset": config.dataset, "sha256": HASHES[config.dataset]})
-    if told:
+    if described:
         with RecordWriter(run.record_file(0), 0, 2) as writer:
             writer.row("events", (0, 0, 1, "parts", _parts(config)))
         lines = run.record_file(0).read_text().splitlines(keepends=True)
@@ -40,7 +40,7 @@ def _parts(config: RunConfig) -> dict[str, Any]:
     class Graph:
         num_edges = (5,) * 40
 
-    return told_parts(Graph(), split(40, config["edge_life"], PROTOCOLS[config.protocol]))  # type: ignore[arg-type]
+    return split_event(Graph(), split(40, config["edge_life"], PROTOCOLS[config.protocol]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -51,9 +51,9 @@ def _parts(config: RunConfig) -> dict[str, Any]:
     ids=str,
 )  # fmt: skip
 def test_protocol_gap_and_data_of_a_run(
-    settings: dict[str, Any], purge: int, leaky: bool, told: bool, tmp_path: Path
+    settings: dict[str, Any], purge: int, leaky: bool, described: bool, tmp_path: Path
 ) -> None:
-    run = run_of(tmp_path, told=told, **settings)
+    run = run_of(tmp_path, described=described, **settings)
     assert provenance(run) == {
         "protocol": settings.get("protocol", "warm"), "leaky": leaky, "purge": purge, "data": "ab" * 6,
         "data_hash": "ab" * 32,
@@ -87,9 +87,9 @@ def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) 
     assert {*COLUMNS, "persistence_loss", "mean_loss", "skill"} <= set(found.table.columns)
     assert list(found.table["data"]) == ["ab" * 6] * 2 and list(found.table["purge"]) == [0, 0]
     assert found.notes == ()
-    sentence = "Scored by protocol warm with 0 snapshots left out at each boundary, on growing (data abababababab)."
-    assert found.in_words().startswith(sentence)
-    assert sentence in found._repr_html_()
+    caption = "Scored by protocol warm with 0 snapshots left out at each boundary, on growing (data abababababab)."
+    assert found.summary().startswith(caption)
+    assert caption in found._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_runs_that_stand_on_other_ground_are_said_to_prominently(
 ) -> None:
     found = compare([run_of(tmp_path), run_of(tmp_path, **other)])
     assert len(found.notes) == 1 and words in found.notes[0]
-    assert found.in_words().startswith(found.notes[0])
+    assert found.summary().startswith(found.notes[0])
     assert found._repr_html_().startswith(f"<p><b>{found.notes[0]}</b></p>")
 
 

@@ -40,26 +40,26 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[str, ...]]:
+def described() -> list[tuple[str, ...]]:
     """States of the runs at every call of ``on_change``."""
     return []
 
 
 @pytest.fixture(scope="module")
-def made(runs_dir: Path, told: list[tuple[str, ...]]) -> Race:
+def made(runs_dir: Path, described: list[tuple[str, ...]]) -> Race:
     def changed(now: Race) -> None:
-        told.append(tuple(run.state for run in now.runs))
+        described.append(tuple(run.state for run in now.runs))
         now.curves()
 
     return race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", on_change=changed, progress=False)
 
 
-def test_every_contestant_runs_with_every_seed_and_is_watched(made, told):
+def test_every_contestant_runs_with_every_seed_and_is_watched(made, described):
     assert made.over and len(made.runs) == 6 and {run.state for run in made.runs} == {"finished"}
     assert {(run.label, run.seed) for run in made.runs} == {(label, seed) for label in PAIR for seed in (0, 1)}
     assert [run.open().config.seed for run in made.runs] == [run.seed for run in made.runs]
-    assert ("under way",) in told and told[-1] == ("finished",) * 6
-    assert len(told) >= 6 * (2 + 2), "beginning, end, and the evaluations in between"
+    assert ("under way",) in described and described[-1] == ("finished",) * 6
+    assert len(described) >= 6 * (2 + 2), "beginning, end, and the evaluations in between"
 
 
 def test_the_table_has_medians_spreads_and_what_they_were_measured_on(made):
@@ -87,7 +87,7 @@ def test_joules_and_seconds_of_the_curves_end_where_the_run_does(made):
 
 
 def test_words_figures_and_page_say_the_same(made):
-    words, page = made.in_words(), made._repr_html_()
+    words, page = made.summary(), made._repr_html_()
     assert "6 of 6 runs have finished" in words and "Losses that should be the same are: reference and halo" in words
     for figure in made.figures.values():
         go.Figure(figure)
@@ -104,7 +104,7 @@ def test_a_stored_race_is_read_back_as_it_was(made):
     for path in (made.folder, made.folder / FILE):
         again = open_race(path)
         pd.testing.assert_frame_equal(again.table, made.table)
-        assert again.in_words() == made.in_words() and again.curves() == made.curves()
+        assert again.summary() == made.summary() and again.curves() == made.curves()
 
 
 def test_the_same_call_repeats_nothing_and_more_seeds_go_on(made, runs_dir):
@@ -170,12 +170,12 @@ def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(race_runner, "run_config", failing)
     made = race(PAIR, seeds=(0,), runs_dir=tmp_path, name="fails", progress=False)
     assert not made.over and made.runs[2].state == "failed"
-    assert "Failed: groups with seed 0 (the loss became NaN at step 3)" in made.in_words()
+    assert "Failed: groups with seed 0 (the loss became NaN at step 3)" in made.summary()
     assert made.table["failed"].tolist() == [0, 0, 1] and "1 failed" in made._repr_html_()
     assert math.isnan(made.table.loc["groups", "test_loss"])
     monkeypatch.undo()
     again = race(PAIR, seeds=(0,), runs_dir=tmp_path, name="fails", progress=False)
-    assert again.over and "Failed" not in again.in_words() and "One seed shows no spread" in again.in_words()
+    assert again.over and "Failed" not in again.summary() and "One seed shows no spread" in again.summary()
     assert "<b>" not in again._repr_html_()
 
 
@@ -186,7 +186,7 @@ def test_a_rule_ends_runs_before_their_epochs_and_still_tests_them(tmp_path):
         summary = run.open().summary
         assert summary["epochs"] < 20 and summary["test_loss"] is not None
         assert "is down to 10" in run.why
-    assert "2 ended before all epochs were over" in made.in_words()
+    assert "2 ended before all epochs were over" in made.summary()
 
 
 def test_losses_that_should_coincide_and_do_not_are_red(made, runs_dir, tmp_path):
@@ -202,7 +202,7 @@ def test_losses_that_should_coincide_and_do_not_are_red(made, runs_dir, tmp_path
                 row[at] *= 1.001
     records.write_text("\n".join(json.dumps(each) for each in lines) + "\n")
     again = open_race(copied.folder)
-    assert "reference and halo, seed 0, DIFFER by 0.001" in again.in_words()
+    assert "reference and halo, seed 0, DIFFER by 0.001" in again.summary()
     assert not again.table.loc["reference", "coincides"] and again.table.loc["groups", "coincides"] is None
     page = again._repr_html_()
     assert page.count(">NO</span>") == 2 and "font-weight:bold'>reference and halo" in page

@@ -217,9 +217,9 @@ def test_losses_that_should_coincide_and_do_not_are_flagged():
         return checks(configs, {("single", 0): one, ("adgnn-t", 0): window(first, later, configs["adgnn-t"])})
 
     (good,) = compared(1.0 + 5e-6, 0.5 + 2e-4)
-    assert good.ok and "whole training part" in good.in_words()
+    assert good.ok and "whole training part" in good.summary()
     (bad,) = compared(1.0 + 5e-5, 0.5)
-    assert bad.ok is False and "DIFFER" in bad.in_words() and failed([good, bad]) == [bad]
+    assert bad.ok is False and "DIFFER" in bad.summary() and failed([good, bad]) == [bad]
     (bad,) = compared(1.0, 0.5 + 2e-3)
     assert bad.ok is False and bad.curve == pytest.approx(2e-3 / 0.502)
     (empty,) = checks(configs, {("single", 0): one, ("adgnn-t", 0): RunWindow(configs["adgnn-t"])})

@@ -71,8 +71,8 @@ def test_memory_of_the_running_totals_is_bounded():
     made.add(line("steps", [step_row(step, 1.0) for step in range(5000)]))
     made.add(line("fetches", fetched, seq=1))
     assert len(made.spent._fetched) <= 50
-    told = made.spent.bytes_at([1e9, 1e9], [2500, 5000])
-    assert abs(told[0] - 2500) <= 128 and told[1] == 5000
+    described = made.spent.bytes_at([1e9, 1e9], [2500, 5000])
+    assert abs(described[0] - 2500) <= 128 and described[1] == 5000
 
 
 def curve(label: str, seed: int, losses: list[float], *, speed: float = 1.0, **more) -> Curve:

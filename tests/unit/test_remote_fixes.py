@@ -23,10 +23,10 @@ from remote_training import (
     STEPS,
     built_remote,
     changing_graph,
+    described,
     left,
     remote_config,
     servers_left,
-    told,
     train_remote,
 )
 
@@ -41,13 +41,13 @@ from dtdg_lab.systems.feature_cache import strategy as feature_service
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import host_towards
 from dtdg_lab.training import build as building
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.live_settings import check_changes, rebuilt
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
     yield
     assert left() == []
 
@@ -92,8 +92,8 @@ def test_the_kernel_shapes_no_exchange_of_ranks() -> None:
     config = remote_config(system="adgnn-t", congestion_by="netem")
     with pytest.raises(ConfigError, match=r"system='adgnn-t'.*Set congestion_by='emulated'"):
         building.build(config, changing_graph(), SoloGroup())
-    assert "congestion_by='emulated'" in EmulatedNetwork.refusal(config)
-    assert not EmulatedNetwork.refusal(config.replace(congestion_by="emulated"))
+    assert "congestion_by='emulated'" in EmulatedNetwork.validate_settings(config)
+    assert not EmulatedNetwork.validate_settings(config.replace(congestion_by="emulated"))
 
 
 def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
@@ -102,12 +102,14 @@ def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
     script = {2: {"set": {"cache_rows": 50}}, 8: {"set": {"batch_length": 13}}, 14: {"set": {"queue_depth": 2}}}
     config = remote_config("fixed", congestion_by="netem", links="1 delay=1", epochs=4)
     done = train_remote(config, tmp_path, script=script)
-    assert [data["changes"] for _, data in told(done, "knob")] == [{"cache_rows": 50}, {"queue_depth": 2}]
-    ((_, refused),) = told(done, "refused")
+    assert [data["changes"] for _, data in described(done, "knob")] == [{"cache_rows": 50}, {"queue_depth": 2}]
+    ((_, refused),) = described(done, "refused")
     assert refused["changes"] == {"batch_length": 13} and "batch_length=13" in refused["reason"]
     slow = parse_links("1 delay=1", PARTS)
     assert device.past == 4 * ["start", slow, "close"], "again after the failure"
-    assert [step for step, _ in told(done, "congestion")] == [0, STEPS, 3 * STEPS], "told once by each that was built"
+    assert [step for step, _ in described(done, "congestion")] == [0, STEPS, 3 * STEPS], (
+        "told once by each that was built"
+    )
 
 
 def test_a_device_that_is_not_given_back_refuses_the_change_and_nothing_is_built(
@@ -119,7 +121,7 @@ def test_a_device_that_is_not_given_back_refuses_the_change_and_nothing_is_built
     monkeypatch.setattr(EmulatedNetwork, "release", release)
     config = remote_config("fixed", congestion_by="netem", links="1 delay=1")
     done = train_remote(config, tmp_path, script={2: {"set": {"cache_rows": 50}}})
-    assert [data["reason"] for _, data in told(done, "refused")] == ["tc says no"]
+    assert [data["reason"] for _, data in described(done, "refused")] == ["tc says no"]
     assert device.past.count("start") == 1 and len(done.losses) == EPOCHS * STEPS
 
 
@@ -131,15 +133,15 @@ def test_a_trace_that_the_kernel_cannot_repeat_is_refused_before_it_runs(
     lines = [{"epoch": 1, "delay_ms": clean}, {"epoch": 900, "delay_ms": [row, *clean[1:]]}]
     (tmp_path / "trace.jsonl").write_text("\n".join(map(json.dumps, lines)))
     given = {"congestion": "recorded", "congestion_file": str(tmp_path / "trace.jsonl")}
-    reason = EmulatedNetwork.refusal(remote_config("fixed", congestion_by="netem", **given))
+    reason = EmulatedNetwork.validate_settings(remote_config("fixed", congestion_by="netem", **given))
     assert ("congestion_file=" in reason and "part 0's requesters" in reason) is refused
-    assert not EmulatedNetwork.refusal(remote_config("fixed", **given)), "emulated links may differ"
+    assert not EmulatedNetwork.validate_settings(remote_config("fixed", **given)), "emulated links may differ"
 
 
 def test_a_rank_alone_tells_of_no_congestion(tmp_path: Path) -> None:
     halo = remote_config(system="adgnn-t", links="1 delay=200")
     done = train_remote(halo, tmp_path, script={2: {"set": {"links": "2 delay=100"}}})
-    assert told(done, "congestion") == [] and len(told(done, "knob")) == 1
+    assert described(done, "congestion") == [] and len(described(done, "knob")) == 1
 
 
 # what does not answer, or cannot be opened

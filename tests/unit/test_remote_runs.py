@@ -26,6 +26,7 @@ from remote_training import (
     asked_keys,
     changing_graph,
     column,
+    described,
     left,
     policy_file,
     remote_config,
@@ -34,7 +35,6 @@ from remote_training import (
     soon,
     static_config,
     static_graph,
-    told,
     train_remote,
 )
 
@@ -43,9 +43,9 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStore
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.summary import fetch_facts
 from dtdg_lab.systems.feature_cache import store as cache_memory
-from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureLayout
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.visualization.race import SpentView
 
 POLICIES = catalogue.names("features")
@@ -57,7 +57,7 @@ HEAD = 2 * 32  # bytes of the heads of a request and its reply
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_every_policy_trains_the_same_bits(policy: str, quiet: Trained, tmp_path
 def test_congestion_changes_no_bit(policy: str, quiet: Trained, tmp_path: Path) -> None:
     done = train_remote(remote_config(policy, **CONGESTED), tmp_path)
     _same(done, quiet)
-    ((step, event),) = told(done, "congestion")
+    ((step, event),) = described(done, "congestion")
     assert step == 0 and event["pattern"] == "two_asymmetric" and event["by"] == "emulated"
     delays = np.array(event["delay_ms"])
     assert sorted(set(delays.ravel())) == [0.0, 2.0, 3.0, 4.0, 7.0] or delays.max() >= 4.0
@@ -111,7 +111,7 @@ def test_so_it_is_where_features_stay(policy: str, tmp_path: Path) -> None:
     one, other = (train_remote(static_config(of), tmp_path, graph=static_graph()) for of in ("on_demand", policy))
     _same(one, other)
     assert sum(map(sum, column(other, "resolved", "hits"))) > 0
-    (_, features), *_ = told(other, "features")
+    (_, features), *_ = described(other, "features")
     assert features["rows"] == 80 and features["parts"] == PARTS and 0 < features["remote_share"] < 1
 
 
@@ -241,10 +241,10 @@ def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None
     quiet = train_remote(remote_config("fixed", **LONG), tmp_path)
     done = train_remote(remote_config("fixed", **LONG), tmp_path, script=script)
     _same(done, quiet)
-    assert [(step, data["when"], data["changes"]) for step, data in told(done, "knob")] == [
+    assert [(step, data["when"], data["changes"]) for step, data in described(done, "knob")] == [
         (step + 1, "step", changes) for step, changes in CHANGES.items()
     ]
-    congestion = dict(told(done, "congestion"))
+    congestion = dict(described(done, "congestion"))
     assert {2, 6, 11, 13, 23} <= set(congestion) and not {4, 8, 15, 25} & set(congestion)
     assert congestion[2]["delay_ms"][1][0] == 2.0 and congestion[2]["mbit"][1][0] is None
     assert congestion[6]["mbit"][1][0] == pytest.approx(50.0) and congestion[6]["delay_ms"][2] == [1.0, 1.0, 0.0, 1.0]
@@ -279,11 +279,11 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypat
     quiet = train_remote(config, tmp_path)
     done = train_remote(config, tmp_path, script={step: {"set": changes} for step, (changes, _) in REFUSED.items()})
     _same(done, quiet)
-    refused = [data for _, data in told(done, "refused")]
+    refused = [data for _, data in described(done, "refused")]
     assert [data["changes"] for data in refused] == [changes for changes, _ in REFUSED.values()]
     for data, (_, words) in zip(refused, REFUSED.values(), strict=True):
         assert any(word in data["reason"] for word in words.split("|")), data["reason"]
-    assert told(done, "knob") == [] and done.config == quiet.config
+    assert described(done, "knob") == [] and done.config == quiet.config
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) ->
     config = remote_config("fixed", epochs=100, links="0>1 delay=1", generated_snapshots=32, batch_length=5)
     script: dict[int, dict[str, Any]] = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
     done = train(config, load_for(config), tmp_path / "last.pt", script={**script, 9: {"stop": True}}, one_by_one=True)
-    assert [data["changes"] for _, data in told(done, "knob")] == COMING, told(done, "refused")
-    features = [data.get("policy") for _, data in told(done, "features")]
+    assert [data["changes"] for _, data in described(done, "knob")] == COMING, described(done, "refused")
+    features = [data.get("policy") for _, data in described(done, "features")]
     assert features == ["fixed", None, "fixed", None, "threshold", None, "prefetch"]
     steps = {row["step"] for row in done.recorder.tables["resolved"]}
     assert 0 in steps and 0 < len(steps) < len(done.losses), "other systems fetch nothing"
@@ -356,7 +356,7 @@ def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(policy: str, quiet:
 
 def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
     done = train_remote(remote_config("fixed"), tmp_path, script={3: {"pause": True}, 60: {"pause": False}})
-    assert [len(told(done, kind)) for kind in ("paused", "unpaused")] == [1, 1]
+    assert [len(described(done, kind)) for kind in ("paused", "unpaused")] == [1, 1]
     _same(done, quiet)
 
 
@@ -397,7 +397,7 @@ class _Full(RecordingRecorder):
 def test_no_server_is_left_of_a_run_that_fails(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunStoreError, match="disk is full"):
         train_remote(remote_config(policy), tmp_path, recorder=_Full())
-    monkeypatch.setattr(RemoteFeatureLayout, "_trained", _fails)
+    monkeypatch.setattr(RemoteFeatureStrategy, "_trained", _fails)
     with pytest.raises(ZeroDivisionError):
         train_remote(remote_config(policy), tmp_path)
     assert servers_left() == []

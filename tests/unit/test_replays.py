@@ -15,7 +15,7 @@ from dtdg_lab.cluster.replay import repeats, replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
-from dtdg_lab.training.live_run import Steered
+from dtdg_lab.training.live_run import LiveTraining
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn", "decide_every": 2}
@@ -24,7 +24,7 @@ SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn"
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Steered, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def check_repeats(run: StoredRun, again: StoredRun) -> None:
     assert losses(again) == losses(run) and scores(again) == scores(run)
     assert again.environment["repeats"]["bit_for_bit"] and again.status == run.status
     for kind in ("knob", "refused"):
-        told = [[(step, data["changes"]) for step, data in events(of, kind)] for of in (run, again)]
-        assert told[0] == told[1]
+        described = [[(step, data["changes"]) for step, data in events(of, kind)] for of in (run, again)]
+        assert described[0] == described[1]
 
 
 def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
     check_repeats(psg, again)
     assert events(again, "asked") == events(psg, "asked")
     assert [kept.name for kept in again.directory.checkpoints] == [kept.name for kept in psg.directory.checkpoints]
-    ((_, told),) = events(again, "replays")
-    assert told["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])
+    ((_, described),) = events(again, "replays")
+    assert described["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])
     check_repeats(again, replay(again))
 
 

@@ -190,8 +190,8 @@ def test_names_of_runs_are_no_code(done: StoredRun, name: str, tmp_path: Path) -
         run = StoredRun(RunDirectory(tmp_path / name))
         made = tmp_path / "again.py"
         made.write_bytes(script(run))
-        told = runpy.run_path(str(made))
-        assert name in told["__doc__"]
+        described = runpy.run_path(str(made))
+        assert name in described["__doc__"]
         noted = export(run, tmp_path / "again.ipynb", "notebook", again=True)
         for cell in json.loads(noted.read_text())["cells"]:
             if cell["cell_type"] == "code":
@@ -322,8 +322,8 @@ def test_a_copy_is_sealed_as_far_as_its_original() -> None:
 
 def test_the_loss_of_snapshot_batches_on_dynahbs_card_is_that_of_its_table() -> None:
     """Table 2, T-GCN on Flickr: DBoS 0.657, PyGT-Dist 0.655, DynaHB 0.650."""
-    (told,) = [each for each in TEXTS["dynahb"].reported if each.value == "0.650"]
-    assert "DBoS 0.657" in told.what and "PyGT-Dist 0.655" in told.what
+    (described,) = [each for each in TEXTS["dynahb"].reported if each.value == "0.650"]
+    assert "DBoS 0.657" in described.what and "PyGT-Dist 0.655" in described.what
 
 
 @pytest.mark.parametrize("name", [["dynahb"], None, 3])

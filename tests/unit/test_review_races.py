@@ -331,8 +331,8 @@ def test_contestants_are_compared_across_one_that_lacks_the_setting() -> None:
 
 def test_seconds_count_from_the_event_started_whoever_speaks_first() -> None:
     columns = TABLES["events"]
-    told = {"step": 0, "epoch": 0, "time_ns": START_NS, "kind": "started", "data": {"attempt": 1}}
-    started = line("events", [[told.get(column) for column in columns]])
+    described = {"step": 0, "epoch": 0, "time_ns": START_NS, "kind": "started", "data": {"attempt": 1}}
+    started = line("events", [[described.get(column) for column in columns]])
     steps = line("steps", [step_row(step, 1.0) for step in range(50)], seq=1)
     evaluated = line("evaluations", [evaluation_row(50, "validation", 0.5)], seq=2)
     late, early = (

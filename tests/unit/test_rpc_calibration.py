@@ -148,7 +148,7 @@ def test_small_fits():
 # the estimator
 
 
-def heard(delay_s, *, seed, owner=1, nbytes=4e5, noise=0.4, epochs=5, model=None):
+def received(delay_s, *, seed, owner=1, nbytes=4e5, noise=0.4, epochs=5, model=None):
     """An estimator that heard fetches with the fitted noise: 25 steps an epoch, every eighth with 8 times the bytes."""
     draw = np.random.default_rng(seed)
     estimator = DelayEstimator(3, model=model)
@@ -165,14 +165,14 @@ def heard(delay_s, *, seed, owner=1, nbytes=4e5, noise=0.4, epochs=5, model=None
 @pytest.mark.parametrize("delay_ms", [5, 10, 20, 50])
 @pytest.mark.parametrize("model", [None, MODEL])
 def test_injected_delays_are_recovered(delay_ms, model):
-    told = np.array([heard(delay_ms / 1e3, seed=seed, model=model).delays_s() for seed in range(20)]) * 1e3
-    assert (np.abs(told[:, 1] / delay_ms - 1) < 0.2).mean() >= 0.9
-    assert np.median(told[:, 1]) == pytest.approx(delay_ms, rel=0.1)
-    assert (told[:, [0, 2]] < 1.5).all()  # owners that are not late
+    described = np.array([received(delay_ms / 1e3, seed=seed, model=model).delays_s() for seed in range(20)]) * 1e3
+    assert (np.abs(described[:, 1] / delay_ms - 1) < 0.2).mean() >= 0.9
+    assert np.median(described[:, 1]) == pytest.approx(delay_ms, rel=0.1)
+    assert (described[:, [0, 2]] < 1.5).all()  # owners that are not late
 
 
 def test_large_fetches_do_not_look_late():
-    estimator = heard(0.0, seed=1, noise=0.05)
+    estimator = received(0.0, seed=1, noise=0.05)
     for _ in range(30):
         estimator.add(0, float(MODEL.rtt_s(2e7)), 2e7, epoch=9)
     assert estimator.delays_s()[0] < 0.1 * MODEL.rtt_s(2e7)
@@ -202,12 +202,12 @@ def test_a_faster_network_lowers_the_baseline():
         for epoch in epochs:
             for _ in range(25):
                 estimator.add(0, 2e-3 * np.exp(0.1 * draw.normal()) + late, 1e4, epoch=epoch)
-            told = estimator.delays_s()[0]
-        assert told == pytest.approx(0.02 if epoch == 13 else 0.0, rel=0.2, abs=1e-3)
+            described = estimator.delays_s()[0]
+        assert described == pytest.approx(0.02 if epoch == 13 else 0.0, rel=0.2, abs=1e-3)
 
 
 def test_a_decision_costs_little():
-    estimator = heard(0.02, seed=3)
+    estimator = received(0.02, seed=3)
     spent = []
     for _ in range(50):
         began = perf_counter()

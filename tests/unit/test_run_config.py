@@ -52,9 +52,9 @@ def test_stopping_ends_at_once_and_never_looks_at_the_test_part(tmp_path: Path) 
 def test_a_judge_sees_every_evaluation_of_validation_and_no_other_part(tmp_path: Path) -> None:
     judge = after(99, "stop")
     done = run_config(CONFIG.replace(epochs=4), runs_dir=tmp_path, judge=judge)
-    told = done.run.table("evaluations")
-    told = told[told["split"] == "validation"].drop_duplicates("step")
-    assert [each.loss for each in judge.seen] == list(told["loss"])
+    described = done.run.table("evaluations")
+    described = described[described["split"] == "validation"].drop_duplicates("step")
+    assert [each.loss for each in judge.seen] == list(described["loss"])
     assert [each.epoch for each in judge.seen] == [1, 2, 3, 4]
     assert all(a.seconds < b.seconds for a, b in zip(judge.seen, judge.seen[1:], strict=False))
 

@@ -125,14 +125,14 @@ def test_json_files_hold_no_nan_and_no_numpy(tmp_path: Path) -> None:
 
 def test_the_environment_names_neither_machine_nor_person_and_needs_no_torch() -> None:
     facts = describe_environment(CONFIG, graph_source="generator", data_hash="ab" * 32)
-    told = json.dumps(facts)
+    described = json.dumps(facts)
     assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
     assert facts["data"] == {"dataset": "growing", "source": "generator", "sha256": "ab" * 32}
     assert facts["cpu"]["usable"] >= 1
     assert facts["memory_bytes"] > 2**20
     assert facts["versions"]["torch"]
-    assert str(Path.home()) not in told
-    assert socket.gethostname() not in told
+    assert str(Path.home()) not in described
+    assert socket.gethostname() not in described
 
 
 def test_facts_known_later_are_added(tmp_path: Path) -> None:

@@ -170,8 +170,8 @@ def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> 
     assert len(step_losses["x"]) == 15
     assert "Plotly.newPlot" in page.scripts["code"]
     stored = open_run(run.path)
-    for sentence in stored.sentences().values():
-        assert sentence in page.words
+    for caption in stored.captions().values():
+        assert caption in page.words
     for words in ("learning_rate = 0.003 (version 1", "40.0 %", run.id, "made by the generator", "group_window",
                   "Consecutive snapshots in a group", "dtdg_lab run config.json", "lab.RunConfig("):  # fmt: skip
         assert words in page.words
@@ -198,7 +198,7 @@ def test_without_plotly_the_report_says_what_is_missing(tmp_path: Path, monkeypa
     page = _Page(run.report_file.read_text())
     assert "pip install 'dtdg-lab[lab]'" in page.words
     assert "code" not in page.scripts
-    assert open_run(run.path).sentences()["loss"] in page.words
+    assert open_run(run.path).captions()["loss"] in page.words
 
 
 def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:

@@ -185,16 +185,16 @@ def test_kill_leaves_every_flushed_line(tmp_path: Path) -> None:
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    told = 0
-    while told < 2000:
-        told = int(child.stdout.readline())
+    described = 0
+    while described < 2000:
+        described = int(child.stdout.readline())
     os.kill(child.pid, signal.SIGKILL)
-    told = max([told, *map(int, child.stdout.read().split())])
+    described = max([described, *map(int, child.stdout.read().split())])
     child.wait()
     child.stdout.close()
     steps = [values[0] for line in read_lines(path) for values in line["rows"]]
     assert steps == list(range(len(steps)))
-    assert len(steps) >= told
+    assert len(steps) >= described
     with RecordWriter(path, 0, 1) as writer:
         writer.row("events", EVENT)
     numbers = [line["seq"] for line in read_lines(path)]

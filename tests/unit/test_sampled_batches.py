@@ -106,7 +106,7 @@ def _on_the_whole(
     batch, state, losses = sampled.blocks.batch, model.initial_state(graph.num_nodes), []
     targets = torch.tensor(batch.targets)
     for t in batch.snapshots:
-        space = sequence.space(t)
+        space = sequence.view(t)
         h, state = run_straight(model.snapshot(space, space.inputs, state))
         loss = loss_of(model.readout(h)[targets], t, targets)
         losses += [] if loss is None else [loss]
@@ -267,14 +267,14 @@ def test_a_batch_is_a_function_of_seed_part_and_number() -> None:
     graph, model = _graph(weighted=True, share=0.2), _model("tgcn", 2)
     shape = _shape("tgcn", model)
     ahead, back = _sampler(graph, shape, 3), _sampler(graph, shape, 3)
-    first = [_told(ahead.sample(number)) for number in range(6)]
-    assert first == [_told(back.sample(number)) for number in reversed(range(6))][::-1]
+    first = [_to_dict(ahead.sample(number)) for number in range(6)]
+    assert first == [_to_dict(back.sample(number)) for number in reversed(range(6))][::-1]
     assert len({*first}) == 6
     for other in ({"seed": 1}, {"part": 2}):
-        assert _told(_sampler(graph, shape, 3, **other).sample(0)) not in first
+        assert _to_dict(_sampler(graph, shape, 3, **other).sample(0)) not in first
 
 
-def _told(sampled: SampledBatch) -> bytes:
+def _to_dict(sampled: SampledBatch) -> bytes:
     return sampled.with_features(np.zeros((len(sampled.keys), 1), np.float32)).to_bytes() + sampled.keys.tobytes()
 
 

@@ -24,7 +24,7 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import ScaledOperator
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout, SampledWindows
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.doubles import RecordingMarks
@@ -134,14 +134,14 @@ def test_all_choices_are_equally_likely() -> None:
 def test_pulls_of_features_are_right_on_average(kind: str) -> None:
     graph = _graph(weighted=True)
     settings = OperatorSettings(dtype=torch.float64, norm="in_out")
-    whole = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", norm="in_out").space(1)
+    whole = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", norm="in_out").view(1)
     wanted = run_straight(whole.pull(whole.inputs, kind))
     draws, total, squares = 300, torch.zeros_like(wanted), torch.zeros_like(wanted)
     task, model = _task(graph), _model("graphsage", 1)
-    layout = SampledWindowLayout(model, graph, task, _windows(1, fanout=3), settings, counts_group=True)
+    layout = SampledWindowStrategy(model, graph, task, _windows(1, fanout=3), settings, counts_group=True)
     for epoch in range(draws):
         layout.compute(layout.epoch(epoch)[0], Unmarked())
-        space = layout._sequences[0].space(1)
+        space = layout._sequences[0].view(1)
         found = run_straight(space.pull(space.inputs, kind))[:NODES]
         total, squares = total + found / draws, squares + found.square() / draws
     spread = (squares - total.square()).clamp(min=0).sqrt() / draws**0.5
@@ -289,7 +289,7 @@ def _by_layers(
         sequences.append(DeviceSequence(drawn, device="cpu", dtype=torch.float64, kernel="torch", **settings))
     state = model.initial_state(NODES)
     for t in window:
-        spaces = [sequence.space(t) for sequence in sequences]
+        spaces = [sequence.view(t) for sequence in sequences]
         seen = SimpleNamespace(layer=spaces.__getitem__)
         h, state = run_straight(model.snapshot(seen, spaces[0].inputs, state))  # type: ignore[arg-type]
     loss = task.loss(model.readout(h).unsqueeze(0), window[-1:], slice(0, NODES)).sum()
@@ -297,12 +297,12 @@ def _by_layers(
     return float(loss.detach()), _taken(model)
 
 
-def _layout(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **given: Any) -> SampledWindowLayout:
+def _layout(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **given: Any) -> SampledWindowStrategy:
     settings = OperatorSettings(dtype=torch.float64, **given.pop("settings", {}))
-    return SampledWindowLayout(model, graph, task, _windows(parts, **given), settings, counts_group=True)
+    return SampledWindowStrategy(model, graph, task, _windows(parts, **given), settings, counts_group=True)
 
 
-def _steps(layout: SampledWindowLayout, epoch: int = 0) -> list[Step]:
+def _steps(layout: SampledWindowStrategy, epoch: int = 0) -> list[Step]:
     steps = []
     for work in layout.epoch(epoch):
         computed = layout.compute(work, Unmarked())

@@ -83,8 +83,8 @@ def step(changes, ranks, *, alone=True, name="step"):
     work = TMGCN.work(changes, ranks)
     exchanged = 3e-4 * work.exchanges * log2(ranks) + 2e-9 * max(work.sent.sum(0).max(), work.sent.sum(1).max())
     seconds = work.passes @ RATES.compute, work.brought @ RATES.transfer
-    told = (float(exchanged), float(exchanged + sum(seconds).max())) if alone else (None, None)
-    return MeasuredStep(name, work, *seconds, *told)
+    described = (float(exchanged), float(exchanged + sum(seconds).max())) if alone else (None, None)
+    return MeasuredStep(name, work, *seconds, *described)
 
 
 LARGE = scaled(CHANGES, 400)
@@ -97,9 +97,9 @@ def test_rates_are_found_again():
     assert found.message_s == pytest.approx(3e-4, rel=1e-6) and found.byte_s == pytest.approx(2e-9, rel=1e-6)
     for work in (TMGCN.work(scaled(CHANGES, 700), 2), TMGCN.work(LARGE, 8)):
         near = NetworkCosts(per_node=8)
-        told, truth = found.predict(work, near), RATES.predict(work, near)
+        described, truth = found.predict(work, near), RATES.predict(work, near)
         for part in ("compute_s", "communicate_s", "transfer_s", "total_s"):
-            assert getattr(told, part) == pytest.approx(getattr(truth, part), rel=1e-4), part
+            assert getattr(described, part) == pytest.approx(getattr(truth, part), rel=1e-4), part
 
 
 def test_no_rate_is_negative():
@@ -122,8 +122,8 @@ def test_what_goes_between_nodes():
         3e-4 * work.exchanges * 2
         + 2e-9 * NetworkCosts(per_node=2).moved(work.sent)[0] + NetworkCosts(per_node=2).moved(work.sent)[1] / 1e6
     )  # fmt: skip
-    told = RATES.predict(work, NetworkCosts(rank_bytes_s=1e3, message_s=0.0)).communicate_s
-    assert told == pytest.approx(max(work.sent.sum(0).max(), work.sent.sum(1).max()) / 1e3)
+    described = RATES.predict(work, NetworkCosts(rank_bytes_s=1e3, message_s=0.0)).communicate_s
+    assert described == pytest.approx(max(work.sent.sum(0).max(), work.sent.sum(1).max()) / 1e3)
     for wrong in ({"per_node": 0}, {"node_bytes_s": -1.0}, {"message_s": -1.0}):
         with pytest.raises(PlanError, match=next(iter(wrong))):
             NetworkCosts(**wrong)
@@ -145,7 +145,7 @@ def test_what_was_never_measured_is_not_told():
 def test_held_out_steps_judge():
     truth = step(scaled(CHANGES, 600), 2, name="held")
     slower = replace(truth, compute_s=2 * truth.compute_s)
-    study = continued(FITTED, [slower], TMGCN, LARGE, ranks=(1, 2, 4), told="told")
+    study = continued(FITTED, [slower], TMGCN, LARGE, ranks=(1, 2, 4), described="told")
     assert study.error("compute", fitted=True)[1] < 1e-4
     assert study.error("compute") == pytest.approx((0.5, 0.5), rel=1e-3)
     assert study.error("communicate")[1] < 1e-4
@@ -194,8 +194,8 @@ def test_runs_are_continued(run):
     study = predict_scaling([run], (1, 2, 8), network=network)
     assert [row["ranks"] for row in study.rows] == [1, 1, 2, 8]
     assert study.error(fitted=True)[1] < 0.01  # one step, several rates
-    assert "tmgcn by snapshots, continued from 1 run on up to 1 ranks" in study.told
-    assert go.Figure(study.figure).layout.title.text == study.told
+    assert "tmgcn by snapshots, continued from 1 run on up to 1 ranks" in study.described
+    assert go.Figure(study.figure).layout.title.text == study.described
     assert "<table" in study._repr_html_()
     larger = predict_scaling([run.path], (1,), size=10, network=network)
     assert larger.rows[0]["nodes"] == 400 and len(larger.rows) == 1

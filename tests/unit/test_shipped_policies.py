@@ -29,13 +29,13 @@ def recorded(policy: CacheDQN, count: int) -> NDArray[np.float32]:
     costs = training_costs(policy.stored.parts)
     simulator = CacheSimulator(costs, comparison_cases(), episodes=72, seed=77, restart=True)
     simulator.reset(policy.first)
-    told: list[NDArray[np.float32]] = []
-    while len(told) * 72 < count:
+    described: list[NDArray[np.float32]] = []
+    while len(described) * 72 < count:
         views = simulator.views()
         inputs = policy._inputs(views.states, views.runs, views.steps)
-        told.append(inputs)
+        described.append(inputs)
         simulator.step(policy.values(inputs).argmax(axis=1))
-    return np.concatenate(told)[:count]
+    return np.concatenate(described)[:count]
 
 
 @each_policy

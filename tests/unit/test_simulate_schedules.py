@@ -241,7 +241,7 @@ def test_a_study_has_rows_words_a_frame_and_a_figure() -> None:
 def test_a_study_of_times_that_were_given() -> None:
     study = simulate_schedules(TIMES, ranks=[2], schedulers=["psg"])
     assert [(row["curve"], row["makespan_s"]) for row in study.rows] == [("given", 6.0)]
-    assert "4 given times" in study.told
+    assert "4 given times" in study.described
 
 
 def test_a_study_without_foresight_waits_longer_and_says_so() -> None:
@@ -249,7 +249,7 @@ def test_a_study_without_foresight_waits_longer_and_says_so() -> None:
     known, unknown = simulate_schedules(**settings), simulate_schedules(**settings, foresight=False)
     assert unknown.rows[0]["makespan_s"] > known.rows[0]["makespan_s"]
     assert unknown.rows[0]["bound_s"] == known.rows[0]["bound_s"]
-    assert "not known" in unknown.told and "not known" not in known.told
+    assert "not known" in unknown.described and "not known" not in known.described
 
 
 def test_a_study_of_a_fitted_model_waits_less_where_most_is_constant() -> None:

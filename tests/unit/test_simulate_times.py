@@ -102,9 +102,9 @@ def test_vertices_that_never_change_are_no_obstacle() -> None:
 
 def test_what_is_told_is_plain() -> None:
     nodes, edges, snapshots = sizes(8)
-    told = fit(nodes, edges, seconds(nodes, edges, snapshots), snapshots).told()
-    assert list(told) == ["a1", "a2", "a3", "mean_error", "max_error"]
-    assert all(type(value) is float for value in told.values())
+    described = fit(nodes, edges, seconds(nodes, edges, snapshots), snapshots).to_dict()
+    assert list(described) == ["a1", "a2", "a3", "mean_error", "max_error"]
+    assert all(type(value) is float for value in described.values())
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dtdg_lab.partition.metrics import measure, predicted_bytes
 from dtdg_lab.runs.time_block_studies import PAPER
 from dtdg_lab.systems.snapshot_blocks.cost_model import (
     WAYS,
-    LegCost,
+    AllToAllCost,
     between_parts,
     leg_rows,
     legs,
@@ -32,15 +32,23 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     redistributed,
     sent,
 )
-from dtdg_lab.testing.contracts import DenseSpace
+from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build, make_task
-from dtdg_lab.training.partition import told_blocks
-from dtdg_lab.training.told_plans import told_plans
+from dtdg_lab.training.partition import blocks_event
+from dtdg_lab.training.plan_events import plan_events
 
 FEATURES, HIDDEN = 3, 4
 SETTINGS = [*((name, {}) for name in catalogue.names("models")), ("tgcn", {"gc_layers": 2}), ("gatlstm", {"heads": 4})]
-SMALL = {"dataset": "growing", "generated_nodes": 23, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,
-         "layers": 2, "dtype": "float64", "device": "cpu"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 23,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 6,
+    "layers": 2,
+    "dtype": "float64",
+    "device": "cpu",
+}
 BLOCKS = [
     SnapshotBlocks(range(12), 1, 1, 8),
     SnapshotBlocks(range(12), 3, 4, 8),
@@ -63,7 +71,7 @@ def graph():
 @pytest.mark.parametrize(("name", "options"), SETTINGS, ids=str)
 def test_seams_are_what_models_give(name, options, layers):
     model = catalogue.entry("models", name).load()(FEATURES, HIDDEN, layers, **options)
-    space = DenseSpace((torch.rand(6, 6, generator=torch.Generator().manual_seed(0)) < 0.4).float())
+    space = DenseView((torch.rand(6, 6, generator=torch.Generator().manual_seed(0)) < 0.4).float())
     x, state, found = torch.ones(6, FEATURES), model.initial_state(6), []
     for layer in range(layers):
         state = run_straight(model.evolve(layer, space, x, state))
@@ -72,8 +80,8 @@ def test_seams_are_what_models_give(name, options, layers):
         found.append(Seam(mixed.shape[1], mixed.requires_grad))
         remembers = model.memory in ("per_vertex", "neighbourhood")
         assert torch.equal(x, later) != remembers or name == "tmgcn"  # whose mean of two equal snapshots is either
-    told = seams(name, FEATURES, HIDDEN, layers, **options)
-    assert told == (tuple(found) if model.memory == "per_vertex" else ())
+    described = seams(name, FEATURES, HIDDEN, layers, **options)
+    assert described == (tuple(found) if model.memory == "per_vertex" else ())
 
 
 def test_seams_refuse_what_models_refuse():
@@ -105,8 +113,10 @@ def test_cdgcn_by_hand():
 def test_pairs_send_the_readout_and_its_gradient():
     (one, two) = (legs("tmgcn", 2, 6, 1, pairs=2, blocks=blocks) for blocks in (1, 2))
     assert _widths(one) == [
-        (0, "forward", "to_vertices", 2), (0, "forward", "to_snapshots", 2), (0, "backward", "to_vertices", 2),
-    ]  # fmt: skip
+        (0, "forward", "to_vertices", 2),
+        (0, "forward", "to_snapshots", 2),
+        (0, "backward", "to_vertices", 2),
+    ]
     assert [leg.only_last for leg in sent(one)] == [False] * 3
     assert [leg.only_last for leg in sent(two)] == [False, True, False, False, False]
 
@@ -206,8 +216,12 @@ def test_uneven_shares_send_the_exact_sum():
 
 def test_volume_adds_legs_of_a_layer_and_way():
     blocks = SnapshotBlocks(range(4), 2, 2, 6)
-    some = (LegCost(0, "forward", "to_vertices", 3, 0), LegCost(0, "forward", "to_snapshots", 5, 0),
-            LegCost(1, "rerun", "to_vertices", 2, 0), LegCost(1, "backward", "to_vertices", 0, 9))  # fmt: skip
+    some = (
+        AllToAllCost(0, "forward", "to_vertices", 3, 0),
+        AllToAllCost(0, "forward", "to_snapshots", 5, 0),
+        AllToAllCost(1, "rerun", "to_vertices", 2, 0),
+        AllToAllCost(1, "backward", "to_vertices", 0, 9),
+    )
     found = redistributed(blocks, some, 2)
     assert found.rows["forward"].tolist() == [[[0, 12], [12, 0]], [[0, 0], [0, 0]]]
     assert found.bytes(8)["forward"][0].tolist() == [[0, 8 * 6 * 8], [8 * 6 * 8, 0]]
@@ -238,11 +252,11 @@ def test_halo_volume_is_what_partitions_predict(graph, name, reuse):
     owner = (np.arange(graph.num_nodes) % 4).astype(np.int32)
     partition, asked = Partition(owner, 4), pulls(name, graph.num_features, 6, 2)
     found = between_parts(graph.snapshots[2:14], partition, asked, rerun_before=9, reuse=reuse)
-    told = predicted_bytes(measure(graph, partition, snapshots=train, ways=("in", "out")), asked, reuse=reuse)
+    described = predicted_bytes(measure(graph, partition, snapshots=train, ways=("in", "out")), asked, reuse=reuse)
     one_block = between_parts(graph.snapshots[2:14], partition, asked, reuse=reuse)
-    assert found.bytes()["forward"].tolist() == told["forward"].tolist()
+    assert found.bytes()["forward"].tolist() == described["forward"].tolist()
     for way in ("forward", "backward"):
-        assert one_block.bytes()[way].tolist() == told[way].tolist()
+        assert one_block.bytes()[way].tolist() == described[way].tolist()
     assert not one_block.rows["rerun"].any()
     more = found.numbers["backward"].sum() - one_block.numbers["backward"].sum()
     assert (more > 0) == (name == "dcrnn")  # whose state before the first snapshot is a leaf of the first block
@@ -291,30 +305,40 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     parts = split(40, 1, PROTOCOLS["warm"])
     train = parts.train
     blocks = SnapshotBlocks(train, 3, 4, graph.num_nodes, 2)
-    told = told_blocks(config, graph, blocks, make_task(config, graph, parts))
-    assert (told["layout"], told["ranks"], told["row_ranks"], told["nodes"]) == ("snapshot", 4, 2, 23)
-    assert (told["blocks"], told["asked"], told["bounds"][0], told["bounds"][-1]) == (3, 3, train.start, train.stop)
-    assert [stop - start for start, stop in told["chunks"]] == [len(blocks.chunk(rank)) for rank in range(4)]
-    covered = sorted(t for block in told["own"] for start, stop in block[::2] for t in range(start, stop))
+    described = blocks_event(config, graph, blocks, make_task(config, graph, parts))
+    assert (described["layout"], described["ranks"], described["row_ranks"], described["nodes"]) == (
+        "snapshot",
+        4,
+        2,
+        23,
+    )
+    assert (described["blocks"], described["asked"], described["bounds"][0], described["bounds"][-1]) == (
+        3,
+        3,
+        train.start,
+        train.stop,
+    )
+    assert [stop - start for start, stop in described["chunks"]] == [len(blocks.chunk(rank)) for rank in range(4)]
+    covered = sorted(t for block in described["own"] for start, stop in block[::2] for t in range(start, stop))
     assert covered == list(train)
-    sizes = np.array([told["predicted"][way] for way in WAYS])
+    sizes = np.array([described["predicted"][way] for way in WAYS])
     assert sizes.shape == (3, 2, 4, 4) and (sizes[0] >= sizes[1]).all()
     halo = pulled_by_groups(graph.snapshots, blocks, pulls("cdgcn", graph.num_features, 6, 2), rerun=True)
     some = legs("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
-    assert told["legs"] == [[leg.layer, leg.way, leg.leg, leg.width] for leg in sent(some)]
+    assert described["legs"] == [[leg.layer, leg.way, leg.leg, leg.width] for leg in sent(some)]
 
 
 def test_the_note_says_what_was_chosen_and_what_is_uneven(graph):
     config = RunConfig(**SMALL, system="esdg", model="cdgcn", ranks=4, blocks=0, memory_gib=0.5)
     parts = split(40, 1, PROTOCOLS["warm"])
     task = make_task(config, graph, parts)
-    note = told_blocks(config, graph, SnapshotBlocks(range(11), 4, 4, 23), task)["note"]
+    note = blocks_event(config, graph, SnapshotBlocks(range(11), 4, 4, 23), task)["note"]
     assert "4 blocks: the fewest whose step is estimated to fit memory_gib=0.5 GiB" in note
     assert "blocks hold 2 or 3 snapshots" in note and "without one of their own" in note
     even = RunConfig(**SMALL, system="esdg", model="cdgcn", ranks=4, blocks=2)
-    assert told_blocks(even, graph, SnapshotBlocks(range(16), 2, 4, 23), task)["note"] == ""
+    assert blocks_event(even, graph, SnapshotBlocks(range(16), 2, 4, 23), task)["note"] == ""
 
 
 def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
@@ -322,10 +346,10 @@ def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
     parts = split(40, 1, PROTOCOLS["warm"])
     blocks = SnapshotBlocks(parts.train, 3, 2, 23, 2)
     partition = Partition((np.arange(23) % 4).astype(np.int32), 4)
-    told = told_blocks(config, graph, blocks, make_task(config, graph, parts), partition=partition)
-    assert (told["layout"], told["row_ranks"], told["blocks"]) == ("halo_vertex", 1, 3)
-    assert told["own"] == told["rows"] == told["chunks"] == told["legs"] == []
-    sizes = {way: np.array(sent) for way, sent in told["predicted"].items()}
+    described = blocks_event(config, graph, blocks, make_task(config, graph, parts), partition=partition)
+    assert (described["layout"], described["row_ranks"], described["blocks"]) == ("halo_vertex", 1, 3)
+    assert described["own"] == described["rows"] == described["chunks"] == described["legs"] == []
+    sizes = {way: np.array(sent) for way, sent in described["predicted"].items()}
     measured = measure(graph, partition.on_ranks(2), snapshots=parts.train)
     wanted = predicted_bytes(measured, pulls("cdgcn", graph.num_features, 6, 2), itemsize=8)
     assert all(sizes[way].tolist() == wanted[way].tolist() for way in wanted)
@@ -345,8 +369,8 @@ def test_events_follow_a_run_from_system_to_system(graph):
     }
 
     def kinds(now, before=None):
-        told = told_plans(made[now], graph, group, left=made[before] if before else None)
-        return {kind: data.get("layout") for kind, data in told}
+        described = plan_events(made[now], graph, group, left=made[before] if before else None)
+        return {kind: data.get("layout") for kind, data in described}
 
     assert kinds("esdg") == {"blocks": "snapshot"}
     assert kinds("single") == kinds("single", "single") == {}

@@ -51,8 +51,8 @@ def test_by_hand(snapshots, edge_life, protocol, expected):
     ("snapshots", "edge_life", "trained", "needed"), [(7, 1, 1, 8), (4, 1, 0, 8), (0, 1, 0, 8), (8, 3, 0, 18)]
 )
 def test_too_few_snapshots_says_what_there_is_and_what_is_needed(snapshots, edge_life, trained, needed):
-    told = f"{snapshots} labelled snapshots with edge_life={edge_life} give protocol 'warm' {trained} to train on"
-    with pytest.raises(DataError, match=f"{told}.*at least 2 must train, and {needed} labelled"):
+    described = f"{snapshots} labelled snapshots with edge_life={edge_life} give protocol 'warm' {trained} to train on"
+    with pytest.raises(DataError, match=f"{described}.*at least 2 must train, and {needed} labelled"):
         split(snapshots, edge_life, PROTOCOLS["warm"])
     assert len(split(needed, edge_life, PROTOCOLS["warm"]).train) >= 2
     with pytest.raises(DataError):

@@ -92,8 +92,8 @@ def test_waits_fall_with_hits(calibration):
 def test_a_cache_that_never_holds_all_is_missed_at_every_window(calibration):
     """On Products windows of 4 and more cost the same under every condition, within 3 %."""
     for name in ("clean", "c1_1000mbit", "c1_200mbit", "c1_50mbit", "c4_5ms", "c4_20ms"):
-        told = [calibration.predict(name, window, dataset="products") for window in WINDOWS if window >= 4]
-        assert max(told) < 1.03 * min(told), name  # 1.12 times where stages added up
+        described = [calibration.predict(name, window, dataset="products") for window in WINDOWS if window >= 4]
+        assert max(described) < 1.03 * min(described), name  # 1.12 times where stages added up
 
 
 def test_what_overlaps_takes_the_longer():
@@ -162,8 +162,8 @@ def test_a_bad_cell_bends_nothing(cells):
 def test_joules_that_nothing_was_fitted_to(calibration, dataset, condition, batches, joules):
     # the same campaign's energy of an epoch on four hosts, at W = 16
     costs = calibration.costs(dataset)
-    told = costs.step(16, *links(condition), np.full(3, 1 / 3)).joules * 4 * batches
-    assert told == pytest.approx(joules, rel=0.12)
+    described = costs.step(16, *links(condition), np.full(3, 1 / 3)).joules * 4 * batches
+    assert described == pytest.approx(joules, rel=0.12)
 
 
 def links(name):
@@ -176,8 +176,10 @@ def links(name):
 def test_costs_are_the_same_model(calibration, dataset):
     costs = calibration.costs(dataset)
     for name in CONDITIONS:
-        told = costs.step_s(WINDOWS, *links(name), np.full(3, 1 / 3)) * 1e3
-        np.testing.assert_allclose(told, [calibration.predict(name, w, dataset=dataset) for w in WINDOWS], rtol=1e-9)
+        described = costs.step_s(WINDOWS, *links(name), np.full(3, 1 / 3)) * 1e3
+        np.testing.assert_allclose(
+            described, [calibration.predict(name, w, dataset=dataset) for w in WINDOWS], rtol=1e-9
+        )
 
 
 def test_shipped_constants_are_those_of_the_figures(calibration):
@@ -223,8 +225,8 @@ def test_a_known_model_is_found_again():
 
 def cell_of(model, name, window, noise):
     under = condition_named(name)
-    told = float(model.step_ms(window, under.mbit, under.delay_ms)) * noise
-    return {"dataset": "own", "condition": name, "window": window, "measured_ms": told}
+    described = float(model.step_ms(window, under.mbit, under.delay_ms)) * noise
+    return {"dataset": "own", "condition": name, "window": window, "measured_ms": described}
 
 
 def test_predictions_are_physical():

@@ -37,7 +37,7 @@ def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     assert [{name: row[name] for name in row.keys() - timed} for row in found.rows] == [
         {name: row[name] for name in row.keys() - timed} for row in other.rows
     ]
-    assert found.is_complete and len(study.trials) == 3 and found.told == other.told
+    assert found.is_complete and len(study.trials) == 3 and found.described == other.described
     maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
     assert maps[0] == maps[1] and "Least validation loss" in study.analysis()["figure8"][1]
 

@@ -60,9 +60,9 @@ def kill_in_the_middle(sweep: Sweep, runs: Path, begun: int) -> Path:
     try:
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends and child.poll() is None:
-            told = [event for event in events(runs) if event["event"] == "begun"]
-            if len(told) >= begun:
-                path = runs / told[begun - 1]["run"]
+            described = [event for event in events(runs) if event["event"] == "begun"]
+            if len(described) >= begun:
+                path = runs / described[begun - 1]["run"]
                 records = path / "records" / "rank0.jsonl"
                 if records.exists() and records.stat().st_size:
                     os.kill(child.pid, signal.SIGKILL)
@@ -98,7 +98,7 @@ def test_a_study_killed_in_the_middle_of_a_run_goes_on(tmp_path: Path) -> None:
     assert RunDirectory.open(half).status()["reason"] == "the process that trained it was killed"
     [again] = [trial for trial in study.trials if trial.notes]
     assert half.name in again.notes[0] and "begun anew" in again.notes[0] and again.run != half
-    assert half.name in study.in_words()
+    assert half.name in study.summary()
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ SLOW = {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20}}
 
 def test_a_grid_has_every_combination_of_the_first_seed_first() -> None:
     sweep = Sweep(BASE, {"full_snapshots": (1, 2), "alpha": np.array([0.1, 1])}, seeds=(3, 4))
-    told = [(cell.seed, cell.settings["full_snapshots"], cell.settings["alpha"]) for cell in sweep.cells]
-    assert told == [(seed, k, alpha) for seed in (3, 4) for k in (1, 2) for alpha in (0.1, 1.0)]
+    described = [(cell.seed, cell.settings["full_snapshots"], cell.settings["alpha"]) for cell in sweep.cells]
+    assert described == [(seed, k, alpha) for seed in (3, 4) for k in (1, 2) for alpha in (0.1, 1.0)]
     assert [cell.config["alpha"] for cell in sweep.cells[:2]] == [0.1, 1.0] and sweep.total == 8
     assert {cell.config.seed for cell in sweep.cells} == {3, 4}
     assert len({cell.key for cell in sweep.cells}) == 8 and sweep.cells[0].key == Sweep.from_json(
@@ -42,7 +42,7 @@ def test_a_grid_has_every_combination_of_the_first_seed_first() -> None:
 )  # fmt: skip
 def test_a_sweep_is_the_same_after_json(sweep: Sweep) -> None:
     again = Sweep.from_json(sweep.to_json())
-    assert again == sweep and hash(again) == hash(sweep) and again.told() == sweep.told()
+    assert again == sweep and hash(again) == hash(sweep) and again.to_dict() == sweep.to_dict()
     assert [cell.config for cell in again.cells] == [cell.config for cell in sweep.cells]
     assert again.skipped == sweep.skipped
     assert Sweep.from_json(sweep.to_json()[:-1] + ', "goal": "min"}').goal == "min" and repr(sweep) == repr(again)

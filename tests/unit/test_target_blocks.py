@@ -117,7 +117,7 @@ def _on_the_whole(
     state = model.initial_state(graph.num_nodes)
     losses = []
     for t in batch.snapshots:
-        space = sequence.space(t)
+        space = sequence.view(t)
         h, state = run_straight(model.snapshot(space, space.inputs, state))
         loss = loss_of(model.readout(h)[targets], t, targets)
         losses += [] if loss is None else [loss]
@@ -387,7 +387,7 @@ def test_what_a_batch_does_not_have_is_refused() -> None:
     blocks = target_blocks(_part(graph, model), FEW, _shape("tgcn", model))
     sequence = TargetSequence(blocks, OperatorSettings())
     with pytest.raises(PlanError, match="snapshots range"):
-        sequence.space(5)
+        sequence.view(5)
     with pytest.raises(PlanError, match="layer 1 of"):
         sequence.stacks(BATCH, 1)
     with pytest.raises(PlanError, match="along 'out'"):

@@ -95,8 +95,8 @@ def test_the_error_is_that_of_predictions_made_before_learning() -> None:
     predictor.observe([COMPUTE], [2 * prior])
     assert predictor.error() == pytest.approx(0.5) == predictor.error("compute")
     assert predictor.error("communicate") is None
-    told = predictor.predict([SEND, COMPUTE])
-    predictor.observe([SEND, COMPUTE], [4 * told[0], told[1]])
+    described = predictor.predict([SEND, COMPUTE])
+    predictor.observe([SEND, COMPUTE], [4 * described[0], described[1]])
     assert predictor.error("communicate") == pytest.approx(0.75)
     assert predictor.error() == pytest.approx(0.5), "the median of 0.5, 0.75 and 0"
 
@@ -117,11 +117,11 @@ def test_only_the_newest_observations_are_kept() -> None:
     assert kept.shape == (512, len(FEATURES) + 1)
     newest = TaskTimePredictor()
     newest.observe(*a_step(59))
-    told = {tuple(row) for row in kept.tolist()}
-    assert all(tuple(row) in told for row in newest.state_dict()["kept"])
+    described = {tuple(row) for row in kept.tolist()}
+    assert all(tuple(row) in described for row in newest.state_dict()["kept"])
     first = TaskTimePredictor()
     first.observe(*a_step(0))
-    assert not any(tuple(row) in told for row in first.state_dict()["kept"])
+    assert not any(tuple(row) in described for row in first.state_dict()["kept"])
 
 
 @pytest.mark.parametrize("steps", [0, 5, 60])

@@ -32,13 +32,13 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.testing.contracts import DenseSpace, run_model
+from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.recording import Vitals
+from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.trainer import Trainer
 
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
@@ -119,9 +119,9 @@ def test_every_step_is_counted(trained: Trained) -> None:
 
 def test_epochs_and_evaluations_are_told(trained: Trained) -> None:
     assert [event["data"]["epoch"] for event in trained.recorder.events("epoch")] == [0, 1]
-    told = [(row["step"], row["split"]) for row in trained.recorder.tables["evaluations"]]
+    described = [(row["step"], row["split"]) for row in trained.recorder.tables["evaluations"]]
     end = 2 * STEPS
-    assert told == [(STEPS, "train"), (STEPS, "validation"), *((end, s) for s in ("train", "validation", "test"))]
+    assert described == [(STEPS, "train"), (STEPS, "validation"), *((end, s) for s in ("train", "validation", "test"))]
     assert trained.outcome.state == "finished"
 
 
@@ -295,8 +295,8 @@ def test_a_checkpoint_that_names_no_data_is_gone_on_from_and_told(tmp_path: Path
     _rewritten(tmp_path / "last.pt", data_hash=None)
     rest = train(tmp_path, resume=True, first_step=2)
     assert whole.losses[2:] == rest.losses == named.losses
-    told = [done.recorder.events("resumed")[0]["data"]["data_checked"] for done in (named, rest)]
-    assert told == [True, False]
+    described = [done.recorder.events("resumed")[0]["data"]["data_checked"] for done in (named, rest)]
+    assert described == [True, False]
     assert Checkpoint.load(tmp_path / "last.pt").data_hash == graph_of().data_hash
 
 
@@ -442,7 +442,7 @@ def test_a_person_pauses_and_goes_on(tmp_path: Path) -> None:
     recorder, control, config = RecordingRecorder(), LocalControl(), config_of(epochs=10_000)
     trainer = Trainer(
         config, graph_of(), SoloGroup(), recorder=recorder, control=control, checkpoint=tmp_path / "last.pt",
-        vitals=Vitals(config, "cpu", 0, 1, recorder),
+        resource_monitor=ResourceMonitor(config, "cpu", 0, 1, recorder),
     )  # fmt: skip
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(trainer.run()))
@@ -564,13 +564,13 @@ def test_a_slowed_rank_shows_in_compute(tmp_path: Path) -> None:
 # evaluation
 
 
-def _dense(graph: DynamicGraph) -> list[tuple[DenseSpace, torch.Tensor]]:
+def _dense(graph: DynamicGraph) -> list[tuple[DenseView, torch.Tensor]]:
     snapshots = []
     for t in range(graph.num_snapshots):
         dense = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
         snapshot = graph.snapshots[t]
         dense[snapshot.rows(), snapshot.indices.astype(np.int64)] = 1.0
-        snapshots.append((DenseSpace(dense), torch.from_numpy(np.array(graph.features[t])).double()))
+        snapshots.append((DenseView(dense), torch.from_numpy(np.array(graph.features[t])).double()))
     return snapshots
 
 
@@ -801,8 +801,8 @@ def test_the_parts_and_their_empty_snapshots_are_told_once(tmp_path: Path) -> No
     snapshots = tuple(nothing if t in holes else snapshot for t, snapshot in enumerate(graph.snapshots))
     holed = dataclasses.replace(graph, snapshots=snapshots, following=None)
     done = train_in_memory(config_of(), holed, tmp_path / "last.pt")
-    (told,) = done.recorder.events("parts")
-    assert told["data"] == {
+    (described,) = done.recorder.events("parts")
+    assert described["data"] == {
         "train": {"first": 0, "last": 11, "without_edges": [[2, 3], [11, 11]]},
         "validation": {"first": 12, "last": 14, "without_edges": [[14, 14]]},
         "test": {"first": 15, "last": 38, "without_edges": [[20, 20], [38, 38]]},

@@ -114,10 +114,10 @@ def test_every_move_is_told_as_a_knob(tuned: Trained) -> None:
         {name: value for name, value in row["action"].items() if row["state"][name] != value}
         for row in tuned.recorder.tables["decisions"]
     ]
-    knobs = tuned.recorder.events("knob")
-    assert [event["data"]["changes"] for event in knobs] == [changes for changes in changed if changes]
+    live_settings = tuned.recorder.events("knob")
+    assert [event["data"]["changes"] for event in live_settings] == [changes for changes in changed if changes]
     steps = {row["epoch"]: row["step"] for row in tuned.recorder.tables["decisions"]}
-    assert {event["step"] for event in knobs} <= set(steps.values())
+    assert {event["step"] for event in live_settings} <= set(steps.values())
 
 
 def test_the_test_part_is_never_read(tmp_path: Path, tuned: Trained) -> None:

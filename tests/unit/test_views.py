@@ -84,11 +84,11 @@ def test_seconds_count_from_the_first_record():
 
 def test_loss_sentence_compares_with_persistence():
     shown = window()
-    assert shown.sentences()["loss"] == "No loss yet."
+    assert shown.captions()["loss"] == "No loss yet."
     shown.add(line("evaluations", [evaluation_row(10, "validation", 0.4)]))
-    assert shown.sentences()["loss"] == "Validation loss 0.4 at step 10, 20 % below persistence (0.5)."
+    assert shown.captions()["loss"] == "Validation loss 0.4 at step 10, 20 % below persistence (0.5)."
     shown.add(line("evaluations", [evaluation_row(20, "validation", 0.6)]))
-    assert "20 % above persistence" in shown.sentences()["loss"]
+    assert "20 % above persistence" in shown.captions()["loss"]
 
 
 def test_a_loss_that_is_not_finite_is_a_gap_and_not_a_number():
@@ -105,16 +105,16 @@ def test_the_sentence_names_the_slowed_rank_and_what_it_costs(slow_rank, slow_s)
     assert balance.slowest == slow_rank
     assert balance.others_wait_share == pytest.approx(slow_s / (0.014 + slow_s), rel=0.1)
     assert balance.ratio == pytest.approx((0.01 + slow_s) / (0.01 + slow_s / 4), rel=0.01)
-    sentence = shown.sentences()["phases"]
-    assert sentence.startswith(f"Rank {slow_rank} is slowest: it computes {10 + slow_s * 1e3:.1f} ms a step")
-    assert f"wait {100 * balance.others_wait_share:.0f} % of each step" in sentence
+    caption = shown.captions()["phases"]
+    assert caption.startswith(f"Rank {slow_rank} is slowest: it computes {10 + slow_s * 1e3:.1f} ms a step")
+    assert f"wait {100 * balance.others_wait_share:.0f} % of each step" in caption
     assert f"imbalance {balance.ratio:.2f}" in shown.figures()["phases"]["layout"]["title"]["text"]
 
 
 def test_balanced_ranks_and_a_single_rank_are_not_blamed():
-    assert "balanced" in filled(30).sentences()["phases"]
+    assert "balanced" in filled(30).captions()["phases"]
     alone = filled(30, ranks=1)
-    assert "waits for nobody" in alone.sentences()["phases"]
+    assert "waits for nobody" in alone.captions()["phases"]
     assert "imbalance" not in alone.figures()["phases"]["layout"]["title"]["text"]
 
 
@@ -192,7 +192,7 @@ def test_feeding_a_line_twice_changes_nothing():
         twice.add(record)
         twice.add(record)
     assert once.figures() == twice.figures()
-    assert once.sentences() == twice.sentences()
+    assert once.captions() == twice.captions()
     assert twice.dropped == 0
 
 
@@ -243,7 +243,7 @@ def test_energy_names_its_source_and_adds_up():
     assert trace(figure, "rank 0 · modelled")["y"] == [5, 10, 15, 20]
     assert trace(figure, "rank 1 · modelled")["y"][-1] == 24
     assert figure["layout"]["title"]["text"] == "Energy by rank · modelled"
-    assert shown.sentences()["energy"] == "44 J modelled so far, 22 W now."
+    assert shown.captions()["energy"] == "44 J modelled so far, 22 W now."
 
 
 def test_unknown_energy_is_not_zero():
@@ -253,11 +253,9 @@ def test_unknown_energy_is_not_zero():
     shown.add(line("energy", [energy_row(1.0, None)], rank=0))
     assert shown.figures()["energy"]["data"] == []
     assert "unknown" in shown.figures()["energy"]["layout"]["annotations"][0]["text"]
-    assert shown.sentences()["energy"].startswith("Energy is unknown")
+    assert shown.captions()["energy"].startswith("Energy is unknown")
     shown.add(line("energy", [energy_row(1.5, 3.0, source="counter")], rank=0))
-    assert (
-        shown.sentences()["energy"] == "3 J measured (counter) so far, 6 W now; unknown for the processors of rank 1."
-    )
+    assert shown.captions()["energy"] == "3 J measured (counter) so far, 6 W now; unknown for the processors of rank 1."
     assert [found["name"] for found in shown.figures()["energy"]["data"]] == ["rank 0 · counter"]
 
 
@@ -265,7 +263,7 @@ def test_a_node_s_joules_hold_the_shares_of_its_ranks():
     shown = window()
     shown.add(line("steps", [step_row(0, 1.0)], rank=0))
     shown.add(line("energy", [energy_row(1.0, 10.0, source="counter", scope="node", reader="rapl")]))
-    assert "of the whole machine" in shown.sentences()["energy"]
+    assert "of the whole machine" in shown.captions()["energy"]
     shown.add(line("energy", [energy_row(1.1, 4.0)]))
     assert shown.energy.joules() == {"counter": 10.0}
     shown.add(line("energy", [energy_row(1.1, 4.0, node="b")], rank=1))
@@ -314,6 +312,9 @@ def test_compare_overlays_runs():
 
 
 def test_views_import_neither_torch_nor_plotly():
-    code = "import sys, dtdg_lab.visualization; print([name for name in ('torch', 'plotly', 'pandas') if name in sys.modules])"
+    code = (
+        "import sys, dtdg_lab.visualization; "
+        "print([name for name in ('torch', 'plotly', 'pandas') if name in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

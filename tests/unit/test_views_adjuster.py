@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hybrid_windows import BEST, check, evaluated, told, traces, window
+from hybrid_windows import BEST, check, described, evaluated, traces, window
 from runs_synthetic import finished_run
 from synthetic_lines import line
 from targets_synthetic import (
@@ -74,7 +74,7 @@ def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
 
 def test_values_choices_and_epsilon_are_drawn() -> None:
     data = dynahb_data(choice=BEST)
-    shown = told(window(data, steps=5), data)
+    shown = described(window(data, steps=5), data)
     panels = shown.hybrid.named_panels()
     for name in ("values", "choices", "rewards", "regret"):
         check(panels[name][0])
@@ -89,7 +89,7 @@ def test_values_choices_and_epsilon_are_drawn() -> None:
     assert "dqn made 60 decisions, 67 % of them by the best value" in panels["choices"][1]
     assert list(traces(panels["regret"][0])) == ["against always 20 % x 5 %"]
     assert len(traces(panels["rewards"][0])["each"]["x"]) == 59
-    assert "runs with each" in shown.hybrid.sentence()
+    assert "runs with each" in shown.hybrid.caption()
 
 
 def test_long_decisions_stay_small_and_end_with_the_newest() -> None:
@@ -130,7 +130,7 @@ def named(row: list[Any]) -> dict[str, Any]:
 
 def test_staleness_is_a_line_of_each_rank() -> None:
     data = dynahb_data()
-    shown = told(window(data, steps=200), data)
+    shown = described(window(data, steps=200), data)
     shown.add(line("rounds", [round_row(number, 190, 190, weight=0.0) for number in (21, 22)], rank=1))
     shown.add(line("rounds", [round_row(0, 200, 200)], rank=0))
     figure, words = shown.hybrid.named_panels()["staleness"]
@@ -245,7 +245,7 @@ def test_stored_runs_are_compared_over_wall_time(tmp_path) -> None:
         finish(run, "finished")
     found = compare([run.path for run in runs])
     check(found.wall_time)
-    words = found.in_words()
+    words = found.summary()
     assert words.startswith("Scored by protocol warm with 0 snapshots left out")
     assert "To loss 0.63, 5% above the least of all, epochs 3 took 300 ms. epochs 2 did not " in words
     assert lab.plot(found.wall_time).data[0].name == found.labels[0]

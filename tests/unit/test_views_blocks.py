@@ -37,7 +37,7 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
     ownership_panels,
 )
 from dtdg_lab.training.build import make_task
-from dtdg_lab.training.partition import told_blocks
+from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import StepSums
@@ -49,11 +49,11 @@ def window(data: dict[str, Any] | None = None, *, ranks: int = 2, steps: int = 0
     if data is not None:
         shown.add(event(data))
         shown.add(event(memory_data(data["blocks"]), kind="memory_trace", at=1))
-        tell(shown, data, range(steps), **more)
+        report(shown, data, range(steps), **more)
     return shown
 
 
-def tell(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> None:
+def report(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> None:
     for step in steps:
         for each in step_lines(data, step, **more):
             shown.add(each)
@@ -145,7 +145,7 @@ def test_bytes_of_reruns_stand_beside_forward_and_backward() -> None:
     )
     assert "equal to the byte" in found["Bytes predicted, layer 1"][1]
     total = LAYERS * 2 * (2 * forward + rerun)
-    assert f"Step 1 sent {total / 1024:.1f} KiB" in shown.blocks.sentence()
+    assert f"Step 1 sent {total / 1024:.1f} KiB" in shown.blocks.caption()
 
 
 def test_a_run_without_reruns_does_not_speak_of_them() -> None:
@@ -160,7 +160,7 @@ def test_a_run_without_reruns_does_not_speak_of_them() -> None:
 def test_models_of_weights_send_no_rows() -> None:
     data = blocks_data(plan(), predicted={"forward": [], "rerun": [], "backward": []}, legs=[])
     shown = window(data, steps=2)
-    assert "gradients of the model, and no rows" in shown.sentences()["blocks"]
+    assert "gradients of the model, and no rows" in shown.captions()["blocks"]
     assert not [title for title in titled(shown) if "Bytes" in title or "hidden" in title]
     (title, (_, words)), *rest = titled(shown).items()
     assert title == "Who computes which snapshot" and "runs no vertex through time" in words
@@ -208,7 +208,7 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
     shown = window(data, steps=10, exposed_s=0.001)
     for rank in (0, 1):
         shown.add(line("events", [knob_row(10, 1, when="epoch", overlap=False)], rank=rank))
-    tell(shown, data, range(10, 15), exposed_s=0.004)
+    report(shown, data, range(10, 15), exposed_s=0.004)
     found = titled(shown)
     figure, words = found["Share of the exchanges that is hidden"]
     check(figure)
@@ -231,13 +231,13 @@ def test_transfers_show_what_differences_save() -> None:
     check(figure)
     assert traces(figure)["brought"]["y"] == [pytest.approx(2000 / 1024, abs=1e-3)] * 4, "of both ranks"
     assert "Step 3 brought 14 snapshots in 2.0 KiB; whole they take 5.9 KiB, 3.00 times as much" in words
-    tell(shown, data, [4], brought=3000, whole=3000)
+    report(shown, data, [4], brought=3000, whole=3000)
     assert "each whole" in titled(shown)["Graphs brought to the ranks"][1]
 
 
 def test_steps_that_brought_nothing_are_a_gap_in_the_line() -> None:
     shown = window(blocks_data(plan()), steps=2, brought=1000, whole=3000)
-    tell(shown, blocks_data(plan()), [6, 7], brought=1000, whole=3000)
+    report(shown, blocks_data(plan()), [6, 7], brought=1000, whole=3000)
     figure, _ = titled(shown)["Graphs brought to the ranks"]
     check(figure)
     brought = traces(figure)["brought"]
@@ -256,23 +256,23 @@ def test_predicted_and_measured_bytes_stand_beside_each_other() -> None:
 def test_what_was_before_the_last_change_is_called_so() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=4, brought=1000, whole=3000)
-    assert "earlier" not in shown.blocks.sentence() and "before" not in shown.blocks.sentence()
+    assert "earlier" not in shown.blocks.caption() and "before" not in shown.blocks.caption()
     shown.add(event(blocks_data(plan(blocks=1), blocks=1, asked=1), at=9, step=4))
     found = shown.blocks.named_panels()
     assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
     assert "no step has brought any since step 3" in found["transfers"][1]
     assert "Probed with 3 blocks; the run has 1 now" in found["memory"][1]
-    assert "probed before these blocks" in shown.blocks.sentence()
+    assert "probed before these blocks" in shown.blocks.caption()
 
 
 def test_a_step_counts_when_every_rank_has_told_it() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=2)
-    tell(shown, data, [2], ranks=[0])
+    report(shown, data, [2], ranks=[0])
     assert len(shown.blocks.transfers.steps(2)) == 2
     shown.add(line("steps", [step_row(2, 1.0, per_epoch=1)], rank=1))
     assert len(shown.blocks.transfers.steps(2)) == 2, "its other rows may still come"
-    tell(shown, data, [2], ranks=[1])
+    report(shown, data, [2], ranks=[1])
     assert len(shown.blocks.transfers.steps(2)) == 3
 
 
@@ -280,11 +280,11 @@ def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=5)
     once = shown.figures()["blocks"]
-    tell(shown, data, range(5))
+    report(shown, data, range(5))
     shown.add(event(data))
     assert shown.figures()["blocks"] == once
     shown.add(event(data, step=3, attempt=2))
-    tell(shown, data, range(3, 6), attempt=2, brought=500)
+    report(shown, data, range(3, 6), attempt=2, brought=500)
     brought = traces(titled(shown)["Graphs brought to the ranks"][0])["brought"]
     assert brought["x"] == [0, 1, 2, 3, 4, 5] and brought["y"][2:4] == [1.9531, 0.9766]
 
@@ -304,12 +304,12 @@ def test_sums_stay_bounded_when_a_rank_is_silent() -> None:
 
 def test_only_a_run_with_blocks_has_their_chart() -> None:
     shown = window()
-    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
+    assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
     shown.add(event(memory_data(1), kind="memory_trace"))
     assert list(shown.figures()) == list(CHARTS), "every run is probed"
     data = blocks_data(plan())
     shown.add(event(data))
-    assert list(shown.figures()) == list(shown.sentences()) == [*CHARTS, "blocks"]
+    assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "blocks"]
     shown.add(event({"layout": None}, step=3))
     assert list(shown.figures()) == list(CHARTS)
 
@@ -343,12 +343,12 @@ def test_the_budget_is_drawn_where_the_blocks_were_chosen_by_it() -> None:
     assert "allowed: 512.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
     shown.add(line("events", [knob_row(1, 1, when="epoch", memory_gib=0.25)]))
     assert "allowed: 256.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
-    assert "the fewest that fit" in shown.blocks.sentence()
+    assert "the fewest that fit" in shown.blocks.caption()
 
 
 def test_a_view_without_blocks_has_nothing_to_draw() -> None:
     view = BlocksView(LinkLog(), Marks())
-    assert view.panels() == [] and view.sentence() == "" and view.sent() is None
+    assert view.panels() == [] and view.caption() == "" and view.sent() is None
     with pytest.raises(LookupError):
         view.figure()
 
@@ -377,10 +377,10 @@ def test_what_training_tells_is_what_is_drawn(model: str, task: str, by_rows: in
     )
     parts = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[config.protocol])
     made = SnapshotBlocks(parts.train, 2, 4, 20, by_rows)
-    data = json.loads(json.dumps(told_blocks(config, graph, made, make_task(config, graph, parts))))
+    data = json.loads(json.dumps(blocks_event(config, graph, made, make_task(config, graph, parts))))
     shown = window(data, ranks=4, steps=2)
     check(shown.figures()["blocks"])
-    assert "equal to the byte" in shown.sentences()["blocks"]
+    assert "equal to the byte" in shown.captions()["blocks"]
     assert ("After: temporal part, by vertex" in titled(shown)) == (model == "cdgcn")
 
 
@@ -408,7 +408,7 @@ def test_report_and_plot_of_a_run_show_its_blocks(tmp_path: Any) -> None:
             writer.row("transfers", (14, 2, 7, 1000, 3000))
     finish(run, "finished")
     stored = open_run(run.path)
-    assert "blocks" in stored.sentences()
+    assert "blocks" in stored.captions()
     titles = lab.plot(stored).to_json()
     assert "Before: spatial part" in titles and "Memory over a step" in titles
     html = stored.report().read_text()
@@ -420,8 +420,8 @@ def test_report_and_plot_of_a_run_show_its_blocks(tmp_path: Any) -> None:
 
 def test_peaks_against_blocks() -> None:
     rows = [
-        {"blocks": nb, "peak_bytes": peak, "step_s": 0.01 * nb, "predicted_bytes": told}
-        for nb, peak, told in ((1, 4096, None), (2, 2048, 2000), (4, 3072, None))
+        {"blocks": nb, "peak_bytes": peak, "step_s": 0.01 * nb, "predicted_bytes": described}
+        for nb, peak, described in ((1, 4096, None), (2, 2048, 2000), (4, 3072, None))
     ]
     figure = block_peaks_figure(rows)
     check(figure)

@@ -253,7 +253,7 @@ def test_slow_links_are_shown_where_features_are_at_hand() -> None:
     shown.add(event("congestion", congestion_data({0: 5.0}), step=3))
     assert shown.features.shown and list(shown.features.named_panels()) == ["links"]
     check(shown.figures()["features"])
-    assert shown.sentences()["features"] == "Links: part 0 +5 ms."
+    assert shown.captions()["features"] == "Links: part 0 +5 ms."
 
 
 def test_worse_congestion_is_drawn_darker() -> None:
@@ -397,7 +397,7 @@ def test_another_number_of_parts_leaves_old_rows_behind() -> None:
     shown.add(event("features", features_data(parts=2), step=10))
     assert shown.features.since == 10 and "no batch was resolved" in json.dumps(shown.features.named_panels()["hits"])
     shown.add(event("features", {"layout": None}, step=12))
-    assert shown.features.facts is None and not shown.features.shown and shown.features.sentence() == ""
+    assert shown.features.facts is None and not shown.features.shown and shown.features.caption() == ""
 
 
 def test_a_run_is_reported_and_plotted(tmp_path) -> None:
@@ -420,6 +420,6 @@ def test_a_run_is_reported_and_plotted(tmp_path) -> None:
     assert isinstance(figure, go.Figure)
     titles = [note.text for note in figure.layout.annotations]
     assert "<b>Hit rate</b>" in titles and any("Energy by rank and phase" in text for text in titles)
-    told = {row[3]: row[4] for row in event_rows(run.events)}
-    assert told["features"].startswith("4 parts with batches of 512 seeds")
-    assert told["congestion"] == "one_slow: part 1 +5 ms"
+    described = {row[3]: row[4] for row in event_rows(run.events)}
+    assert described["features"].startswith("4 parts with batches of 512 seeds")
+    assert described["congestion"] == "one_slow: part 1 +5 ms"

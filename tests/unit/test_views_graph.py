@@ -17,7 +17,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
 from dtdg_lab.visualization import graph as graph_words
-from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphView, spans_of
+from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphCharts, spans_of
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.style import runs_of, shown_indices
 from dtdg_lab.visualization.svg import thumbnail_html, thumbnail_svg, thumbnail_words
@@ -42,20 +42,20 @@ def trace(figure: dict, start: str) -> dict:
 
 
 def test_the_charts_are_valid_plotly_and_say_what_to_look_for() -> None:
-    view = GraphView(graph())
-    figures, sentences = view.figures(), view.sentences()
-    assert tuple(figures) == tuple(sentences) == GRAPH_CHARTS
+    view = GraphCharts(graph())
+    figures, captions = view.figures(), view.captions()
+    assert tuple(figures) == tuple(captions) == GRAPH_CHARTS
     for name, figure in figures.items():
         go.Figure(figure)
         json.dumps(figure, allow_nan=False)
         assert figure["layout"]["title"]["text"] and "(" in figure["layout"]["xaxis"]["title"]["text"], name
         assert len(figure["data"]) == len({line["name"] for line in figure["data"]}), name
-        assert sentences[name].endswith(".")
+        assert captions[name].endswith(".")
 
 
 def test_edges_overlap_degrees_and_baselines_are_those_of_the_graph() -> None:
     made = graph()
-    figures = GraphView(made).figures()
+    figures = GraphCharts(made).figures()
     assert trace(figures["size"], "edges")["y"] == [snapshot.num_edges for snapshot in made.snapshots]
     kept = trace(figures["overlap"], "share")
     first, second = ({*zip(s.rows().tolist(), s.indices.tolist(), strict=True)} for s in made.snapshots[:2])
@@ -69,10 +69,10 @@ def test_edges_overlap_degrees_and_baselines_are_those_of_the_graph() -> None:
 
 
 def test_snapshots_without_edges_are_crossed_and_told() -> None:
-    view = GraphView(graph())
+    view = GraphCharts(graph())
     crosses = trace(view.figures()["size"], "no edges")
     assert crosses["x"] == [9.0] and crosses["text"] == ["snapshots 8 to 10"]
-    assert "3 without edges" in view.sentences()["size"]
+    assert "3 without edges" in view.captions()["size"]
     gap = trace(view.figures()["overlap"], "share")
     assert [x for x, y in zip(gap["x"], gap["y"], strict=True) if y is None] == [9, 10, 11]
 
@@ -90,9 +90,9 @@ def test_parts_are_shaded_in_order_and_cover_what_the_split_says(protocol: str) 
 
 
 def test_a_graph_too_short_for_the_protocol_is_drawn_and_says_so() -> None:
-    view = GraphView(graph(edge_life=12))
+    view = GraphCharts(graph(edge_life=12))
     assert view.figures()["size"]["layout"]["shapes"] == []
-    assert "No parts are shaded" in view.sentences()["size"] and "needed" in view.sentences()["size"]
+    assert "No parts are shaded" in view.captions()["size"] and "needed" in view.captions()["size"]
 
 
 def test_sentences_follow_the_numbers() -> None:
@@ -110,7 +110,7 @@ def test_statistics_are_computed_once_for_a_data_hash(monkeypatch: pytest.Monkey
     assert after.name == "other"
     assert {**after.to_dict(), "name": ""} == {**before.to_dict(), "name": ""}
     assert after.edges.dtype == before.edges.dtype and not after.edges.flags.writeable
-    assert GraphView(after).figures() == GraphView(before).figures()
+    assert GraphCharts(after).figures() == GraphCharts(before).figures()
     assert repr(after).replace("other", "mine") == str(before)
 
 
@@ -126,7 +126,7 @@ def test_a_damaged_cache_is_computed_anew(damage: str, tmp_path: Path) -> None:
 def test_ten_thousand_snapshots_make_a_small_picture_soon() -> None:
     long = lab.load_dataset("growing", generated_nodes=60, generated_edges=60, generated_snapshots=10_000)
     begun = time.monotonic()
-    figures = GraphView(long).figures()
+    figures = GraphCharts(long).figures()
     assert time.monotonic() - begun < 20
     assert all(len(line["x"]) <= 1002 for figure in figures.values() for line in figure["data"])
     assert len(json.dumps(figures)) < 300_000
@@ -156,16 +156,16 @@ def test_the_thumbnail_shows_edges_gaps_and_parts_and_escapes_words() -> None:
 
 
 def test_a_grid_keeps_every_panel_on_axes_of_its_own() -> None:
-    view = GraphView(graph())
-    figures, sentences = view.figures(), view.sentences()
-    whole = grid([(figure, sentences[name]) for name, figure in figures.items()], title="all")
+    view = GraphCharts(graph())
+    figures, captions = view.figures(), view.captions()
+    whole = grid([(figure, captions[name]) for name, figure in figures.items()], title="all")
     drawn = go.Figure(whole)
     assert len(drawn.data) == sum(len(figure["data"]) for figure in figures.values())
     panels = {(line.xaxis, line.legend) for line in drawn.data}
     assert len(panels) == 4
     assert {line.yaxis for line in drawn.data} == {"y", "y2", "y3", "y5", "y7"}, "one of them has a right axis"
     said = " ".join(note.text.replace("<br>", " ") for note in drawn.layout.annotations)
-    assert all(sentence in said for sentence in sentences.values())
+    assert all(caption in said for caption in captions.values())
     shapes = sum(len(figure["layout"]["shapes"]) for figure in figures.values())
     assert len(drawn.layout.shapes) == shapes and {shape.yref for shape in drawn.layout.shapes} == {
         "y domain", "y3 domain", "y7 domain",
@@ -173,6 +173,9 @@ def test_a_grid_keeps_every_panel_on_axes_of_its_own() -> None:
 
 
 def test_pictures_of_graphs_need_neither_torch_nor_plotly() -> None:
-    code = "import sys, dtdg_lab.visualization.graph; print([n for n in ('torch', 'plotly', 'pandas') if n in sys.modules])"
+    code = (
+        "import sys, dtdg_lab.visualization.graph; "
+        "print([n for n in ('torch', 'plotly', 'pandas') if n in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

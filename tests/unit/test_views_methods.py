@@ -139,7 +139,7 @@ def rows_of(joules: dict[str, list[float]]) -> list[dict[str, Any]]:
     cases = ["none/light", "none/heavy", "slow/light"]
     return [
         {"policy": name, "case": case, "joules": each}
-        for name, told in joules.items() for case, each in zip(cases, told, strict=True)
+        for name, described in joules.items() for case, each in zip(cases, described, strict=True)
     ]  # fmt: skip
 
 
@@ -296,12 +296,12 @@ def test_errors_are_a_map_and_curves_have_squares() -> None:
 
 
 def test_errors_of_a_calibration_as_rows() -> None:
-    class Told:
+    class EventList:
         dataset, condition, window, measured_ms = "reddit", "clean", 16, 100.0
         predicted_ms, cell_out_ms, condition_out_ms = 101.0, 105.0, float("nan")
 
-    assert [row["predicted_ms"] for row in error_rows([Told()])] == [101.0]
-    (row,) = error_rows([Told()], without="cell")
+    assert [row["predicted_ms"] for row in error_rows([EventList()])] == [101.0]
+    (row,) = error_rows([EventList()], without="cell")
     assert row["held_out"] and row["predicted_ms"] == 105.0
-    assert error_rows([Told()], without="condition") == []
-    check(model_figure(error_rows([Told()])))
+    assert error_rows([EventList()], without="condition") == []
+    check(model_figure(error_rows([EventList()])))

@@ -48,7 +48,7 @@ def test_regression_and_old_records_have_one_axis() -> None:
     without["columns"] = without["columns"][:-1]  # as written before there were metrics
     old = window("link", None, splits=())
     old.add(without)
-    assert old.sentences()["loss"] == "Validation loss 0.4 at step 10, 20 % below persistence (0.5)."
+    assert old.captions()["loss"] == "Validation loss 0.4 at step 10, 20 % below persistence (0.5)."
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_the_main_metric_of_the_task_stands_on_the_right_axis(task, metrics, dra
 def test_persistence_of_the_metric_is_drawn_and_what_is_not_known_is_not() -> None:
     shown = window("link", LINK)
     assert trace(shown.figures()["loss"], "persistence MRR")["y"] == [0.3, 0.3]
-    sentence = shown.sentences()["loss"]
-    assert "MRR 0.4 (persistence 0.3)" in sentence and "AUC 0.8," in sentence and "None" not in sentence
+    caption = shown.captions()["loss"]
+    assert "MRR 0.4 (persistence 0.3)" in caption and "AUC 0.8," in caption and "None" not in caption
 
 
 def test_a_protocol_without_validation_shows_training_and_what_training_has() -> None:
@@ -82,7 +82,7 @@ def test_a_protocol_without_validation_shows_training_and_what_training_has() ->
     assert "validation" not in names(figure)
     assert trace(figure, "train average precision")["y"] == [0.6, 0.6]
     assert trace(figure, "test average precision")["y"] == [0.6], "one axis holds one metric"
-    assert shown.sentences()["loss"].startswith("Training loss 0.05 at step 20")
+    assert shown.captions()["loss"].startswith("Training loss 0.05 at step 20")
     compared = compare_figure([("a", shown)])
     assert compared["layout"]["title"]["text"] == "Training loss of the last runs"
 
@@ -93,7 +93,7 @@ def test_a_resume_takes_metrics_back_with_their_losses() -> None:
     shown.add(line("steps", [step_row(step, 1.0) for step in range(30)]))
     shown.add(line("steps", [step_row(25, 1.0)], attempt=2))
     assert trace(shown.figures()["loss"], "validation MRR")["x"] == [10, 20]
-    assert "MRR" not in shown.sentences()["loss"], "the newest metrics are of an evaluation that is taken back"
+    assert "MRR" not in shown.captions()["loss"], "the newest metrics are of an evaluation that is taken back"
 
 
 def test_runs_of_one_task_are_compared_by_its_metric_in_a_panel_of_its_own() -> None:

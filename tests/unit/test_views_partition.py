@@ -27,7 +27,7 @@ from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 FOUR = [f"{name}" for name in CHARTS]
 
 
-def told(
+def described(
     parts: int = 2,
     *,
     columns: int = 3,
@@ -71,7 +71,7 @@ def event(data: dict[str, Any], *, step: int = 0, attempt: int = 1) -> dict[str,
 
 
 def sent(shown: RunWindow, step: int, *, ranks: int = 2, layers: int = 1, each: int = 100, attempt: int = 1) -> None:
-    """All ranks send each other what ``told`` predicts, or ``each`` bytes."""
+    """All ranks send each other what ``to_dict`` predicts, or ``each`` bytes."""
     for rank in range(ranks):
         links = [
             [step, step // 10, layer, way, to, 1, row[rank][to]]
@@ -115,14 +115,14 @@ def texts(figure: dict[str, Any]) -> str:
 def test_only_a_run_with_a_partition_has_its_chart() -> None:
     shown = window()
     sent(shown, 0)
-    assert list(shown.figures()) == list(shown.sentences()) == FOUR
-    shown.add(event(told()))
-    assert list(shown.figures()) == list(shown.sentences()) == [*FOUR, "partition"]
+    assert list(shown.figures()) == list(shown.captions()) == FOUR
+    shown.add(event(described()))
+    assert list(shown.figures()) == list(shown.captions()) == [*FOUR, "partition"]
     check(shown.figures()["partition"])
 
 
 def test_maps_show_every_part_in_every_column() -> None:
-    data = told(3, columns=5)
+    data = described(3, columns=5)
     data["measures"] |= {"bins": [7, 9, 11, 13, 15, 18], "halo": np.arange(15.0).reshape(3, 5).tolist()}
     drawn = heat_maps(microscope(facts_of(data)))["Halo rows a part receives"]
     assert drawn["z"] == data["measures"]["halo"]
@@ -137,26 +137,26 @@ def test_maps_show_every_part_in_every_column() -> None:
 @pytest.mark.parametrize("changed", [False, True])
 def test_figures_are_valid_plotly_and_small(parts: int, layout: str, changed: bool) -> None:
     ranks = parts if layout else 0
-    data = told(parts, columns=64, ranks=ranks or parts, layers=2, layout=layout) | {"ranks": ranks}
-    figure = microscope(facts_of(data), before=facts_of(told(2, columns=9)) if changed else None)
+    data = described(parts, columns=64, ranks=ranks or parts, layers=2, layout=layout) | {"ranks": ranks}
+    figure = microscope(facts_of(data), before=facts_of(described(2, columns=9)) if changed else None)
     check(figure)
     assert len(json.dumps(figure)) < 600_000
     assert figure["layout"]["height"] <= 6 * 362 + 40
 
 
 def test_load_is_over_the_mean_of_the_parts() -> None:
-    figure, sentence = panels(facts_of(told(3)))[3]
+    figure, caption = panels(facts_of(described(3)))[3]
     marks = {trace["name"]: trace for trace in figure["data"]}
     assert list(marks) == ["vertices", "edges", "load", "memory"]
     assert marks["vertices"]["y"] == [1, 1, 1]
     assert marks["edges"]["y"] == marks["load"]["y"] == [0.5, 1.0, 1.5]
-    assert "Part 2 has 1.50 times the mean in edges" in sentence and "1.0 KiB of memory" in sentence
-    both = panels(facts_of(told(3) | {"layout": "", "ranks": 0}))[3][0]
+    assert "Part 2 has 1.50 times the mean in edges" in caption and "1.0 KiB of memory" in caption
+    both = panels(facts_of(described(3) | {"layout": "", "ranks": 0}))[3][0]
     assert [trace["name"] for trace in both["data"]][3:] == ["halo memory", "cache memory"]
 
 
 def test_measured_bytes_stand_beside_the_predicted_ones_in_the_same_colours() -> None:
-    shown = window(event(told(layers=2)))
+    shown = window(event(described(layers=2)))
     before = heat_maps(shown.figures()["partition"])
     assert [name for name in before if "Bytes" in name] == ["Bytes predicted, layer 0", "Bytes predicted, layer 1"]
     assert "No step is complete yet" in texts(shown.figures()["partition"])
@@ -167,40 +167,40 @@ def test_measured_bytes_stand_beside_the_predicted_ones_in_the_same_colours() ->
     assert predicted["z"] == measured["z"] == [[0, 400], [400, 0]], "forward and backward together"
     assert predicted["zmax"] == measured["zmax"] == 400
     assert measured["customdata"][0][1] == "200 B forward, 200 B backward"
-    assert "Step 1 sent 1.2 KiB; predicted were 1.2 KiB: equal to the byte." in shown.sentences()["partition"]
+    assert "Step 1 sent 1.2 KiB; predicted were 1.2 KiB: equal to the byte." in shown.captions()["partition"]
 
 
 def test_what_was_sent_besides_is_told_in_words() -> None:
-    shown = window(event(told()))
+    shown = window(event(described()))
     sent(shown, 0, each=150)
-    assert "Step 0 sent 600 B; predicted were 400 B: 200 B (50 %) more." in shown.sentences()["partition"]
+    assert "Step 0 sent 600 B; predicted were 400 B: 200 B (50 %) more." in shown.captions()["partition"]
     drawn = heat_maps(shown.figures()["partition"])
     assert drawn["Bytes predicted, layer 0"]["zmax"] == drawn["Bytes measured in step 0, layer 0"]["zmax"] == 300
 
 
 def test_a_step_that_not_all_ranks_have_told_is_not_shown() -> None:
-    shown = window(event(told()))
+    shown = window(event(described()))
     for step in range(3):
         sent(shown, step)
     shown.add(line("links", [[3, 0, 0, "forward", 1, 1, 9_999]], rank=0))
     shown.add(line("steps", [step_row(3, 1.0)], rank=0))
-    assert "Step 1 sent 400 B" in shown.sentences()["partition"], "step 2 may still be incomplete on rank 1"
+    assert "Step 1 sent 400 B" in shown.captions()["partition"], "step 2 may still be incomplete on rank 1"
     shown.add(line("steps", [step_row(3, 1.0)], rank=1))  # it sent nothing in step 3
-    assert "Step 2 sent 400 B" in shown.sentences()["partition"]
+    assert "Step 2 sent 400 B" in shown.captions()["partition"]
 
 
 def test_steps_before_a_change_do_not_count_for_the_new_partition() -> None:
-    shown = window(event(told()))
+    shown = window(event(described()))
     for step in range(5):
         sent(shown, step)
-    shown.add(event(told(name="metis", rebuild_s=1.5, scale=0.5), step=5))
-    assert "No step is complete yet" in shown.sentences()["partition"]
+    shown.add(event(described(name="metis", rebuild_s=1.5, scale=0.5), step=5))
+    assert "No step is complete yet" in shown.captions()["partition"]
     sent(shown, 5)
-    assert "Step 5 sent" in shown.sentences()["partition"]
+    assert "Step 5 sent" in shown.captions()["partition"]
 
 
 def test_before_and_after_a_change_share_their_scale() -> None:
-    shown = window(event(told(2)), event(told(4, name="metis", rebuild_s=1.5, scale=0.5), step=5))
+    shown = window(event(described(2)), event(described(4, name="metis", rebuild_s=1.5, scale=0.5), step=5))
     figure = shown.figures()["partition"]
     check(figure)
     edges = [trace for trace in figure["data"] if trace["name"] == "Edges into a part's own vertices"]
@@ -209,43 +209,43 @@ def test_before_and_after_a_change_share_their_scale() -> None:
     assert "before: hash, 2 parts" in said and "now: metis, 4 parts" in said
     assert "Halo rows: 90 before, 150 now (67 % more)" in said
     assert "the change took 1.5 s" in figure["layout"]["title"]["text"]
-    assert "Before: hash, 2 parts. Halo rows: 90 before, 150 now (67 % more)." in shown.sentences()["partition"]
+    assert "Before: hash, 2 parts. Halo rows: 90 before, 150 now (67 % more)." in shown.captions()["partition"]
 
 
 def test_what_is_told_twice_and_an_attempt_that_goes_on_change_nothing() -> None:
-    shown = window(event(told()), event(told(name="metis"), step=5))
+    shown = window(event(described()), event(described(name="metis"), step=5))
     sent(shown, 6)
     figures = shown.figures()["partition"]
-    shown.add(event(told(name="metis"), step=5))
+    shown.add(event(described(name="metis"), step=5))
     assert shown.figures()["partition"] == figures
     sent(shown, 7)
-    shown.add(event(told(name="metis"), step=7, attempt=2))
+    shown.add(event(described(name="metis"), step=7, attempt=2))
     for step in (7, 8):
         sent(shown, step, attempt=2, each=200)
-    assert shown.partition.before.partitioner == "hash" and "Step 7 sent 800 B" in shown.sentences()["partition"]
+    assert shown.partition.before.partitioner == "hash" and "Step 7 sent 800 B" in shown.captions()["partition"]
 
 
 def test_a_resume_before_a_change_takes_it_back() -> None:
-    shown = window(event(told()))
+    shown = window(event(described()))
     sent(shown, 0)
-    shown.add(event(told(name="metis"), step=5))
+    shown.add(event(described(name="metis"), step=5))
     sent(shown, 5)
-    shown.add(event(told(), step=1, attempt=2))
+    shown.add(event(described(), step=1, attempt=2))
     sent(shown, 1, attempt=2)
     assert shown.partition.before is None and shown.partition.facts.partitioner == "hash"
-    assert "Step 0 sent" in shown.sentences()["partition"]
+    assert "Step 0 sent" in shown.captions()["partition"]
 
 
 def test_no_matrix_where_nothing_is_sent() -> None:
-    for data in (told(2, ranks=1), told(2, layout="cached_vertex")):
+    for data in (described(2, ranks=1), described(2, layout="cached_vertex")):
         shown = window(event(data))
         assert not [name for name in heat_maps(shown.figures()["partition"]) if "Bytes" in name]
-    assert "exchange no rows" in shown.sentences()["partition"]
+    assert "exchange no rows" in shown.captions()["partition"]
     assert "over half" in texts(shown.figures()["partition"])
 
 
 def test_many_layers_are_shown_by_their_sum() -> None:
-    shown = window(event(told(layers=6)))
+    shown = window(event(described(layers=6)))
     sent(shown, 0, layers=6)
     drawn = {name: trace for name, trace in heat_maps(shown.figures()["partition"]).items() if "Bytes" in name}
     assert list(drawn) == ["Bytes predicted, all 6 layers", "Bytes measured in step 0, all 6 layers"]
@@ -262,7 +262,7 @@ def test_links_stay_bounded_when_a_rank_is_silent() -> None:
 
 
 def test_an_event_without_its_facts_is_refused() -> None:
-    data = told()
+    data = described()
     del data["measures"]["halo"]
     with pytest.raises(DataError, match="'halo'"):
         facts_of(data)
@@ -305,8 +305,10 @@ def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> 
     for rank in (0, 1):
         with RecordWriter(run.record_file(rank), rank, 1) as writer:
             if rank == 0:
-                writer.row("events", (0, 0, START_NS, "partition", told()))
-                writer.row("events", (5, 1, START_NS + 5, "partition", told(name="metis", rebuild_s=2.0, scale=3.0)))
+                writer.row("events", (0, 0, START_NS, "partition", described()))
+                writer.row(
+                    "events", (5, 1, START_NS + 5, "partition", described(name="metis", rebuild_s=2.0, scale=3.0))
+                )
             knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "took_s": 2.0}
             writer.row("events", (5, 1, START_NS + 4, "knob", knob))
             for way in ("forward", "backward"):
@@ -316,7 +318,7 @@ def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> 
     assert (summary["cut_edges"], summary["cut_share"], summary["halo_share"]) == (270, 0.25, 0.04)
     assert (summary["rebuild_s"], summary["predicted_step_bytes"]) == (2.0, 400)
     stored = open_run(run.path)
-    words = stored.sentences()["partition"]
+    words = stored.captions()["partition"]
     assert "Step 14 sent 400 B; predicted were 400 B: equal to the byte." in words
     page = run.report_file.read_text()
     assert "Who owns what" in page and words in page and "id='plot-partition'" in page

@@ -97,15 +97,15 @@ def test_following_refuses_what_does_not_go_together(graph, runs) -> None:
 def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> None:
     """On a path, from vertex 10: a graph convolution reaches 11 only, diffusion goes both ways, step by step."""
     echoes = {model: lab.echo(run, vertex=10, snapshot=2) for model, run in runs.items()}
-    heard = {model: echo.heard for model, echo in echoes.items()}
+    received = {model: echo.received for model, echo in echoes.items()}
     for model in ("graphsage", "tgcn", "tmgcn"):
-        assert set(np.flatnonzero(heard[model].any(axis=0))) == {10, 11}, model
-        assert not heard[model][:2].any()
+        assert set(np.flatnonzero(received[model].any(axis=0))) == {10, 11}, model
+        assert not received[model][:2].any()
         assert echoes[model].hops == 1
     assert echoes["graphsage"].lasts == 1
     assert echoes["tmgcn"].lasts == 5
     assert echoes["tgcn"].lasts > 5
-    reached = [set(np.flatnonzero(heard["dcrnn"][t])) for t in range(2, 5)]
+    reached = [set(np.flatnonzero(received["dcrnn"][t])) for t in range(2, 5)]
     assert reached[0] < reached[1] < reached[2], "the hidden state is convolved again at every snapshot"
     assert 1 < echoes["dcrnn"].hops <= 4
     assert echoes["dcrnn"].distance.tolist() == [abs(v - 10) for v in range(NODES)]

@@ -48,9 +48,9 @@ def test_three_panels_with_titles_units_and_the_paper():
     json.dumps(figure)
     drawn = go.Figure(figure)
     texts = " ".join(note.text.replace("<br>", " ") for note in drawn.layout.annotations)
-    for told in ("Time of a step by its parts", "Speed-up over one rank", "Predicted against measured",
+    for described in ("Time of a step by its parts", "Speed-up over one rank", "Predicted against measured",
                  "Look for which colour stops shrinking", "The star is the paper's, 30"):  # fmt: skip
-        assert told in texts, told
+        assert described in texts, described
     named = {trace.name: trace for trace in drawn.data}
     assert list(named["communicate"].y) == [0, 10, 8]
     assert list(named["communicate"].x) == ["1", "2", "128"]

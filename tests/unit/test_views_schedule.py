@@ -58,12 +58,12 @@ def test_only_a_run_with_a_schedule_has_its_chart() -> None:
     shown = RunWindow(RunConfig(dataset="sbm", ranks=2, epochs=50))
     for each in epoch_lines(ASSIGNMENT, TIMES):
         shown.add(each)
-    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
-    assert shown.schedule.panels() == [] and shown.schedule.sentence() == ""
+    assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
+    assert shown.schedule.panels() == [] and shown.schedule.caption() == ""
     with pytest.raises(LookupError, match="no schedule"):
         shown.schedule.figure()
     shown.add(event(schedule_data(TIMES, ASSIGNMENT)))
-    assert list(shown.figures()) == list(shown.sentences()) == [*CHARTS, "schedule"]
+    assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "schedule"]
     check(shown.figures()["schedule"])
 
 
@@ -125,7 +125,7 @@ def test_sizes_are_made_seconds_by_what_was_measured() -> None:
     predicted = next(name for name in traces(panel(shown, "Gantt")) if name.startswith("predicted end"))
     assert predicted == "predicted end 700 ms"
     assert "off by 0.0 % on average" in panel(shown, "Group times")[1]
-    assert "an epoch, " not in shown.schedule.sentence().split("Made in")[1]  # no seconds are claimed for sizes
+    assert "an epoch, " not in shown.schedule.caption().split("Made in")[1]  # no seconds are claimed for sizes
 
 
 def test_a_short_epoch_is_shown_when_it_is_over_and_a_long_one_while_it_runs() -> None:
@@ -217,9 +217,7 @@ def test_imbalance_and_waste_over_epochs_name_the_slowest_rank() -> None:
     whole = [sum(values) for values in zip(*(trace["y"] for trace in shares[0]["data"]), strict=True)]
     assert whole == [pytest.approx(100, abs=0.01)] * 6
     assert "Rank 1 is slowest: it is 57 % of the critical path of 700 ms (even: 50 %)" in shares[1]
-    assert (
-        "Rank 1 is slowest" in shown.schedule.sentence() and "of the ranks' time is waste" in shown.schedule.sentence()
-    )
+    assert "Rank 1 is slowest" in shown.schedule.caption() and "of the ranks' time is waste" in shown.schedule.caption()
 
 
 def test_a_line_twice_or_late_changes_nothing() -> None:
@@ -268,7 +266,7 @@ def test_a_new_schedule_is_marked_and_takes_over() -> None:
 def test_a_run_that_leaves_snapshot_groups_has_no_schedule_any_more() -> None:
     shown = window(epochs=2)
     shown.add(event({"layout": None}, step=4, epoch=2))
-    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
+    assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
     shown.add(event(schedule_data(TIMES, ASSIGNMENT, scheduler="best_of"), step=8, epoch=4))
     assert shown.schedule.facts.scheduler == "best_of"
     check(shown.figures()["schedule"])
@@ -300,8 +298,8 @@ def test_what_if_is_what_the_run_told_until_it_is_replayed() -> None:
     shown = window(epochs=2)
     bars = traces(panel(shown, "What would"))["predicted epoch"]
     assert bars["y"] == ["psg", "fold<br>(in use)"]
-    told = schedule_data(TIMES, ASSIGNMENT)
-    assert bars["x"] == pytest.approx([1e3 * told["psg_makespan_s"], 700])
+    described = schedule_data(TIMES, ASSIGNMENT)
+    assert bars["x"] == pytest.approx([1e3 * described["psg_makespan_s"], 700])
     rows = [
         {"scheduler": name, "makespan_s": seconds, "bound_s": 0.5, "imbalance": None, "solve_s": 0.01, "notes": "so"}
         for name, seconds in (("psg", 0.9), ("fold", 0.7), ("best_of", 0.56))

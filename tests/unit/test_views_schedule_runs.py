@@ -35,12 +35,12 @@ ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
 def scheduled_run(root: Path, *, epochs: int = 3, **more: Any) -> RunDirectory:
     """A run of two ranks, written as ranks write it."""
     run = RunDirectory.create(RunConfig(system="psg", dataset="growing", ranks=2, epochs=epochs), root=root)
-    told = event(schedule_data(TIMES, ASSIGNMENT, **more))["rows"][0]
+    described = event(schedule_data(TIMES, ASSIGNMENT, **more))["rows"][0]
     lines = [each for epoch in range(epochs) for each in epoch_lines(ASSIGNMENT, TIMES, epoch=epoch)]
     for rank in (0, 1):
         with RecordWriter(run.record_file(rank), rank, 1) as writer:
             if rank == 0:
-                writer.row("events", tuple(told))
+                writer.row("events", tuple(described))
             for each in lines:
                 for row in each["rows"] if each["rank"] == rank else ():
                     writer.row(each["table"], tuple(row))
@@ -141,8 +141,8 @@ def test_simulation_draws_every_scheduler_the_bound_and_the_paper() -> None:
     titles = [note["text"] for note in figure["layout"]["annotations"] if note["text"].startswith("<b>")]
     assert "<b>Throughput per rank · linear</b>" in titles and "<b>Imbalance of an epoch · exponential</b>" in titles
     lines = [trace for trace in figure["data"] if trace["xaxis"] == "x"]
-    told = {row["ranks"]: row["throughput"] for row in rows if row["scheduler"] == "psg"}
-    assert dict(zip(lines[0]["x"], lines[0]["y"], strict=True)) == pytest.approx(told, abs=1e-5)
+    described = {row["ranks"]: row["throughput"] for row in rows if row["scheduler"] == "psg"}
+    assert dict(zip(lines[0]["x"], lines[0]["y"], strict=True)) == pytest.approx(described, abs=1e-5)
     assert [trace["name"] for trace in lines] == ["psg", "best_of", "bound: none can be better", "the paper's DyGNeX-G"]
     assert lines[3]["x"] == [512, 1024] and lines[3]["y"] == [0.95, 0.85]
     words = " ".join(note["text"].replace("<br>", " ") for note in figure["layout"]["annotations"])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hybrid_windows import BEST, ROOM, check, told, traces, window
+from hybrid_windows import BEST, ROOM, check, described, traces, window
 from runs_synthetic import finished_run
 from synthetic_lines import START_NS, line, step_row
 from targets_synthetic import (
@@ -142,7 +142,7 @@ def test_a_change_of_size_leaves_old_batches_behind() -> None:
 
 
 def test_another_choice_of_the_same_sizes_keeps_them() -> None:
-    shown = told(window(dynahb_data(), steps=30), dynahb_data())
+    shown = described(window(dynahb_data(), steps=30), dynahb_data())
     for step in range(40):
         shown.add(event(dynahb_data(choice=step % 9), step=step))
     assert shown.hybrid.since == 0 and len(shown.hybrid.now()) == 2 and shown.hybrid.unchanged
@@ -180,7 +180,7 @@ def test_bars_are_of_several_steps_where_there_are_many() -> None:
 
 def test_levels_are_sums_over_the_parts() -> None:
     data = dynahb_data(choice=8)
-    shown = told(window(data), data, levels=8)
+    shown = described(window(data), data, levels=8)
     panels = shown.hybrid.named_panels()
     figure, words = panels["reservoir"]
     check(figure)
@@ -201,13 +201,13 @@ def test_levels_are_sums_over_the_parts() -> None:
 
 def test_a_reservoir_of_few_distinct_batches_warns() -> None:
     data = dynahb_data()
-    words = told(window(data), data, levels=8).hybrid.sentence()
+    words = described(window(data), data, levels=8).hybrid.caption()
     assert data["capacities"][8][1] == 3
     assert "Warning: a part's reservoir holds at most" in words and "and 3 of 30 % x 10 %" in words
     assert "9 sizes share it" in words and "reservoir_uses" in words
     plenty = {**data, "capacities": [[10, 11]] * 9}
-    assert "Warning" not in told(window(plenty), plenty, levels=8).hybrid.sentence()
-    assert "Warning" not in window(dynahb_data(reservoir=False), steps=2).hybrid.sentence()
+    assert "Warning" not in described(window(plenty), plenty, levels=8).hybrid.caption()
+    assert "Warning" not in window(dynahb_data(reservoir=False), steps=2).hybrid.caption()
 
 
 def test_levels_begin_when_every_part_has_told_its_own() -> None:
@@ -222,13 +222,13 @@ def test_levels_begin_when_every_part_has_told_its_own() -> None:
 
 def test_sizes_have_a_colour_for_snapshots_and_dashes_for_vertices() -> None:
     data = dynahb_data()
-    drawn = traces(told(window(data), data).hybrid.named_panels()["reservoir"][0])
+    drawn = traces(described(window(data), data).hybrid.named_panels()["reservoir"][0])
     colours = {name: trace["line"]["color"] for name, trace in drawn.items()}
     dashes = {name: trace["line"]["dash"] for name, trace in drawn.items()}
     assert len(set(colours.values())) == len(set(dashes.values())) == 3
     assert colours["10 % x 1 %"] == colours["10 % x 10 %"] != colours["20 % x 1 %"]
     assert dashes["10 % x 5 %"] == dashes["30 % x 5 %"] == "dash"
-    (key,) = told(window(data), data).hybrid.named_panels()["made"][0]["layout"]["annotations"]
+    (key,) = described(window(data), data).hybrid.named_panels()["made"][0]["layout"]["annotations"]
     assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of vertices")
 
 
@@ -244,12 +244,12 @@ def test_a_run_without_a_reservoir_an_adjuster_or_averaging_has_no_panels_of_the
 
 def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     data = dynahb_data(choice=BEST)
-    shown = told(window(data, steps=60), data, looks=30)
+    shown = described(window(data, steps=60), data, looks=30)
     once = shown.figures()["hybrid"]
     shown.add(event(data))
     for each in step_lines(data, range(60)):
         shown.add(each)
-    assert told(shown, data, looks=30).figures()["hybrid"] == once
+    assert described(shown, data, looks=30).figures()["hybrid"] == once
     other = dynahb_data(choice=0)
     shown.add(event(other, step=20, attempt=2))
     for each in step_lines(other, range(20, 22), attempt=2):
@@ -276,23 +276,23 @@ def test_logs_stay_bounded() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 90])
 @pytest.mark.parametrize("more", [0, 1, 60])
 def test_every_state_of_a_run_has_valid_pictures(data: dict[str, Any], steps: int, more: int) -> None:
-    shown = told(window(data, steps=steps), data, looks=more, rounds=more, levels=more)
+    shown = described(window(data, steps=steps), data, looks=more, rounds=more, levels=more)
     check(shown.figures()["hybrid"])
     assert len(json.dumps(shown.figures()["hybrid"])) < 200_000
     for name, (figure, words) in shown.hybrid.named_panels().items():
         check(figure)
         assert words and len(words) <= (2 if name == "map" else 1) * ROOM, name
-    assert "nan" not in shown.sentences()["hybrid"]
+    assert "nan" not in shown.captions()["hybrid"]
 
 
 def test_only_a_run_with_hybrid_batches_has_their_chart() -> None:
     shown = window()
-    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
-    assert shown.hybrid.panels() == [] and shown.hybrid.map() is None and shown.hybrid.sentence() == ""
+    assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
+    assert shown.hybrid.panels() == [] and shown.hybrid.map() is None and shown.hybrid.caption() == ""
     with pytest.raises(LookupError):
         shown.hybrid.figure()
     shown.add(event(hybrid_data()))
-    assert list(shown.figures()) == list(shown.sentences()) == [*CHARTS, "hybrid"]
+    assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "hybrid"]
     shown.add(event({"layout": None}, step=3))
     assert list(shown.figures()) == list(CHARTS)
 
@@ -340,8 +340,8 @@ def test_a_change_that_each_rank_hears_at_a_step_of_its_own_is_no_alarm() -> Non
         shown.add(line("events", [list(row.values())], rank=rank))
     [mark] = shown.marks
     assert mark.together and mark.text == "average_every_s 1 (rank 0 at 12, rank 1 at 13)"
-    told = event_rows([{**row, "rank": rank, "attempt": 1} for rank, row in enumerate(rows)])
-    assert [each[1] for each in told] == ["rank 0 at 12, rank 1 at 13"]
+    described = event_rows([{**row, "rank": rank, "attempt": 1} for rank, row in enumerate(rows)])
+    assert [each[1] for each in described] == ["rank 0 at 12, rank 1 at 13"]
     waited = {"step": 20, "epoch": 1, "time_ns": START_NS, "kind": "gathered", "rank": 1, "attempt": 1,
               "data": {"wait_s": 1.5, "bytes_sent": 9, "bytes_received": 9}}  # fmt: skip
     assert "waited 1.5 s for the other ranks" in event_rows([waited])[0][4]

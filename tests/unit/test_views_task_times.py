@@ -62,7 +62,7 @@ class Shown:
         return overlap_panels(self.exchanges, self.ranks, self.marks) | task_panels(self.tasks, self.marks)
 
 
-def tell(
+def report(
     view: Shown, steps: Any, *, flying_s: float = 0.010, exposed_s: float = 0.002, off: float = 2.0,
     attempt: int = 1, ranks: int = 2,
 ) -> None:  # fmt: skip
@@ -77,9 +77,9 @@ def tell(
             view.exchanges.step(rank, step)
 
 
-def told(steps: int, *, overlap: bool = True, **more: Any) -> Shown:
+def described(steps: int, *, overlap: bool = True, **more: Any) -> Shown:
     view = Shown(2, overlap)
-    tell(view, range(steps), **more)
+    report(view, range(steps), **more)
     return view
 
 
@@ -87,7 +87,7 @@ def told(steps: int, *, overlap: bool = True, **more: Any) -> Shown:
 
 
 def test_dots_lie_where_tasks_were_predicted_and_taken() -> None:
-    figure, words = told(2).panels()["predicted"]
+    figure, words = described(2).panels()["predicted"]
     check(figure)
     drawn = traces(figure)
     assert list(drawn) == ["equal", "computing", "exchanges"]
@@ -110,8 +110,8 @@ def test_the_error_is_that_of_half_the_tasks() -> None:
 
 
 def test_errors_go_on_after_their_tasks_are_dropped() -> None:
-    view = told(3 * TASK_TIMES_KEPT, off=3.0)
-    tell(view, range(3 * TASK_TIMES_KEPT, 6 * TASK_TIMES_KEPT), off=1.1)
+    view = described(3 * TASK_TIMES_KEPT, off=3.0)
+    report(view, range(3 * TASK_TIMES_KEPT, 6 * TASK_TIMES_KEPT), off=1.1)
     errors = view.tasks.errors()
     assert [step for step, _ in errors] == list(range(6 * TASK_TIMES_KEPT))
     assert errors[0][1]["compute"] == pytest.approx(2.0) and errors[0][1]["communicate"] == pytest.approx(2 / 3)
@@ -125,30 +125,30 @@ def test_errors_go_on_after_their_tasks_are_dropped() -> None:
 
 
 def test_an_error_that_has_not_fallen_is_not_said_to_have() -> None:
-    assert "it was" not in error_words(told(3 * TASK_TIMES_KEPT).tasks.errors())
+    assert "it was" not in error_words(described(3 * TASK_TIMES_KEPT).tasks.errors())
 
 
 def test_a_task_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
-    view = told(3 * TASK_TIMES_KEPT)
+    view = described(3 * TASK_TIMES_KEPT)
     once, drawn = view.tasks.newest(), view.panels()
-    tell(view, range(3 * TASK_TIMES_KEPT))
+    report(view, range(3 * TASK_TIMES_KEPT))
     assert view.tasks.newest() == once and view.panels() == drawn
-    tell(view, range(3 * TASK_TIMES_KEPT - 2, 3 * TASK_TIMES_KEPT), off=4.0, attempt=2)
-    tell(view, range(5), off=4.0, attempt=2)
-    tell(view, range(5), off=9.0, attempt=1)
+    report(view, range(3 * TASK_TIMES_KEPT - 2, 3 * TASK_TIMES_KEPT), off=4.0, attempt=2)
+    report(view, range(5), off=4.0, attempt=2)
+    report(view, range(5), off=9.0, attempt=1)
     errors = dict(view.tasks.errors())
     assert [errors[step]["compute"] for step in (4, 5, 3 * TASK_TIMES_KEPT - 1)] == pytest.approx([3.0, 1.0, 3.0])
 
 
 def test_what_an_earlier_attempt_did_after_the_resume_is_forgotten() -> None:
-    view = told(3 * TASK_TIMES_KEPT)
+    view = described(3 * TASK_TIMES_KEPT)
     view.truncate(TASK_TIMES_KEPT, 2)
     assert (
         [step for step, _ in view.tasks.errors()]
         == list(range(TASK_TIMES_KEPT))
         == [s for s, _ in view.exchanges.seconds(2)]
     )
-    tell(view, [TASK_TIMES_KEPT], off=4.0, attempt=2)
+    report(view, [TASK_TIMES_KEPT], off=4.0, attempt=2)
     assert view.tasks.errors()[-1] == (
         TASK_TIMES_KEPT,
         {"compute": pytest.approx(3.0), "communicate": pytest.approx(0.75)},
@@ -157,7 +157,7 @@ def test_what_an_earlier_attempt_did_after_the_resume_is_forgotten() -> None:
 
 def test_many_tasks_are_drawn_in_part_and_kept_in_bounds() -> None:
     view = Shown(64)
-    tell(view, range(60), ranks=64)
+    report(view, range(60), ranks=64)
     figure = view.panels()["predicted"][0]
     check(figure)
     assert sum(len(trace["x"]) for trace in figure["data"][1:]) <= 1_500
@@ -190,7 +190,7 @@ def test_stretches_of_one_snapshot_count_each() -> None:
 
 
 def test_exposed_and_in_flight_are_means_of_a_rank() -> None:
-    view = told(5)
+    view = described(5)
     view.exchanges.row(0, exchange_row(4, "forward", 0.045, 0.021), 1)  # told anew: 40 ms and 20 ms more on one of two
     assert view.exchanges.seconds(2)[3] == (3, (pytest.approx(0.010), pytest.approx(0.002)))
     assert view.exchanges.seconds(2)[4] == (4, (pytest.approx(0.030), pytest.approx(0.012)))
@@ -202,7 +202,7 @@ def test_exposed_and_in_flight_are_means_of_a_rank() -> None:
 
 
 def test_a_step_counts_when_every_rank_has_recorded_it() -> None:
-    view = told(3)
+    view = described(3)
     view.exchanges.row(0, exchange_row(3, "forward", 1.0, 1.0), 1)
     view.exchanges.step(0, 3)
     assert len(view.exchanges.seconds(2)) == 3
@@ -211,9 +211,9 @@ def test_a_step_counts_when_every_rank_has_recorded_it() -> None:
 
 
 def test_before_and_after_a_change_stand_beside_each_other() -> None:
-    view = told(20, exposed_s=0.010, overlap=False)
+    view = described(20, exposed_s=0.010, overlap=False)
     view.exchanges.changed(20, True, 1)
-    tell(view, range(20, 50), exposed_s=0.002)
+    report(view, range(20, 50), exposed_s=0.002)
     before, after = view.exchanges.stretches(2)
     assert (before.overlap, before.start, len(before.steps)) == (False, 0, 20)
     assert (after.overlap, after.start, len(after.steps)) == (True, 20, 30)
@@ -227,40 +227,40 @@ def test_before_and_after_a_change_stand_beside_each_other() -> None:
 
 
 def test_overlap_that_hides_nothing_or_harms_is_called_so() -> None:
-    view = told(5, exposed_s=0.0020)
+    view = described(5, exposed_s=0.0020)
     view.exchanges.changed(5, False, 1)
-    tell(view, range(5, 10), exposed_s=0.0020)
+    report(view, range(5, 10), exposed_s=0.0020)
     assert "it hides nothing here" in change_words(view.exchanges.stretches(2))
-    tell(view, range(5, 10), exposed_s=0.0010)
+    report(view, range(5, 10), exposed_s=0.0010)
     assert "100 % more" in change_words(view.exchanges.stretches(2))
-    tell(view, range(5, 10), exposed_s=0.0)
+    report(view, range(5, 10), exposed_s=0.0)
     assert "0 ms of a step without overlap and 2 ms with it:" in change_words(view.exchanges.stretches(2))
 
 
 def test_a_run_that_had_it_one_way_says_how_to_see_the_other() -> None:
-    assert "Set overlap off" in change_words(told(3).exchanges.stretches(2))
-    assert "Set overlap on" in change_words(told(3, overlap=False).exchanges.stretches(2))
-    view = told(3)
+    assert "Set overlap off" in change_words(described(3).exchanges.stretches(2))
+    assert "Set overlap on" in change_words(described(3, overlap=False).exchanges.stretches(2))
+    view = described(3)
     view.exchanges.changed(3, True, 1)
-    tell(view, range(3, 6))
+    report(view, range(3, 6))
     assert len(view.exchanges.stretches(2)) == 1, "a change to the same value is none"
 
 
 def test_a_change_told_before_or_after_the_rows_of_its_steps_counts_alike() -> None:
-    views = [told(6, exposed_s=0.004) for _ in range(2)]
+    views = [described(6, exposed_s=0.004) for _ in range(2)]
     views[0].exchanges.changed(10, False, 1)
     for view in views:
-        tell(view, range(6, 14))
+        report(view, range(6, 14))
     views[1].exchanges.changed(10, False, 1)
     assert views[0].exchanges.stretches(2) == views[1].exchanges.stretches(2)
     assert [len(each.steps) for each in views[0].exchanges.stretches(2)] == [10, 4]
 
 
 def test_a_change_of_an_attempt_that_was_undone_is_forgotten() -> None:
-    view = told(10)
+    view = described(10)
     view.exchanges.changed(5, False, 1)
     view.truncate(5, 2)
-    tell(view, range(5, 10), attempt=2)
+    report(view, range(5, 10), attempt=2)
     assert [each.overlap for each in view.exchanges.stretches(2)] == [True]
 
 
@@ -279,8 +279,8 @@ def test_long_runs_keep_the_newest_steps_of_each_stretch() -> None:
 
 
 def test_a_line_ends_where_steps_are_no_longer_kept() -> None:
-    view = told(3)
-    tell(view, [7, 8])
+    view = described(3)
+    report(view, [7, 8])
     line = traces(view.panels()["exposed"][0])["exposed"]
     assert line["x"] == [0, 1, 2, 3, 7, 8] and line["y"][3] is None
 
@@ -298,14 +298,14 @@ def test_logs_of_nothing_say_what_is_to_come() -> None:
 
 @pytest.mark.parametrize("steps", [1, 30])
 def test_all_panels_form_one_figure(steps: int) -> None:
-    panels = told(steps).panels()
+    panels = described(steps).panels()
     assert list(panels) == ["exposed", "change", "predicted", "error"]
     check(grid(list(panels.values()), title="Tasks"))
     assert all(words for _, words in panels.values())
 
 
 def test_changes_are_marked() -> None:
-    view = told(10)
+    view = described(10)
     view.marks.knob({"version": 1, "changes": {"overlap": False}, "when": "epoch"}, 0, 5, 0.1, 1)
     for name in ("exposed", "error"):
         notes = view.panels()[name][0]["layout"]["annotations"]

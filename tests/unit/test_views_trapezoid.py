@@ -59,11 +59,11 @@ def window(data: dict[str, Any] | None = None, steps: int = 0, **more: Any) -> R
     shown = RunWindow(RunConfig(system="flaredtdg", dataset="growing", ranks=2, epochs=20))
     if data is not None:
         shown.add(event(data))
-        tell(shown, data, range(steps), **more)
+        report(shown, data, range(steps), **more)
     return shown
 
 
-def tell(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> None:
+def report(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> None:
     for each in step_lines(data, steps, **more):
         shown.add(each)
 
@@ -202,9 +202,9 @@ def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> 
 def test_the_newest_batch_is_shown_when_every_rank_has_told_it() -> None:
     data = trapezoid_data()
     shown = window(data, steps=5)
-    tell(shown, data, [5], ranks=[0])
+    report(shown, data, [5], ranks=[0])
     assert shown.trapezoid.now is not None and shown.trapezoid.now.step == 4
-    tell(shown, data, [5], ranks=[1])
+    report(shown, data, [5], ranks=[1])
     now, made = shown.trapezoid.now, batches(data)[5]
     assert (now.step, now.target, now.counts) == (5, made.target, made.counts)
     assert now.rows == 2 * (5 * (sum(made.counts) + made.full * CHUNKS) // 2), "of both ranks"
@@ -247,11 +247,11 @@ def test_phases_and_cutting_out_are_shares_of_a_ranks_step() -> None:
     check(phases)
     assert traces(phases)["compute"]["y"] == [10.0] * 10 and "transfer" not in traces(phases)
     assert "a step took 14 ms, the mean of the ranks: compute 71 %" in words
-    cut, told = panels["shrinking"]
+    cut, described = panels["shrinking"]
     check(cut)
     assert cut["data"][0]["y"] == [5.0] * 10, "0.7 ms of 14 ms"
-    assert "took a rank 0.7 ms, 5.0 % of the step" in told
-    assert "5.0 % of the step" in shown.trapezoid.sentence()
+    assert "took a rank 0.7 ms, 5.0 % of the step" in described
+    assert "5.0 % of the step" in shown.trapezoid.caption()
 
 
 def test_a_change_shows_from_its_step_on() -> None:
@@ -261,7 +261,7 @@ def test_a_change_shows_from_its_step_on() -> None:
         shown.add(line("events", [knob_row(30, 1, full_snapshots=3, alpha=0.5)], rank=rank))
     assert shown.trapezoid.facts.shape == Shape(3, 0.5, "ladder")
     other = trapezoid_data(full_snapshots=3, alpha=0.5)
-    tell(shown, other, range(30, 40))
+    report(shown, other, range(30, 40))
     for name in ("rows", "phases", "shrinking"):
         figure, words = shown.trapezoid.named_panels()[name]
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["full_snapshots 3, alpha 0.5"]
@@ -281,13 +281,13 @@ def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     shown = window(data, steps=8)
     look(shown, LOOKS[0])
     once = shown.figures()["trapezoid"]
-    tell(shown, data, range(8))
+    report(shown, data, range(8))
     shown.add(event(data))
     look(shown, LOOKS[0])
     assert shown.figures()["trapezoid"] == once
     other = trapezoid_data(full_snapshots=4)
     shown.add(event(other, step=5, attempt=2))
-    tell(shown, other, range(5, 7), attempt=2)
+    report(shown, other, range(5, 7), attempt=2)
     now = shown.trapezoid.now
     assert now.step == 6 and now.full == min(4, len(batches(other)[6].snapshots))
     assert not shown.trapezoid.decisions.looks(), "decided after step 5"
@@ -325,7 +325,7 @@ def test_exchanges_and_tasks_of_the_windows_are_on_the_page() -> None:
     for rank in (0, 1):
         shown.add(line("exchanges", [[4, 0, 0, "forward", "halo", 2, 0.004, 0.001]], rank=rank))
         shown.add(line("tasks", [[4, 0, 0, 7, "compute", 0.002, 0.001]], rank=rank))
-    tell(shown, data, [4])
+    report(shown, data, [4])
     panels = shown.trapezoid.named_panels()
     assert {"exposed", "change", "predicted", "error"} <= set(panels)
     check(shown.figures()["trapezoid"])
@@ -349,7 +349,7 @@ def test_the_path_of_the_tuner_and_what_it_saw() -> None:
         "After epoch 6 the tuner stayed at K 3, alpha 0.2: no neighbour it asked about was better; 1 neighbour would "
         "need more than 1.0 GiB. 2 moves in 3 looks."
     )
-    assert "2 moves in 3 looks" in shown.trapezoid.sentence()
+    assert "2 moves in 3 looks" in shown.trapezoid.caption()
     figure, _ = panels["tuner-path"]
     check(figure)
     cells, line_, _ = figure["data"]
@@ -387,16 +387,16 @@ def test_losses_that_are_not_finite_and_no_looks_are_drawn_too() -> None:
 
 def test_only_a_run_with_windows_has_their_chart() -> None:
     shown = window()
-    assert list(shown.figures()) == list(shown.sentences()) == list(CHARTS)
+    assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
     shown.add(event(trapezoid_data()))
-    assert list(shown.figures()) == list(shown.sentences()) == [*CHARTS, "trapezoid"]
+    assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "trapezoid"]
     shown.add(event({"layout": None}, step=3))
     assert list(shown.figures()) == list(CHARTS) and shown.trapezoid.named_panels() == {}
 
 
 def test_a_view_without_windows_has_nothing_to_draw() -> None:
     view = TrapezoidView(2, Marks())
-    assert view.panels() == [] and view.sentence() == "" and view.now is None
+    assert view.panels() == [] and view.caption() == "" and view.now is None
     with pytest.raises(LookupError):
         view.figure()
 
@@ -412,7 +412,7 @@ def test_chunks_are_told_with_their_cut_time_and_note() -> None:
         chunks_words({name: value for name, value in CHUNKS_DATA.items() if name != "sizes"})
     shown = window(trapezoid_data())
     shown.add(line("events", [[0, 0, START_NS, "chunks", CHUNKS_DATA]]))
-    assert "made in 500 ms" in shown.sentences()["trapezoid"]
+    assert "made in 500 ms" in shown.captions()["trapezoid"]
 
 
 def test_events_are_said_in_words() -> None:
@@ -438,7 +438,7 @@ def test_report_and_plot_of_a_run_show_its_windows(tmp_path: Any) -> None:
         writer.row("decisions", tuple(decision_row(*LOOKS[0])))
     finish(run, "finished")
     stored = open_run(run.path)
-    assert "trapezoid" in stored.sentences()
+    assert "trapezoid" in stored.captions()
     titles = lab.plot(stored).to_json()
     assert "A whole window" in titles and "What the tuner saw" in titles
     html = stored.report().read_text()

@@ -125,7 +125,7 @@ def test_smoothed_graph_holds_the_edges_of_the_last_snapshots(graph):
 
 def test_blocks_are_as_many_as_snapshots_at_most(graph):
     train = len(split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train)
-    assert f"in {train} blocks" in compare_volumes(graph, "cdgcn", [2], blocks=1000, seed=5).told
+    assert f"in {train} blocks" in compare_volumes(graph, "cdgcn", [2], blocks=1000, seed=5).described
 
 
 def test_pulls_that_are_counted_are_the_models(graph):

@@ -21,7 +21,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.systems.decayed_windows import training as windowed
-from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import build
@@ -141,7 +141,7 @@ def test_steps_tell_their_batches(tmp_path: Path) -> None:
 def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> None:
     config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
     built = build(config, load_for(config), SoloGroup())
-    assert isinstance(built.layout, HaloWindowLayout)
+    assert isinstance(built.layout, DecayedWindowStrategy)
     memory = windowed.measure(built, SoloGroup(), device="cpu")
     assert memory is not None and built.layout.shape == Trapezoid.of(config, chunks=32)
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
@@ -167,14 +167,14 @@ def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, d
     )
     built = build(config, load_for(config), SoloGroup())
     layout = built.layout
-    assert isinstance(layout, HaloWindowLayout)
-    told, peaks = [probe_memory(built, device="cpu").peak_bytes for _ in range(2)], []
+    assert isinstance(layout, DecayedWindowStrategy)
+    described, peaks = [probe_memory(built, device="cpu").peak_bytes for _ in range(2)], []
     for work in layout.by_length():
         layout.forget()
         peaks.append(peak_bytes(partial(layout.tried, work, Unmarked())))
     assert [work.snapshots for work in layout.by_length()] == [*range(1, 9)]
     assert max(peaks) <= 1.05 * peaks[-1], [peak / peaks[-1] for peak in peaks]
-    assert told[-1] == max(peaks), "the first also makes what a run keeps, such as targets"
+    assert described[-1] == max(peaks), "the first also makes what a run keeps, such as targets"
 
 
 def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
         state, action = row["state"], row["action"]
         moved = abs(action["full_snapshots"] - state["full_snapshots"]) + (action["alpha"] != state["alpha"])
         assert moved <= 1 and row["reward"] >= 0
-    knobs = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "knob"]
+    live_settings = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "knob"]
     changed = [row for row in decisions if row["state"] != {**row["state"], **row["action"]}]
-    assert len(knobs) == len(changed) and all(knob["by"] == "greedy" for knob in knobs)
+    assert len(live_settings) == len(changed) and all(knob["by"] == "greedy" for knob in live_settings)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_tuning_reads_validation_vertices_where_vertices_are_divided(tmp_path: P
 def _gradient(config: RunConfig) -> Tensor:
     """Of the first whole window."""
     built = build(config, _graph(), SoloGroup())
-    assert isinstance(built.layout, HaloWindowLayout)
+    assert isinstance(built.layout, DecayedWindowStrategy)
     built.layout.compute(built.layout.by_length()[-1], Unmarked())
     return built.gradients.gradients
 
@@ -340,7 +340,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
     """Of a model that predicts nothing the loss is the mean over snapshots, of the mean over the vertices kept."""
     built = build(_config(loss_at="all"), _graph(), SoloGroup())
     layout = built.layout
-    assert isinstance(layout, HaloWindowLayout)
+    assert isinstance(layout, DecayedWindowStrategy)
     for parameter in built.model.parameters():
         parameter.data.zero_()
     work = layout.by_length()[-1]
@@ -364,7 +364,7 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
         config = _config(late_state=late_state, **size)
         built = build(config, load_for(config), SoloGroup())
         memory = windowed.measure(built, SoloGroup(), device="cpu")
-        assert isinstance(built.layout, HaloWindowLayout) and memory is not None
+        assert isinstance(built.layout, DecayedWindowStrategy) and memory is not None
         peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
     late = 2000 * (1 - 10 / 32)  # vertices that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
     states = 0.9 * late * tensors * 16 * 8

@@ -72,8 +72,8 @@ def decision_row(
 
     values = [named(setting) | {"bytes": 1e6 * setting[0], "loss": loss} for setting, loss in losses.items()]
     reward = (losses.get(state) or 0.0) - (losses.get(action) or 0.0)
-    told = named(state) | {"bytes": 1e6 * state[0], "most_bytes": most_bytes}
-    return [step, step // PER_EPOCH - 1, "greedy", told, values, named(action), reward]
+    described = named(state) | {"bytes": 1e6 * state[0], "most_bytes": most_bytes}
+    return [step, step // PER_EPOCH - 1, "greedy", described, values, named(action), reward]
 
 
 LOOKS = (

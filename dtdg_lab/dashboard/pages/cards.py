@@ -61,7 +61,7 @@ class CardPage:
         )
         self.charts = WholeCharts(
             self.figures,
-            self.sentences,
+            self.captions,
             defer=defer,
             chart_height=320,
             sizing_mode="stretch_width",
@@ -112,7 +112,7 @@ class CardPage:
         """The charts, named by the system and their places."""
         return {f"card-{self._name}-{place}": figure for place, (figure, _) in enumerate(self._panels)}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {f"card-{self._name}-{place}": words for place, (_, words) in enumerate(self._panels)}
 

@@ -152,10 +152,10 @@ class Branch:
             self.changes.value = html.escape(str(error))
 
     def _words(self, kept: Kept) -> str:
-        told = join_words([f"{name}={value!r}" for name, value in self._changed(kept).items()])
+        described = join_words([f"{name}={value!r}" for name, value in self._changed(kept).items()])
         if kept.epoch >= self._settings.config().epochs:
             return f"All {kept.epoch} epochs were trained: a fork from here needs more of them."
-        return f"A fork differs from there on by {told}." if told else "A fork goes on as this run did."
+        return f"A fork differs from there on by {described}." if described else "A fork goes on as this run did."
 
     def close(self) -> None:
         """End the thread."""

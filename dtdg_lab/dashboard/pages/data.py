@@ -17,7 +17,7 @@ from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphView, mean_of
+from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphCharts, mean_of
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.visualization.svg import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
 
@@ -129,13 +129,13 @@ class GraphPage:
     def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
         self._settings = settings
         self._key: tuple[Any, ...] | None = None
-        self._view: GraphView | None = None
+        self._view: GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
         self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=285)
         self.charts = WholeCharts(
             self.figures,
-            self.sentences,
+            self.captions,
             defer=defer,
             chart_height=330,
             sizing_mode="stretch_width",
@@ -154,9 +154,9 @@ class GraphPage:
         empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
         return dict.fromkeys(GRAPH_CHARTS, empty)
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in the charts; nothing where there are none."""
-        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.sentences()
+        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def follow(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
@@ -186,7 +186,7 @@ class GraphPage:
             self._view, self._note = None, described.why_not
             self.picture.value = message_html(f"No picture: {described.why_not}.")
         else:
-            self._view = GraphView(found, config.protocol)
+            self._view = GraphCharts(found, config.protocol)
             words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
             self.picture.value = thumbnail_html(thumbnail_svg(found.edges, found.kept, self._view.spans), words)
         self.charts.redraw()

@@ -89,7 +89,7 @@ class PartitionMeasurer:
                 return NOT_HERE.format(name=config.dataset)
             graph = load_for(config)
         except Exception as error:  # there is no caller to raise to: the page says it
-            return _told(error, f"{config.dataset} could not be read")
+            return _to_dict(error, f"{config.dataset} could not be read")
         for name in wanted.partitioners:
             if self._worker.overtaken:
                 break
@@ -100,9 +100,9 @@ class PartitionMeasurer:
 def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> PartitionAnswer:
     try:
         measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
-        return PartitionAnswer(name, facts_of(measured.told()))
+        return PartitionAnswer(name, facts_of(measured.to_dict()))
     except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
-        return PartitionAnswer(name, why_not=_told(error, f"partitioner {name} failed"))
+        return PartitionAnswer(name, why_not=_to_dict(error, f"partitioner {name} failed"))
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _settings(config: RunConfig) -> dict[str, Any]:
     return {**{name: config[name] for name in read}, **options}
 
 
-def _told(error: Exception, what: str) -> str:
+def _to_dict(error: Exception, what: str) -> str:
     if not isinstance(error, LabError):
         _LOG.exception("%s", what)
     return describe(error)
@@ -251,7 +251,7 @@ class PartitionPage:
         self._make_widgets(defer)
         self.charts = WholeCharts(
             self.figures,
-            self.sentences,
+            self.captions,
             defer=defer,
             chart_height=330,
             sizing_mode="stretch_width",
@@ -343,7 +343,7 @@ class PartitionPage:
         self._wanted = WantedPartition(config, self.parts.value, names)
         self._measured, self._refused, self._panels = {}, {}, {}
         self._say(f"{_what(self._wanted)}: measuring …")
-        self._tell()
+        self._report()
         self._measurer.ask(self._wanted)
 
     # what the thread tells
@@ -355,7 +355,7 @@ class PartitionPage:
             self._refused[outcome.partitioner] = outcome.why_not
         else:
             self._measured[outcome.partitioner] = outcome.facts
-        self._tell()
+        self._report()
 
     def _ended(self, wanted: WantedPartition, why_not: str) -> None:
         if wanted is not self._wanted:
@@ -365,9 +365,9 @@ class PartitionPage:
             self._wanted = None
         else:
             self._say(f"{_what(wanted)}:")
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Table and choice of the one looked at, as far as partitions have been measured."""
         wanted = self._wanted
         waiting = [
@@ -409,7 +409,7 @@ class PartitionPage:
         with run.lock:
             self._version = run.version
             view = run.window.partition
-            found, words = view.panels(), view.sentence()
+            found, words = view.panels(), view.caption()
         is_new = bool(found) != bool(self._run_panels)
         self._run_panels, self._run_words = found, words
         if is_new:
@@ -433,7 +433,7 @@ class PartitionPage:
         """The microscope's panels by their place."""
         return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each panel."""
         return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
 
@@ -452,8 +452,8 @@ class PartitionPage:
 def _narrow(figure: Figure) -> Figure:
     """The figure for a card: what its title ends with, as which partition it is of, stands on a second line."""
     layout = figure["layout"]
-    first, told, rest = layout["title"]["text"].partition(" · ")
-    if not told:
+    first, described, rest = layout["title"]["text"].partition(" · ")
+    if not described:
         return figure
     title = {**layout["title"], "text": f"{first}<br>{rest}", "y": 0.93}  # plotly.js puts the last line there
     margin = {**layout["margin"], "t": 52}

@@ -78,7 +78,7 @@ class RacePage:
         self._shown: tuple[dict[str, Panel], str] = ({}, "")
         self._drawer: NewestFirst[Race] = NewestFirst(self._draw, "dashboard-race")
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.charts = WholeCharts(self.figures, self.sentences, defer=actions.later, chart_height=330, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=actions.later, chart_height=330, **stretch)
         self._opened = OpenedPage(self.charts)
         self._make_controls()
         # StaticText and not panes: see dash.app
@@ -289,7 +289,7 @@ class RacePage:
         """The panels of the race as it was drawn last."""
         return {f"race-{name}": figure for name, (figure, _) in self._shown[0].items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {f"race-{name}": words for name, (_, words) in self._shown[0].items()}
 

@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_store import BITS, LinkState
 from dtdg_lab.dashboard.actions import ACTIVE
 from dtdg_lab.dashboard.live import OpenedPage, WholeCharts, labelled
-from dtdg_lab.dashboard.settings import PATIENCE_S, LiveKnobs
+from dtdg_lab.dashboard.settings import PATIENCE_S, LiveWidgets
 from dtdg_lab.network.patterns import format_links, parse_links
 from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
 from dtdg_lab.systems.hybrid_batches.view import Panel
@@ -48,8 +48,8 @@ class BatchPage:
         self._panels: dict[str, Panel] = {}
         self._judged: tuple[Any, ...] = ()
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.map = WholeCharts(self.map_figures, self.map_sentences, defer=defer, chart_height=380, **stretch)
-        self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=330, **stretch)
+        self.map = WholeCharts(self.map_figures, self.map_captions, defer=defer, chart_height=380, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **stretch)
         self._opened = [OpenedPage(self.map), OpenedPage(self.charts)]
         # StaticText and not panes: see dash.app
         self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
@@ -60,9 +60,9 @@ class BatchPage:
             styles={**_WORDS, "font-weight": "bold"},
             sizing_mode="stretch_width",
         )
-        self.knobs = LiveKnobs(KNOBS, apply)
+        self.live_settings = LiveWidgets(KNOBS, apply)
         self.panel = pn.Column(
-            self.words, self.verdict, self.knobs.panel, *(page.panel for page in self._opened), **stretch
+            self.words, self.verdict, self.live_settings.panel, *(page.panel for page in self._opened), **stretch
         )
         self.follow(None)
 
@@ -70,7 +70,7 @@ class BatchPage:
         """Show another run."""
         self._run, self._version, self._mapped = run, -1, -1
         self._map, self._panels = None, {}
-        self.knobs.follow(run)
+        self.live_settings.follow(run)
         self._say("")
         self.map.redraw()
         self.charts.redraw()
@@ -97,12 +97,12 @@ class BatchPage:
             with run.lock:
                 self._version = run.version
                 view = run.window.hybrid
-                self._panels, words = view.named_panels(), view.sentence()
+                self._panels, words = view.named_panels(), view.caption()
             self._panels.pop("map", None)
             self._say(words)
             self.charts.redraw()
         if slow:
-            self.knobs.update(run)
+            self.live_settings.update(run)
             self._judge(list(runs)[-JUDGED:])
 
     def _judge(self, runs: list[Run]) -> None:
@@ -124,7 +124,7 @@ class BatchPage:
         """The batch now in training; nothing where the run has none."""
         return {} if self._map is None else {"batches-map": self._map[0]}
 
-    def map_sentences(self) -> dict[str, str]:
+    def map_captions(self) -> dict[str, str]:
         """How many targets it has."""
         return {} if self._map is None else {"batches-map": self._map[1]}
 
@@ -132,7 +132,7 @@ class BatchPage:
         """The other charts by name: one that becomes another kind of picture would be drawn wrongly."""
         return {f"batches-{name}": figure for name, (figure, _) in self._panels.items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {f"batches-{name}": words for name, (_, words) in self._panels.items()}
 
@@ -166,7 +166,7 @@ class BlockPage:
         self._version = -1
         self._panels: dict[str, Panel] = {}
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=330, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **stretch)
         self._opened = OpenedPage(self.charts)
         # StaticText and not panes: see dash.app
         self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
@@ -191,7 +191,7 @@ class BlockPage:
         with run.lock:
             self._version = run.version
             view = run.window.blocks
-            self._panels, words = view.named_panels(), view.sentence()
+            self._panels, words = view.named_panels(), view.caption()
         self._say(words)
         self.charts.redraw()
 
@@ -202,7 +202,7 @@ class BlockPage:
         """The panels by name: a chart that becomes another kind of picture would be drawn wrongly."""
         return {f"blocks-{name}": figure for name, (figure, _) in self._panels.items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each panel."""
         return {f"blocks-{name}": words for name, (_, words) in self._panels.items()}
 
@@ -385,11 +385,11 @@ class FeaturePage:
         self._version = -1
         self._panels: dict[str, Panel] = {}
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=330, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **stretch)
         self._opened = OpenedPage(self.charts)
         # StaticText and not panes: see dash.app
         self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
-        self.cache, self.links, self.power = (LiveKnobs(names, apply) for names in (CACHE, LINKS, POWER))
+        self.cache, self.links, self.power = (LiveWidgets(names, apply) for names in (CACHE, LINKS, POWER))
         self.editor = LinkEditor(defer, apply)
         self.panel = pn.Column(
             self.words,
@@ -426,9 +426,9 @@ class FeaturePage:
         with run.lock:
             self._version = run.version
             view, energy = run.window.features, run.window.phase_energy
-            self._panels, words = view.named_panels(), view.sentence()
+            self._panels, words = view.named_panels(), view.caption()
             if self._panels and energy.joules():
-                self._panels["energy"] = (energy.figure(), energy.sentence())
+                self._panels["energy"] = (energy.figure(), energy.caption())
         self._say(words)
         self.charts.redraw()
 
@@ -439,7 +439,7 @@ class FeaturePage:
         """The panels by name: a chart that becomes another kind of picture would be drawn wrongly."""
         return {f"features-{name}": figure for name, (figure, _) in self._panels.items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each panel."""
         return {f"features-{name}": words for name, (_, words) in self._panels.items()}
 

@@ -70,7 +70,7 @@ class RunSeen:
 
     words: str = ""
     figures: Mapping[str, Figure] = field(default_factory=lambda: _NOTHING)
-    sentences: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    captions: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     report: str | None = None
     report_name: str = "report.html"
     under_way: bool = False
@@ -100,8 +100,8 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
 
 def _study(study: Study, wanted: WantedStudy) -> StudySeen:
     names = list(study.sweep.names)
-    told = (pair for trial in study.trials for pair in trial.values.items())
-    known = sorted({name for name, value in told if number(value) is not None})
+    described = (pair for trial in study.trials for pair in trial.values.items())
+    known = sorted({name for name, value in described if number(value) is not None})
     objective = study.sweep.objective
     numbers = [objective, *(name for name in known if name != objective)]
     x = wanted.x if wanted.x in names else names[0]
@@ -112,7 +112,7 @@ def _study(study: Study, wanted: WantedStudy) -> StudySeen:
         panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
     return StudySeen(
         study.path,
-        study.in_words(),
+        study.summary(),
         panels,
         names,
         numbers,
@@ -124,13 +124,13 @@ def _study(study: Study, wanted: WantedStudy) -> StudySeen:
 
 
 def _called(study: Study, trial: Trial) -> str:
-    told = ", ".join(
+    described = ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in trial.settings.items()
     )
     value = number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
-    return f"{trial.number}: {told}, seed {trial.seed} ({came})"
+    return f"{trial.number}: {described}, seed {trial.seed} ({came})"
 
 
 def look_at_run(path: Path, key: str) -> RunSeen:
@@ -144,7 +144,7 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         return RunSeen(
             f"{words} lab.open_run({str(run.path)!r})",
             run.figures(),
-            run.sentences(),
+            run.captions(),
             str(report) if report.is_file() else None,
             f"{run.id}.html",
             run.status not in ENDED,
@@ -183,7 +183,7 @@ class StudyPage:
         self._run_reader: NewestFirst[tuple[Path, str]] = NewestFirst(self._read_run, "study-run-reader")
         self._make_widgets(folder)
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.map = WholeCharts(self.map_figures, self.map_sentences, defer=defer, chart_height=430, **stretch)
+        self.map = WholeCharts(self.map_figures, self.map_captions, defer=defer, chart_height=430, **stretch)
         self.map.on_click(self._clicked)
         self.charts = WholeCharts(self.run_figures, self.run_sentences, defer=defer, chart_height=330, **stretch)
         self._opened = [OpenedPage(self.map), OpenedPage(self.charts)]
@@ -305,7 +305,7 @@ class StudyPage:
         """The map, and what the study's analysis draws."""
         return {f"study-{name}": figure for name, (figure, _) in self._seen.panels.items()}
 
-    def map_sentences(self) -> dict[str, str]:
+    def map_captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {f"study-{name}": words for name, (_, words) in self._seen.panels.items()}
 
@@ -355,4 +355,4 @@ class StudyPage:
 
     def run_sentences(self) -> dict[str, str]:
         """What to look for in each."""
-        return {f"study-run-{name}": self._run.sentences.get(name, "") for name in self._run.figures}
+        return {f"study-run-{name}": self._run.captions.get(name, "") for name in self._run.figures}

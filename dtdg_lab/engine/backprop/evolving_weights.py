@@ -12,8 +12,8 @@ from dtdg_lab.engine.backprop import time_blocks as checkpointed
 from dtdg_lab.engine.backprop.time_blocks import block_here
 from dtdg_lab.engine.graph_view import OneVertex
 from dtdg_lab.engine.halo_exchange import Exchanger
-from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, StackedSpace, TimeBlock, Timeline, in_order
-from dtdg_lab.models.base import Space, State, run_straight
+from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, StackedView, TimeBlock, Timeline, in_order
+from dtdg_lab.models.base import GraphView, State, run_straight
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
 #
@@ -76,7 +76,7 @@ class _Pieces:
         """Add the gradients of a block's own snapshots; returns their loss."""
         run, states, learned = self._run, self._states, self._learned
 
-        def piece(seen: tuple[StackedSpace, ...]) -> tuple[Tensor, Gradients, Gradients]:
+        def piece(seen: tuple[StackedView, ...]) -> tuple[Tensor, Gradients, Gradients]:
             space = seen[0]
             given = _leaves([states[t] for t in space.snapshots])
             loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
@@ -123,7 +123,7 @@ def _leaves(states: list[State]) -> State:
     return State(tuple(layers), states[0].per_vertex)
 
 
-def _readout(run: SequenceSegment, seen: tuple[StackedSpace, ...], state: State) -> Tensor:
+def _readout(run: SequenceSegment, seen: tuple[StackedView, ...], state: State) -> Tensor:
     """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
 
     Rows that the next layer does not need are left out as soon as they are known.
@@ -175,7 +175,7 @@ class SnapshotSummaries:
 class Summarising(Protocol):
     """A model whose weights evolve from a summary of the snapshot and the weights before."""
 
-    async def summary(self, layer: int, space: Space, x: Tensor) -> Tensor:
+    async def summary(self, layer: int, space: GraphView, x: Tensor) -> Tensor:
         """Z_t of one snapshot, (width, H)."""
         ...
 
@@ -228,7 +228,7 @@ class _Weights:
         self._timeline.turn(number)
         return loss, end
 
-    def _through(self, number: int, state: State, way: str) -> tuple[list[StackedSpace], list[Tensor], State]:
+    def _through(self, number: int, state: State, way: str) -> tuple[list[StackedView], list[Tensor], State]:
         """Own spaces, what comes out of them, (n, H) each, and the state after the block."""
         run = self._run
         block = self._timeline.open(number, way)
@@ -245,7 +245,7 @@ class _Weights:
             ]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
-    def _summaries(self, layer: int, spaces: list[StackedSpace], xs: list[Tensor]) -> Tensor:
+    def _summaries(self, layer: int, spaces: list[StackedView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
         model, summarising = self._run.model, cast(Summarising, self._run.model)
         found = [

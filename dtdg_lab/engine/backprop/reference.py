@@ -16,13 +16,13 @@ from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.strategy import (
-    Computed,
     Gradients,
     Learned,
     SequenceSegment,
     SnapshotSequence,
+    Step,
     StepMarks,
-    Work,
+    StepResult,
     in_order,
 )
 from dtdg_lab.models.base import DynamicModel, State, run_straight
@@ -104,7 +104,7 @@ def _loss_if_it_fits(run: SequenceSegment) -> Tensor | None:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         first, state = _snapshot(run, run.snapshots[0], run.initial_state())
-    for known in (run.sequence.space(run.snapshots[0]).inputs, *run.model.parameters()):
+    for known in (run.sequence.view(run.snapshots[0]).inputs, *run.model.parameters()):
         sizes.pop(known.untyped_storage().data_ptr(), None)
     if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES):
         return None
@@ -122,7 +122,7 @@ def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
 
 def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None, State]:
     """The snapshot's share of the loss, where there is one, and the state after it."""
-    space = run.sequence.space(t)
+    space = run.sequence.view(t)
     h, state = run_straight(run.model.snapshot(space, space.inputs, state))
     if t not in run.at:
         return None, state
@@ -179,7 +179,7 @@ def bring(run: SequenceSegment) -> None:
     run.task.prepare(run.at)
     if HOW[run.model.memory] is add_gradients_plain:
         for t in run.snapshots:
-            run.sequence.space(t)
+            run.sequence.view(t)
         return
     for layer in range(run.model.layers):
         run.sequence.stacks(run.snapshots, layer)
@@ -213,7 +213,7 @@ class GroupRunner:
     def __post_init__(self) -> None:
         self.clock = GroupClock(self.sequence.device)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time, or all are."""
         runs = [self._run(group) for group in work.groups]
         marks("batch")
@@ -228,7 +228,7 @@ class GroupRunner:
             for group, run in zip(work.groups, runs, strict=True):
                 with self.clock.of([group]):
                     loss_sum += float(HOW[self.model.memory](run))
-        return Computed(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
+        return StepResult(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
 
     def _run(self, group: int) -> SequenceSegment:
         snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))

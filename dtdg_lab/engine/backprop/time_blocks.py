@@ -9,13 +9,13 @@ from typing import ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.graph_view import SeamWidth, seam_widths
+from dtdg_lab.engine.graph_view import RedistributionWidth, seam_widths
 from dtdg_lab.engine.strategy import (
+    AllToAllPhase,
     Gradients,
     Learned,
-    Leg,
     SequenceSegment,
-    StackedSpace,
+    StackedView,
     TimeBlock,
     Timeline,
     by_snapshot,
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Here:
-    """The seam (see :class:`dtdg_lab.engine.strategy.BlockSeam`) where rows are already where they are wanted.
+    """No redistribution: rows are already where they are needed (see :class:`BlockRedistribution`).
 
     Args:
         spaces: the S snapshots, some stacked.
@@ -38,17 +38,23 @@ class Here:
         alone: whether pieces over spaces must be worked on one after another.
     """
 
-    def __init__(self, spaces: Sequence[StackedSpace], *, device: str, alone: bool) -> None:
+    def __init__(self, spaces: Sequence[StackedView], *, device: str, alone: bool) -> None:
         self._stacks = [len(space.snapshots) for space in spaces]
         self._device, self._alone = device, alone
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
         """Views of what the work gives, by snapshot."""
         found = in_order(work, range(len(self._stacks)), device=self._device, alone=self._alone)
         return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
 
     def to_snapshots(
-        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        pieces: Sequence[slice],
+        leg: AllToAllPhase,
+        *,
+        like: Tensor,
+        height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Each piece's rows are written where they belong."""
         covered = sum(rows.stop - rows.start for rows in pieces) == height
@@ -116,7 +122,7 @@ Tensors = tuple[Tensor, ...]
 
 
 @dataclass(slots=True)
-class Crossing:
+class BoundaryState:
     """A layer's state where a block of time begins and ends, of its m vertices.
 
     Attributes:
@@ -163,10 +169,10 @@ class Layer:
         number: int,
         block: TimeBlock,
         inputs: list[Tensor],
-        crossing: Crossing,
+        crossing: BoundaryState,
         *,
         learning: bool,
-        seam: SeamWidth,
+        seam: RedistributionWidth,
     ) -> None:
         self._run, self._number, self._block, self._crossing = run, number, block, crossing
         self._rows = block.vertices[number]
@@ -189,7 +195,7 @@ class Layer:
                 self._mixed[place] = mixed
             return mixed.detach(), None
 
-        return self._block.seam.to_vertices(mix, Leg(number, False, self._width))[0]
+        return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
@@ -201,7 +207,7 @@ class Layer:
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
-        leg = Leg(self._number, False, self._run.model.hidden)
+        leg = AllToAllPhase(self._number, False, self._run.model.hidden)
         found, _ = self._block.seam.to_snapshots(through, self._pieces(), leg, like=self._parts[0], height=self._rows)
         self._crossing.end = end
         return found
@@ -249,7 +255,7 @@ class Layer:
 
         like = self._parts[0]
         found, _ = seam.to_snapshots(
-            read, self._pieces(), Leg(self._number, False, run.model.outputs), like=like, height=self._rows
+            read, self._pieces(), AllToAllPhase(self._number, False, run.model.outputs), like=like, height=self._rows
         )
         z = [rows.requires_grad_() for rows in found]
         loss, dz = self._joint(z)
@@ -257,7 +263,7 @@ class Layer:
         def of_readout(place: int) -> tuple[Tensor, None]:
             return dz[place], None
 
-        parts, _ = seam.to_vertices(of_readout, Leg(self._number, True, run.model.outputs))
+        parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -310,7 +316,7 @@ class Layer:
             parts: list[Tensor] = []
             found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
         else:
-            leg = Leg(self._number, True, self._run.model.width(self._number))
+            leg = AllToAllPhase(self._number, True, self._run.model.width(self._number))
             parts, found = self._block.seam.to_vertices(work, leg)
         for gradients in found:
             self._learned.add(gradients)
@@ -356,7 +362,7 @@ class Layer:
             return gradient, rest
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
-        leg = Leg(self._number, True, self._width)
+        leg = AllToAllPhase(self._number, True, self._width)
         self._gradients, found = self._block.seam.to_snapshots(
             of_rows, self._pieces(), leg, like=self._parts[0], height=height
         )
@@ -476,12 +482,12 @@ class _Passes:
                 layers[-1].pull_back(parts)
         return loss, [crossing.before for crossing in crossings]
 
-    def _crossings(self, block: TimeBlock, begin: State | None) -> list[Crossing]:
+    def _crossings(self, block: TimeBlock, begin: State | None) -> list[BoundaryState]:
         if begin is not None:
-            return [Crossing(begin) for _ in self._seams]
-        return [Crossing(self._run.model.initial_state(rows)) for rows in block.vertices]
+            return [BoundaryState(begin) for _ in self._seams]
+        return [BoundaryState(self._run.model.initial_state(rows)) for rows in block.vertices]
 
-    def _layers(self, block: TimeBlock, crossings: list[Crossing], *, learning: bool) -> list[Layer]:
+    def _layers(self, block: TimeBlock, crossings: list[BoundaryState], *, learning: bool) -> list[Layer]:
         """The layers up to the spatial part of the last."""
         layers: list[Layer] = []
         inputs = [space.inputs for space in block.stacks[0]]
@@ -608,5 +614,5 @@ class _Snapshots:
         return torch.stack(losses).sum() if losses else None, state
 
     def _snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        space = self._run.sequence.space(t)
+        space = self._run.sequence.view(t)
         return run_straight(self._run.model.snapshot(space, space.inputs, state))

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
-from dtdg_lab.engine.backprop.time_blocks import Crossing, Layer, Tensors
-from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, SeamWidth, SnapshotSpace
+from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
+from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotView
 from dtdg_lab.engine.halo import HaloSequence
-from dtdg_lab.engine.strategy import BlockSeam, Leg, SequenceSegment, TimeBlock, Work, in_order
+from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
@@ -25,7 +25,7 @@ from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
 
 
 def add_gradients_window(
-    run: SequenceSegment, spaces: Sequence[SnapshotSpace], full: int, rows: SurvivalRows, begin: State, *, late: bool
+    run: SequenceSegment, spaces: Sequence[SnapshotView], full: int, rows: SurvivalRows, begin: State, *, late: bool
 ) -> tuple[Tensor, State]:
     """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
 
@@ -64,7 +64,7 @@ def add_gradients_window(
     return loss.detach(), _joined(left)
 
 
-def _passed(model: DynamicModel, space: SnapshotSpace, state: State) -> State:
+def _passed(model: DynamicModel, space: SnapshotView, state: State) -> State:
     """The state after a snapshot at which no loss is taken: weights that look at no vertex need none."""
     if model.memory == "none":
         return state
@@ -118,8 +118,8 @@ FEW_ROWS = 512
 WIDER = 4  # windows are short: what a piece keeps is little, and calls cost more
 
 
-class TrapezoidSeam:
-    """The seam (see :class:`dtdg_lab.engine.strategy.BlockSeam`) of a window, one snapshot a space.
+class WindowRedistribution:
+    """The seam (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a space.
 
     Through time vertices run in the order in which they survive. Decayed snapshots have this order already; rows of
     full ones are put into it, and back.
@@ -139,7 +139,7 @@ class TrapezoidSeam:
         self._heights, self._decayed = list(heights), len(heights) - full
         self._rows, self._device, self._whole = rows, device, list(whole)
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
         """What the work gives, full snapshots' rows in the order of survival."""
 
         def ordered(place: int) -> tuple[Tensor, T]:
@@ -150,7 +150,13 @@ class TrapezoidSeam:
         return [rows for rows, _ in found], [rest for _, rest in found]
 
     def to_snapshots(
-        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        pieces: Sequence[slice],
+        leg: AllToAllPhase,
+        *,
+        like: Tensor,
+        height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Each piece's rows are written into the snapshots that have them; full ones are put back into their order."""
         out = [like.new_empty(rows, leg.width) for rows in self._heights]
@@ -195,7 +201,7 @@ def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, 
 
 
 @dataclass(slots=True)
-class Entering(Crossing):
+class Entering(BoundaryState):
     """A layer's state where vertices enter a window: as the step before left it, or zero.
 
     ``begin`` holds the rows of the first vertices; those beyond it start from zero.
@@ -317,10 +323,10 @@ class OverlappedLayer(WindowLayer):
         number: int,
         block: TimeBlock,
         inputs: list[Tensor],
-        crossing: Crossing,
+        crossing: BoundaryState,
         *,
         learning: bool,
-        seam: SeamWidth,
+        seam: RedistributionWidth,
         pace: Pace,
     ) -> None:
         self._pace, self._runner = pace, SpatialTasks(run.model)
@@ -337,9 +343,9 @@ class OverlappedLayer(WindowLayer):
         mixed = [task.result.detach() for task in tasks if task.result is not None]
         if self._learns:
             self._tasks = tasks
-        return self._block.seam.to_vertices(lambda place: (mixed[place], None), Leg(self._number, False, self._width))[
-            0
-        ]
+        return self._block.seam.to_vertices(
+            lambda place: (mixed[place], None), AllToAllPhase(self._number, False, self._width)
+        )[0]
 
     def backward(self) -> list[Tensor]:
         """Backward through all snapshots at once: the gradient of the layer's input in each; none in layer 0."""
@@ -351,7 +357,7 @@ class OverlappedLayer(WindowLayer):
             self._learned.add(gradients)
         if self._number == 0:
             return []
-        leg = Leg(self._number, True, self._run.model.width(self._number))
+        leg = AllToAllPhase(self._number, True, self._run.model.width(self._number))
 
         def of_input(place: int) -> tuple[Tensor, None]:
             gradient, x = of_inputs[place], self._inputs[place]
@@ -371,11 +377,11 @@ MakeLayer = Callable[..., WindowLayer]
 
 def add_gradients_window_blocks(
     run: SequenceSegment,
-    spaces: Sequence[SnapshotSpace],
-    seam: BlockSeam,
+    spaces: Sequence[SnapshotView],
+    seam: BlockRedistribution,
     begin: State,
     *,
-    widths: Sequence[SeamWidth],
+    widths: Sequence[RedistributionWidth],
     make: MakeLayer = WindowLayer,
     leaves: bool = True,
     late: bool = False,
@@ -431,11 +437,11 @@ class WindowVertices:
         self._of, self.vertices = of, vertices
         self.device, self.dtype, self.own, self.collective = of.device, of.dtype, of.own, of.collective
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """A full snapshot."""
-        return self._of.space(t)
+        return self._of.view(t)
 
-    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Full snapshots."""
         return self._of.stacks(snapshots, layer)
 
@@ -456,7 +462,7 @@ class WindowVertices:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowWork(Work):
+class WindowWork(Step):
     """A step whose batch is known when it is made: the window's shape may change before.
 
     Attributes:

@@ -721,9 +721,9 @@ def _phases_words(steps: Sequence[BatchStep]) -> str:
         return "What a step of a rank spends its time on, step by step."
     shares = {phase: sum(each.phase_s[phase] for each in recent) / whole for phase in PHASES}
     most = sorted((phase for phase in PHASES if shares[phase] >= 0.05), key=lambda phase: -shares[phase])[:3]
-    told = [f"{phase} {percent(shares[phase])}" for phase in most]
+    described = [f"{phase} {percent(shares[phase])}" for phase in most]
     mean = format_seconds(whole / len(recent))
-    return f"{_over(recent).capitalize()} a step took {mean}, the mean of the ranks: {join_words(told)}."
+    return f"{_over(recent).capitalize()} a step took {mean}, the mean of the ranks: {join_words(described)}."
 
 
 def _shrinking_figure(steps: Sequence[BatchStep], marks: Marks) -> Figure:
@@ -936,7 +936,7 @@ def _map(
         "ygap": 2,
         "colorscale": [list(stop) for stop in HEAT_SCALES[measure.scale]],
         "showscale": not written,
-        "customdata": [[_told(shown, measure, values, each) for each in row] for row in settings],
+        "customdata": [[_to_dict(shown, measure, values, each) for each in row] for row in settings],
         "hovertemplate": "%{customdata}<extra></extra>",
         "hoverongaps": False,
     }
@@ -976,7 +976,7 @@ def _cell(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
     return f"{text}<br>± {stdev(found):.2g}" if spread else text
 
 
-def _told(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], setting: Setting) -> str:
+def _to_dict(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], setting: Setting) -> str:
     found = values.get(setting, [])
     if not found:
         return ""
@@ -1071,8 +1071,8 @@ def _loss_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> s
     else:
         near = sum(fmean(found) <= lowest + spread for found in values.values()) - 1
         text += f", ± {spread:.2g} over seeds; {near or 'no'} other cell{'s' if near > 1 else ''} within that."
-    told = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
-    return f"{text} Without a model: {join_words(told)}." if told else text
+    described = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
+    return f"{text} Without a model: {join_words(described)}." if described else text
 
 
 def _cost_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
@@ -1317,10 +1317,10 @@ class TrapezoidView:
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``trapezoid``."""
-        told = (attempt, int(row["time_ns"]))
-        if told in self._seen:
+        described = (attempt, int(row["time_ns"]))
+        if described in self._seen:
             return
-        self._seen.add(told)
+        self._seen.add(described)
         self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -1406,7 +1406,7 @@ class TrapezoidView:
         wide = [list(panels).index("shape")] if len(panels) % 2 else []
         return grid(list(panels.values()), title=f"Windows of {facts.window} snapshots: {facts.shape.words}", wide=wide)
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The windows, what cutting them out costs, and what the tuner did, in words."""
         facts = self.facts
         if facts is None:

@@ -67,7 +67,7 @@ class OverlapLog:
         key = (row["layer"], row["way"], row["leg"])
         steps.setdefault(step, {})[key] = (float(row["in_flight_s"] or 0.0), float(row["exposed_s"] or 0.0))
         if len(steps) > 2 * OVERLAP_KEPT * STRETCHES:
-            kept = {each for *_, told in self._stretches(sorted(steps)) for each in told}
+            kept = {each for *_, described in self._stretches(sorted(steps)) for each in described}
             for each in [each for each in steps if each not in kept]:
                 del steps[each], self._attempts[rank, each]
 
@@ -93,19 +93,19 @@ class OverlapLog:
         newest = min((self._newest.get(rank, -1) for rank in range(ranks)), default=-1)
         sums: dict[int, list[float]] = {}
         for steps in self._rows.values():
-            for step, told in steps.items():
+            for step, described in steps.items():
                 if step <= newest:
                     sum_s = sums.setdefault(step, [0.0, 0.0])
-                    sum_s[0] += sum(each[0] for each in told.values())
-                    sum_s[1] += sum(each[1] for each in told.values())
+                    sum_s[0] += sum(each[0] for each in described.values())
+                    sum_s[1] += sum(each[1] for each in described.values())
         return [(step, (flying / ranks, exposed / ranks)) for step, (flying, exposed) in sorted(sums.items())]
 
     def stretches(self, ranks: int) -> list[Stretch]:
         """The newest stretches that have steps, in order."""
-        told = dict(self.seconds(ranks))
+        described = dict(self.seconds(ranks))
         found = []
-        for overlap, start, steps in self._stretches(list(told)):
-            flying, exposed = (sum(told[step][place] for step in steps) / len(steps) for place in (0, 1))
+        for overlap, start, steps in self._stretches(list(described)):
+            flying, exposed = (sum(described[step][place] for step in steps) / len(steps) for place in (0, 1))
             found.append(Stretch(overlap, start, tuple(steps), flying, exposed))
         return found
 
@@ -119,7 +119,9 @@ class OverlapLog:
                 if value != found[-1][0]:
                     found.append((value, start, []))
             found[-1][2].append(step)
-        return [(value, start, told[-OVERLAP_KEPT:]) for value, start, told in found if told][-STRETCHES:]
+        return [(value, start, described[-OVERLAP_KEPT:]) for value, start, described in found if described][
+            -STRETCHES:
+        ]
 
 
 def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel]:
@@ -151,10 +153,10 @@ def change_words(stretches: Sequence[Stretch]) -> str:
     if abs(off.exposed_s - on.exposed_s) <= _LEAST * max(off.exposed_s, on.exposed_s):
         return f"Exposed are {format_seconds(on.exposed_s)} of a step with overlap and without: it hides nothing here."
     change = (on.exposed_s - off.exposed_s) / off.exposed_s if off.exposed_s else None
-    told = "" if change is None else f", {percent(abs(change))} {'less' if change < 0 else 'more'}"
+    described = "" if change is None else f", {percent(abs(change))} {'less' if change < 0 else 'more'}"
     return (
         f"Exposed are {format_seconds(off.exposed_s)} of a step without overlap and {format_seconds(on.exposed_s)} "
-        f"with it{told}: means of {len(off.steps)} and {len(on.steps)} steps."
+        f"with it{described}: means of {len(off.steps)} and {len(on.steps)} steps."
     )
 
 
@@ -312,8 +314,8 @@ class TaskLog:
             for step, tasks in steps.items():
                 recent.setdefault(step, []).append(tasks)
         older: dict[int, list[dict[str, float]]] = {}
-        for told in self._older.values():
-            for step, each in told.items():
+        for described in self._older.values():
+            for step, each in described.items():
                 older.setdefault(step, []).append(each)
         found = {step: {kind: median(_of(kind, ranks)) for kind in _kinds(ranks)} for step, ranks in older.items()}
         found |= {step: _medians(tasks) for step, tasks in recent.items()}

@@ -57,7 +57,7 @@ class TrapezoidPage:
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
         self.shape = WholeCharts(self.shape_figures, self.shape_sentences, defer=defer, chart_height=360, **stretch)
         self.shape.on_drag(self._dragged)
-        self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=330, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **stretch)
         self._opened = [OpenedPage(self.shape), OpenedPage(self.charts)]
         # StaticText and not panes: see dash.app
         self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
@@ -100,7 +100,7 @@ class TrapezoidPage:
             with run.lock:
                 self._version = run.version
                 view = run.window.trapezoid
-                facts, self._batch, self._panels, words = view.facts, view.now, view.named_panels(), view.sentence()
+                facts, self._batch, self._panels, words = view.facts, view.now, view.named_panels(), view.caption()
             self._panels.pop("shape", None)
             self._take(facts)
             self._say(words)
@@ -205,7 +205,7 @@ class TrapezoidPage:
         """The other charts by name: one that becomes another kind of picture would be drawn wrongly."""
         return {f"trapezoid-{name}": figure for name, (figure, _) in self._panels.items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {f"trapezoid-{name}": words for name, (_, words) in self._panels.items()}
 

@@ -19,10 +19,19 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.time_blocks import Here
-from dtdg_lab.engine.graph_view import AllHere, Apart, SnapshotSpace
+from dtdg_lab.engine.graph_view import AllHere, Apart, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
-from dtdg_lab.engine.strategy import Computed, Leg, SequenceSegment, StackedSpace, StepMarks, TimeBlock, Work, in_order
+from dtdg_lab.engine.strategy import (
+    AllToAllPhase,
+    SequenceSegment,
+    StackedView,
+    Step,
+    StepMarks,
+    StepResult,
+    TimeBlock,
+    in_order,
+)
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -55,7 +64,7 @@ class SampledSequence(Apart):
         self.vertices: Tensor | None = torch.tensor(part.vertices, device=self.device)
         self._graph = graph
         self._sampled: dict[int, SampledSnapshot] = {}
-        self._spaces: dict[int, list[SnapshotSpace]] = {}
+        self._spaces: dict[int, list[SnapshotView]] = {}
 
     def sample(self, needed: range) -> tuple[int, int]:
         """Draw what is missing of some snapshots, and let go of all others.
@@ -77,15 +86,15 @@ class SampledSequence(Apart):
         for t in needed:
             self._of(t)
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """Snapshot t as the first layer sees it."""
         return self._of(t)[0]
 
-    def stacks(self, snapshots: range, layer: int) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, each by itself: another window begins elsewhere."""
         return [self._of(t)[layer] for t in snapshots]
 
-    def _of(self, t: int) -> list[SnapshotSpace]:
+    def _of(self, t: int) -> list[SnapshotView]:
         if t not in self._spaces:
             if t not in self._sampled:
                 self._sampled[t] = self.part.snapshot(t)
@@ -93,14 +102,14 @@ class SampledSequence(Apart):
             self._spaces[t] = [self._space(t, held, layer) for layer in range(self.part.drawing.layers)]
         return self._spaces[t]
 
-    def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotSpace:
+    def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotView:
         source = LocalSource(lambda way: self._edges(t, held, layer), self.settings)
         operators, once = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer is fed features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
-            return SnapshotSpace(operators, once, unfed, AllHere(), num_nodes=self.own)
+            return SnapshotView(operators, once, unfed, AllHere(), num_nodes=self.own)
         features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
-        return SnapshotSpace(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
+        return SnapshotView(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
 
     def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
         """Edges of the vertices that a layer sees; rows of those that need not be right after it are empty."""
@@ -158,12 +167,18 @@ class _Uneven(Here):
         device: where work is done.
     """
 
-    def __init__(self, spaces: Sequence[StackedSpace], *, device: str) -> None:
+    def __init__(self, spaces: Sequence[StackedView], *, device: str) -> None:
         super().__init__(spaces, device=device, alone=False)
         self._heights = [space.num_rows for space in spaces]
 
     def to_snapshots(
-        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        pieces: Sequence[slice],
+        leg: AllToAllPhase,
+        *,
+        like: Tensor,
+        height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Gradients of the first layer's rows, where they belong; else as everywhere."""
         if leg.layer > 0 or not leg.backward:
@@ -236,7 +251,7 @@ class SampledWindows:
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
 
-class SampledWindowLayout:
+class SampledWindowStrategy:
     """One step for each labelled snapshot: a window ends there, starts from state zero, and has its loss there alone.
 
     Each part trains its own vertices, all of them in every step, with copies of the neighbours drawn for them
@@ -290,14 +305,14 @@ class SampledWindowLayout:
         self._sequences: list[SampledSequence] = []
         self._rows: list[tuple[Any, ...]] = []
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """A step for each labelled snapshot, in order of time; what is computed next is of this epoch."""
         self._epoch = epoch
         group = (0,) if self._counts_group else ()
         steps = range(len(self._windows.train))
-        return tuple(Work(number, group, 1, len(self._windows.of(number))) for number in steps)
+        return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of this rank's parts, one part after another, in a window of the epoch last asked for."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
@@ -317,7 +332,7 @@ class SampledWindowLayout:
         loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
         whole: list[None] = [None] * len(window)
         self._rows.append((window[-1], window.start, len(window), whole, rows, edges, took_s))
-        return Computed(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
+        return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """``batches``: the windows computed since this was last asked.

@@ -18,10 +18,10 @@ from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSpace, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView, seam_widths
 from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
-from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
@@ -30,8 +30,8 @@ from dtdg_lab.systems.decayed_windows import backprop as trapezoid_plain
 from dtdg_lab.systems.decayed_windows.backprop import (
     WIDER,
     OverlappedLayer,
-    TrapezoidSeam,
     WindowLayer,
+    WindowRedistribution,
     WindowVertices,
     WindowWork,
 )
@@ -195,7 +195,7 @@ def _nowhere(way: str) -> Route:
 # Decayed snapshots as spaces: the first vertices in the order of survival, and the edges among them.
 
 
-class ShrunkenSpaces:
+class ShrunkenViews:
     """Makes the space of a decayed snapshot; norms are those of what is left of it.
 
     Args:
@@ -227,7 +227,7 @@ class ShrunkenSpaces:
         """Let go of the edges of snapshots that the window has left."""
         self._shrinker.keep_only(snapshots)
 
-    def space(self, t: int, rows: int, everywhere: int) -> SnapshotSpace:
+    def view(self, t: int, rows: int, everywhere: int) -> SnapshotView:
         """Snapshot t with its first ``rows`` vertices here and ``everywhere`` on all ranks."""
         vertices = self._rows.vertices[:rows]
         edges = {way: self._part(t, rows, way) for way in self._ways}
@@ -236,7 +236,7 @@ class ShrunkenSpaces:
         operators = Operators(LocalSource(partial(self._again, edges, t, rows), self._settings), self._settings)
         features = self._graph.features[t][self._rows.order.vertices[:rows]]
         inputs = torch.from_numpy(np.ascontiguousarray(features)).to(self._settings.device).to(self._settings.dtype)
-        return SnapshotSpace(
+        return SnapshotView(
             operators, range(t, t + 1), inputs, neighbours, num_nodes=everywhere, may_keep=lambda size: False
         )
 
@@ -273,7 +273,7 @@ class Cuts:
     ways: tuple[str, ...]
 
 
-class HaloWindowLayout:
+class DecayedWindowStrategy:
     """One step for each labelled snapshot of the training part: forward through the window that it ends.
 
     Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
@@ -321,7 +321,7 @@ class HaloWindowLayout:
         self._model, self._sequence, self._task, self._train = model, sequence, task, train
         self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
         self._loss_at, self._inherits = loss_at, inherits
-        self._shrunken = ShrunkenSpaces(sequence.graph, sequence.settings, exchanger, group, cuts.ways)
+        self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.ways)
         self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
         self._epoch = -1
         self._rows: SurvivalRows
@@ -330,7 +330,7 @@ class HaloWindowLayout:
         self._batches: list[BatchRow] = []
         self.carried = Carried(model)
         for t in train:  # operators and the indices of exchanges are part of what making the layout costs
-            sequence.space(t)
+            sequence.view(t)
 
     def epoch(self, epoch: int) -> Sequence[WindowWork]:
         """The steps of an epoch, the later segment's first; the same on every rank."""
@@ -367,7 +367,7 @@ class HaloWindowLayout:
             for place, target in enumerate(self._train[: self.shape.window])
         ]
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss of a window, and of its gradients."""
         assert isinstance(work, WindowWork)
         self._exchanger.marks = marks
@@ -381,9 +381,9 @@ class HaloWindowLayout:
         entering = self._entering(batch, spaces)
         loss, left = self._add_gradients(run, batch, spaces, self.carried.before(entering))
         self.carried.keep(entering, None if work.ends_segment else left)
-        return Computed(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
+        return StepResult(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
 
-    def tried(self, work: WindowWork, marks: StepMarks) -> Computed:
+    def tried(self, work: WindowWork, marks: StepMarks) -> StepResult:
         """A step that does not count, to see what it takes: as if a step before had left states for every vertex."""
         self._take_epoch(work.epoch)
         batch = self._batch(work)
@@ -447,23 +447,23 @@ class HaloWindowLayout:
             after=work.after,
         )
 
-    def _entering(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> Entering:
+    def _entering(self, batch: HybridBatch, spaces: list[SnapshotView]) -> Entering:
         """At which snapshot vertices enter the window that may have a state to start from."""
         return self._first_in([space.num_rows for space in spaces], batch.snapshots)
 
     def _first_in(self, heights: list[int], snapshots: range) -> Entering:
         return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
-    def _spaces(self, batch: HybridBatch) -> list[SnapshotSpace]:
+    def _spaces(self, batch: HybridBatch) -> list[SnapshotView]:
         """The snapshots of a window, oldest first."""
         started_s, self._shrunken.edges = time.perf_counter(), 0
         self._shrunken.keep_only(batch.snapshots)
         spaces = [
-            self._shrunken.space(t, self._rows.kept(count), self._rows_everywhere(count))
+            self._shrunken.view(t, self._rows.kept(count), self._rows_everywhere(count))
             for t, count in zip(batch.decayed, batch.counts, strict=True)
         ]
         shrink_s = time.perf_counter() - started_s
-        spaces += [self._sequence.space(t) for t in batch.snapshots[len(spaces) :]]
+        spaces += [self._sequence.view(t) for t in batch.snapshots[len(spaces) :]]
         kept = [*batch.counts, *[None] * batch.full]
         rows = sum(space.num_rows for space in spaces)
         self._batches.append(
@@ -500,14 +500,14 @@ class HaloWindowLayout:
         return SequenceSegment(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
 
     def _add_gradients(
-        self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotSpace], begin: State
+        self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotView], begin: State
     ) -> tuple[Tensor, State | None]:
         if self._model.memory != "per_vertex":
             return trapezoid_plain.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         heights, whole = [space.num_rows for space in spaces], self.shape
         of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
-        seam = TrapezoidSeam(heights, batch.full, self._rows, device=device, whole=of_whole)
+        seam = WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
         make: trapezoid_blocks.MakeLayer = WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
@@ -517,7 +517,7 @@ class HaloWindowLayout:
             run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
         )
 
-    def _sizes(self, batch: HybridBatch, spaces: list[SnapshotSpace]) -> list[TaskSize]:
+    def _sizes(self, batch: HybridBatch, spaces: list[SnapshotView]) -> list[TaskSize]:
         """How much work each snapshot is, as the predictor of times is told."""
         sequence = self._sequence
         assert isinstance(sequence, HaloSequence)

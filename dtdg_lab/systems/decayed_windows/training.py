@@ -20,7 +20,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.models.base import State
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import (
     WHOLE_CHUNKS,
     RowMemory,
@@ -37,7 +37,7 @@ from dtdg_lab.training.memory import peak_bytes
 # What events say of the windows that a run trains on: their shape, and how rows and memory follow from it.
 
 
-def told_windows(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Any:
+def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Any:
     """The event ``trapezoid``.
 
     Args:
@@ -184,15 +184,15 @@ LEAST_ALPHA = OPTIONS["alpha"].low or 0.0
 CARRIED = "carried"  # in the plan of a checkpoint
 
 
-def steer(built: RunComponents, config: RunConfig) -> None:
+def apply_settings(built: RunComponents, config: RunConfig) -> None:
     """Let windows have the shape that a config asks for, from the next step on."""
-    if isinstance(built.layout, HaloWindowLayout):
+    if isinstance(built.layout, DecayedWindowStrategy):
         built.layout.shape = Trapezoid.of(config, chunks=built.layout.shape.chunks)
 
 
 def at_rest(built: RunComponents) -> bool:
     """Whether the next step needs nothing of the last one but the parameters."""
-    return not isinstance(built.layout, HaloWindowLayout) or built.layout.carried.after is None
+    return not isinstance(built.layout, DecayedWindowStrategy) or built.layout.carried.after is None
 
 
 def measure(built: RunComponents, group: Group, *, device: str) -> RowMemory | None:
@@ -202,7 +202,7 @@ def measure(built: RunComponents, group: Group, *, device: str) -> RowMemory | N
     told before.
     """
     layout = built.layout
-    if not isinstance(layout, HaloWindowLayout):
+    if not isinstance(layout, DecayedWindowStrategy):
         return None
     assert built.chunking is not None and built.partition is not None
     shape, own = layout.shape, []
@@ -212,8 +212,8 @@ def measure(built: RunComponents, group: Group, *, device: str) -> RowMemory | N
     layout.shape = shape
     built.gradients.zero()
     layout.forget()
-    told = torch.tensor([own], dtype=torch.float64, device=device)
-    peaks = group.gather_rows(told, [1] * group.size).max(dim=0).values.tolist()
+    described = torch.tensor([own], dtype=torch.float64, device=device)
+    peaks = group.gather_rows(described, [1] * group.size).max(dim=0).values.tolist()
     return RowMemory.through(
         list(zip(shapes, peaks, strict=True)),
         nodes=int(built.partition.on_ranks(group.size).counts.max()),
@@ -233,7 +233,7 @@ def _measured(shape: Trapezoid) -> list[Trapezoid]:
     ]
 
 
-def _peak(layout: HaloWindowLayout, work: WindowWork, device: str) -> int:
+def _peak(layout: DecayedWindowStrategy, work: WindowWork, device: str) -> int:
     """The peak bytes of a step on this rank."""
 
     def step() -> None:
@@ -246,7 +246,7 @@ def _peak(layout: HaloWindowLayout, work: WindowWork, device: str) -> int:
 def tuned(built: RunComponents, config: RunConfig, epoch: int, memory: RowMemory | None) -> TuningDecision | None:
     """What tuning decides at the end of an epoch, the same on every rank; collective."""
     layout = built.layout
-    if not isinstance(layout, HaloWindowLayout) or "tune" not in config.options["batching"] or memory is None:
+    if not isinstance(layout, DecayedWindowStrategy) or "tune" not in config.options["batching"] or memory is None:
         return None
 
     def predicted(full_snapshots: int, alpha: float) -> float:
@@ -255,7 +255,9 @@ def tuned(built: RunComponents, config: RunConfig, epoch: int, memory: RowMemory
     return Tuner(config).end_epoch(epoch, partial(_trial_loss, built, layout, epoch + 1), predicted)
 
 
-def _trial_loss(built: RunComponents, layout: HaloWindowLayout, epoch: int, full_snapshots: int, alpha: float) -> float:
+def _trial_loss(
+    built: RunComponents, layout: DecayedWindowStrategy, epoch: int, full_snapshots: int, alpha: float
+) -> float:
     """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
 
     The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
@@ -281,7 +283,7 @@ def _trial_loss(built: RunComponents, layout: HaloWindowLayout, epoch: int, full
 def gathered_state(built: RunComponents, group: Group) -> dict[str, Any]:
     """What is carried from the last step to the next one, of all ranks, for a checkpoint; collective."""
     layout = built.layout
-    found = layout.carried_state() if isinstance(layout, HaloWindowLayout) else None
+    found = layout.carried_state() if isinstance(layout, DecayedWindowStrategy) else None
     if found is None:
         return {}
     vertices, after, state = found
@@ -299,7 +301,7 @@ def gathered_state(built: RunComponents, group: Group) -> dict[str, Any]:
 
 def put_back(built: RunComponents, plan: Mapping[str, Any], *, device: str) -> None:
     """Go on with what a checkpoint carried, where it did."""
-    if CARRIED not in plan or not isinstance(built.layout, HaloWindowLayout):
+    if CARRIED not in plan or not isinstance(built.layout, DecayedWindowStrategy):
         return
     held = plan[CARRIED]
     layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])

@@ -85,12 +85,12 @@ class Links:
     @property
     def words(self) -> str:
         """What is added, in words, such as ``part 1 +20 ms, part 2 at 25 Mbit/s``; empty for nothing."""
-        told = []
+        described = []
         for owner in self.congested:
             delay, rate = self.delay_of(owner), self.rate_of(owner)
             late = f" +{delay:.3g} ms" if delay else ""
-            told.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
-        return join_words(told)
+            described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
+        return join_words(described)
 
 
 def links_of(data: Mapping[str, Any], step: int) -> Links:
@@ -571,12 +571,15 @@ def owners_panel(steps: Mapping[int, Sequence[ResolvedStep]]) -> Panel:
         }
         for name, counts, colour in (("in the cache", hits, series_colour(0)), ("fetched", misses, _MISSED))
     ]
-    told = [
+    described = [
         f"part {owner} {percent(hits[owner] / (hits[owner] + misses[owner]))}"
         for owner in range(owners)
         if hits[owner] + misses[owner]
     ]
-    return {"data": data, "layout": layout}, f"In the cache, of the last {count} steps: {join_words(told)}. {_OWNERS}"
+    return {
+        "data": data,
+        "layout": layout,
+    }, f"In the cache, of the last {count} steps: {join_words(described)}. {_OWNERS}"
 
 
 _OWNERS = "The slowest owner decides how long a batch waits: look whether its grey part is small."
@@ -622,7 +625,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
         "colorbar": colour_bar("ms added"),
         "xgap": 2,
         "ygap": 2,
-        "customdata": [[_told(links, owner, other) for other in range(count)] for owner in range(count)],
+        "customdata": [[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)],
         "hovertemplate": "part %{y} to part %{x}: %{customdata}<extra></extra>",
     }
     if not top:
@@ -633,7 +636,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     return {"data": [trace], "layout": layout}, _words(links)
 
 
-def _told(links: Links, owner: int, other: int) -> str:
+def _to_dict(links: Links, owner: int, other: int) -> str:
     rate = links.mbit[owner][other]
     return f"{links.delay_ms[owner][other]:.3g} ms" + (", any rate" if rate is None else f", {rate:.4g} Mbit/s")
 
@@ -663,9 +666,9 @@ def _words(links: Links | None) -> str:
     reading = "Rows answer, columns ask; replies are late by this much. Gradients go their own way, untouched."
     if links is None:
         return f"Nothing is added to any link. {reading}"
-    told = links.words or "nothing is added to any link"
+    described = links.words or "nothing is added to any link"
     how = "by the kernel (netem)" if links.by == "netem" else "by who answers"
-    return f"Pattern {links.pattern}, since step {links.step}, {how}: {told}. {reading}"
+    return f"Pattern {links.pattern}, since step {links.step}, {how}: {described}. {reading}"
 
 
 # What pictures of fetched features are made of: the facts of an event ``features``, and what they are in words.
@@ -731,12 +734,12 @@ def feature_facts(data: Mapping[str, Any]) -> FeatureFacts:
     """
     try:
         fanouts = data["fanouts"]
-        told = data.get("remote_share")
+        described = data.get("remote_share")
         facts = FeatureFacts(
             parts=int(data["parts"]),
             rows=int(data["rows"]),
             row_bytes=int(data["row_bytes"]),
-            remote_share=None if told is None else float(told),
+            remote_share=None if described is None else float(described),
             policy=str(data["policy"]),
             window=int(data["window"] or 0),
             cache_rows=int(data["cache_rows"] or 0),
@@ -1010,12 +1013,12 @@ def _injected(
 
 
 def _latency_words(misses: Sequence[Fetched], bulk: Sequence[Fetched]) -> str:
-    told = []
+    described = []
     for owner in sorted({fetched.owner for fetched in misses}):
         recent = [fetched.rtt_s for fetched in misses if fetched.owner == owner][-_LINK_LATENCY_RECENT:]
-        told.append(f"part {owner} {format_seconds(median(recent))}")
+        described.append(f"part {owner} {format_seconds(median(recent))}")
     rings = " Circles are calls for caches." if bulk else ""
-    return f"Replies take now: {join_words(told)}. {_LOOK}{rings}" if told else f"{_LOOK}{rings}"
+    return f"Replies take now: {join_words(described)}. {_LOOK}{rings}" if described else f"{_LOOK}{rings}"
 
 
 def estimates_panel(
@@ -1071,15 +1074,15 @@ _ESTIMATE = "Dashed: added. A controller sees no more than its own calls: the es
 
 
 def _estimate_words(found: Mapping[int, Mapping[int, Sequence[float]]], congestion: CongestionLog) -> str:
-    told = []
+    described = []
     for owner, by_step in sorted(found.items()):
         newest = max(by_step)
         held = congestion.at(newest)
         added = held.delay_of(owner) if held is not None else 0.0
         late = median(by_step[newest])
         if max(late, added) >= _LATE_MS:
-            told.append(f"part {owner} {late:.3g} ms where {added:.3g} ms are added")
-    return f"At last: {join_words(told) or 'no part is late, nor thought to be'}. {_ESTIMATE}"
+            described.append(f"part {owner} {late:.3g} ms where {added:.3g} ms are added")
+    return f"At last: {join_words(described) or 'no part is late, nor thought to be'}. {_ESTIMATE}"
 
 
 # What a call for features costs before its first byte, against what its bytes cost (Figure 1 of GreenDyGNN).

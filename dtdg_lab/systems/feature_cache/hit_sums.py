@@ -47,13 +47,13 @@ class HitSums:
 
     def __init__(self) -> None:
         self._epochs: dict[int, EpochHits] = {}
-        self._told: dict[int, tuple[int, int]] = {}  # part -> attempt, newest step
+        self._described: dict[int, tuple[int, int]] = {}  # part -> attempt, newest step
 
     def add(self, row: ResolvedStep, attempt: int) -> None:
         """Add one row; one that is told twice counts once."""
-        if (attempt, row.step) <= self._told.get(row.part, (-1, -1)):
+        if (attempt, row.step) <= self._described.get(row.part, (-1, -1)):
             return
-        self._told[row.part] = (attempt, row.step)
+        self._described[row.part] = (attempt, row.step)
         self._count(row, attempt)
         while len(self._epochs) > _KEPT:
             del self._epochs[min(self._epochs)]
@@ -84,9 +84,9 @@ class HitSums:
             del self._epochs[epoch]
         for row in sorted((row for row in kept if row.epoch in cut), key=lambda each: each.step):
             self._count(row, attempt - (row.step < step))
-        self._told = {
+        self._described = {
             part: (its, newest if its >= attempt else min(newest, step - 1))
-            for part, (its, newest) in self._told.items()
+            for part, (its, newest) in self._described.items()
         }
 
     def epochs(self, *, since: int = 0) -> dict[int, EpochHits]:

@@ -478,7 +478,7 @@ class Stages:
         self._notes.handed(facts)
         return replace(resolved, facts=facts)
 
-    def steer(self, path: FeaturePath) -> None:
+    def apply_settings(self, path: FeaturePath) -> None:
         """Other settings from the next step that is resolved."""
         with self._moved:
             before, self._path = self._path, path
@@ -843,7 +843,7 @@ class FeaturePipeline:
         """
         return self._running().next(step)
 
-    def steer(self, path: FeaturePath) -> None:
+    def apply_settings(self, path: FeaturePath) -> None:
         """Go on by other settings from the next step that is resolved; batches that are ready are handed over.
 
         Where windows are planned otherwise than before, one begins at once, and the cache that serves goes on until
@@ -854,7 +854,7 @@ class FeaturePipeline:
         """
         self._path = self._checked(path)
         if self._stages is not None:
-            self._stages.steer(path)
+            self._stages.apply_settings(path)
 
     def stepped(self, seconds: float, joules: float | None = None) -> None:
         """Tell that a step of training ended, for policies."""

@@ -251,13 +251,14 @@ def model_words(rows: Sequence[Row]) -> str:
         return "How far predicted step times are from those that were measured, in percent of the latter."
     worst = max(rows, key=lambda row: abs(_error(row)))
     seen, kept = ([row for row in rows if bool(row.get("held_out")) is held] for held in (False, True))
-    told = [
+    described = [
         f"{100 * fmean(map(abs, _errors(each))):.1f} % over {len(each)} {words}"
         for each, words in ((seen, "cells it was fitted to"), (kept, "it had not seen"))
         if each
     ]
     return (
-        f"The mean error is {' and '.join(told)}; the largest, {100 * _error(worst):+.1f} %, at {worst['condition']}, "
+        f"The mean error is {' and '.join(described)}; the largest, {100 * _error(worst):+.1f} %, "
+        f"at {worst['condition']}, "
         f"W {worst['window']}. Red: predicted too slow."
     )
 
@@ -317,13 +318,13 @@ class PolicyTable:
 
     def losses(self, policy: str) -> list[tuple[float, str]]:
         """Cases in which a policy needs more than the best fixed window, beyond the tolerance; the worst first."""
-        told = [(beyond, case) for case in self.cases if (beyond := self.beyond_fixed(policy, case)) is not None]
-        return sorted(((beyond, case) for beyond, case in told if beyond > TOLERANCE), reverse=True)
+        described = [(beyond, case) for case in self.cases if (beyond := self.beyond_fixed(policy, case)) is not None]
+        return sorted(((beyond, case) for beyond, case in described if beyond > TOLERANCE), reverse=True)
 
     def mean_beyond_optimum(self, policy: str) -> float | None:
         """Mean over the cases; None where no case has both."""
-        told = [beyond for case in self.cases if (beyond := self.beyond_optimum(policy, case)) is not None]
-        return fmean(told) if told else None
+        described = [beyond for case in self.cases if (beyond := self.beyond_optimum(policy, case)) is not None]
+        return fmean(described) if described else None
 
 
 def policy_table(rows: Sequence[Row]) -> PolicyTable:
@@ -481,7 +482,7 @@ def policy_words(table: PolicyTable) -> str:
     """How far every policy is from the optimum in the mean, and who beats what nobody may beat."""
     if not table.joules:
         return "Nobody may need less than the clairvoyant, who knows the whole trace."
-    told = [
+    described = [
         f"{name} {100 * beyond:.1f} %"
         for name in _ranked(table)
         if name != CLAIRVOYANT and (beyond := table.mean_beyond_optimum(name)) is not None
@@ -493,9 +494,9 @@ def policy_words(table: PolicyTable) -> str:
         if (beyond := table.beyond_optimum(name, case)) is not None and beyond < -1e-9
     ]
     wrong = f" Something is wrong: {join_words(impossible)} needs less than the optimum." if impossible else ""
-    if not told:
+    if not described:
         return f"Without a clairvoyant nobody knows how much there was to gain.{wrong}"
-    return f"Joules beyond the optimum, mean of {len(table.cases)} cases: {join_words(told)}.{wrong}"
+    return f"Joules beyond the optimum, mean of {len(table.cases)} cases: {join_words(described)}.{wrong}"
 
 
 def _losers_words(table: PolicyTable) -> str:
@@ -505,13 +506,13 @@ def _losers_words(table: PolicyTable) -> str:
     lost = {name: losses for name in table.joules if not name.startswith(FIXED) and (losses := table.losses(name))}
     others = [name for name in table.joules if not name.startswith(FIXED) and name not in (CLAIRVOYANT, BEST)]
     fine = [name for name in others if name not in lost]
-    told = [
+    described = [
         f"{name} loses in {len(losses)} of {len(table.cases)} cases, by up to {100 * losses[0][0]:.1f} % "
         f"({', '.join([case for _, case in losses[:_NAMED]])}{', ...' if len(losses) > _NAMED else ''})"
         for name, losses in sorted(lost.items(), key=lambda item: len(item[1]))
     ]
-    text = f"{'; '.join(told)}." if told else "Nobody loses to the best fixed window by more than 1 %."
-    return f"{text} Never by more than 1 %: {join_words(fine)}." if told and fine else text
+    text = f"{'; '.join(described)}." if described else "Nobody loses to the best fixed window by more than 1 %."
+    return f"{text} Never by more than 1 %: {join_words(fine)}." if described and fine else text
 
 
 def policy_text(rows: Sequence[Row], *, markdown: bool = False) -> str:
@@ -528,8 +529,8 @@ def policy_text(rows: Sequence[Row], *, markdown: bool = False) -> str:
     for name in _ranked(table):
         cells = [name]
         for distance in (table.beyond_optimum, table.beyond_fixed):
-            told = [beyond for case in table.cases if (beyond := distance(name, case)) is not None]
-            cells += [f"{100 * fmean(told):+.1f} %", f"{100 * max(told):+.1f} %"] if told else ["-", "-"]
+            described = [beyond for case in table.cases if (beyond := distance(name, case)) is not None]
+            cells += [f"{100 * fmean(described):+.1f} %", f"{100 * max(described):+.1f} %"] if described else ["-", "-"]
         lines.append([*cells, str(len(table.losses(name))) if table.fixed else "-"])
     return text_table(lines, markdown=markdown)
 
@@ -550,12 +551,12 @@ def values_panel(choices: Choices) -> Panel:
     Args:
         choices: by part, in order.
     """
-    told = [choice for each in choices.values() for choice in each[-1:] if len(choice.values) >= len(WINDOWS)]
+    described = [choice for each in choices.values() for choice in each[-1:] if len(choice.values) >= len(WINDOWS)]
     layout = frame("What each action is worth", "W (steps between rebuilds)", "")
-    if not told:
+    if not described:
         note = "this policy keeps no values" if choices else NO_DECISION
         return {"data": [], "layout": with_note(layout, note)}, _VALUES
-    newest = max(told, key=lambda choice: choice.step)
+    newest = max(described, key=lambda choice: choice.step)
     rows = len(newest.values) // len(WINDOWS)
     names = ["even", *(f"most for part {owner}" for owner in _others(newest.part, rows))]
     grid = [list(newest.values[row * len(WINDOWS) : (row + 1) * len(WINDOWS)]) for row in range(rows)]
@@ -757,8 +758,8 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
             }
         )
     ends = sorted((float(each[-1]), name) for name, each in known.items())
-    told = [f"{name} {format_joules(end)}" for end, name in ends]
-    return {"data": data, "layout": layout}, f"In the end: {join_words(told)}. {_REGRET}"
+    described = [f"{name} {format_joules(end)}" for end, name in ends]
+    return {"data": data, "layout": layout}, f"In the end: {join_words(described)}. {_REGRET}"
 
 
 _REGRET = "Flat: as good as hindsight; steep: this is where it loses."
@@ -849,9 +850,9 @@ def windows_by_hand_figure(
     """
     congestion = _congestion(episode, now)
     chosen = [_choice(move.first, move, move.late_ms) for move in moves]
-    heard = [_choice(move.heard_at, move, move.late_ms) for move in moves]
+    received = [_choice(move.heard_at, move, move.late_ms) for move in moves]
     if moves:
-        heard.append(_choice(now, moves[-1], late_ms))
+        received.append(_choice(now, moves[-1], late_ms))
     lines = {name: each[:now] for name, each in regret_lines(episode, played).items()} if played else {}
     links = congestion.now
     slow = links.words if links is not None else ""
@@ -861,7 +862,7 @@ def windows_by_hand_figure(
             f"Shaded: links are slow, the stronger the slower. At step {now}: {slow or 'nothing is added'}.",
         ),
         (
-            estimates_panel({(_ASKER,): heard} if heard else {}, congestion, Marks())[0],
+            estimates_panel({(_ASKER,): received} if received else {}, congestion, Marks())[0],
             "What a policy hears: medians of the last 30 calls. Of a throttled link it hears how long its bytes take. "
             "Dashed: delays that are added.",
         ),
@@ -872,8 +873,8 @@ def windows_by_hand_figure(
 
 def _regret_words(lines: Mapping[str, Sequence[float]], now: int) -> str:
     ends = sorted((each[-1], name) for name, each in lines.items() if len(each))
-    told = join_words([f"{name} {joules:,.0f} J" for joules, name in ends])
-    return f"Up to step {now}: {told or 'nothing yet'}. Flat: as good as hindsight; steep: this is where it loses."
+    described = join_words([f"{name} {joules:,.0f} J" for joules, name in ends])
+    return f"Up to step {now}: {described or 'nothing yet'}. Flat: as good as hindsight; steep: this is where it loses."
 
 
 def _choice(step: int, move: Move, late_ms: tuple[float, ...]) -> CacheChoice:
@@ -891,6 +892,6 @@ def _congestion(episode: CacheEpisode, now: int) -> CongestionLog:
         bytes_per_s = np.full((trace.parts, trace.parts), np.inf)
         delay_s[1:, _ASKER] = trace.delay_s[trace.which[step]]
         bytes_per_s[1:, _ASKER] = trace.bytes_per_s[trace.which[step]]
-        told = LinkState(delay_s, bytes_per_s).told()
-        log.event({"step": step, "data": {"pattern": pattern, "by": "emulated", **told}}, attempt=0)
+        described = LinkState(delay_s, bytes_per_s).to_dict()
+        log.event({"step": step, "data": {"pattern": pattern, "by": "emulated", **described}}, attempt=0)
     return log

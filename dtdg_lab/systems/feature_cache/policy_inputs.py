@@ -317,7 +317,7 @@ class CacheControl:
         """
         with self._lock:
             self._watches = True
-            found = self._hear([(of, step) for of in replies], step)
+            found = self._apply_control([(of, step) for of in replies], step)
             again = 0 <= self._look_again <= step
             self._look_again = -1 if again else self._look_again
             return (found or again) and isinstance(self.policy, CachePlanner)
@@ -373,7 +373,7 @@ class CacheControl:
 
     # what was measured
 
-    def _hear(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
+    def _apply_control(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
         """Take in fetches and the steps that they were for; whether a change is found at step ``now``.
 
         The lock is held. A change is counted, and is looked at again a few steps later.
@@ -393,7 +393,7 @@ class CacheControl:
     def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
         with self._lock:
             unheard = [(of, of.step) for of in boundary.fetches if of.purpose == "bulk" or not self._watches]
-            self._hear(unheard, boundary.now)
+            self._apply_control(unheard, boundary.now)
             known = [self._estimator.known(place) for place in range(len(self._others))]
             self._forecast.hear(boundary, known)
             return self._estimator.delays_s()

@@ -78,7 +78,7 @@ class Reply:
     kind: int
     number: int
     rows: NDArray[np.float32]
-    told: str
+    described: str
     nbytes: int
 
 
@@ -107,9 +107,9 @@ def rows_frames(number: int, rows: NDArray[np.float32]) -> list[Any]:
     return [_REPLY.pack(_MAGIC, ROWS, number, *rows.shape), rows]
 
 
-def refusal_frames(number: int, told: str) -> list[Any]:
+def refusal_frames(number: int, described: str) -> list[Any]:
     """The frames of a reply that says why there are no rows."""
-    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), told[:MOST_TOLD].encode()]
+    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), described[:MOST_TOLD].encode()]
 
 
 def coming_frames(number: int) -> list[Any]:
@@ -253,7 +253,7 @@ class FeatureClient:
                 for owner, socket in self._sockets.items():
                     if socket in events:
                         self._take(owner, asked, replies)
-                self._hear(events)
+                self._apply_control(events)
                 self._give_up_gone(asked)
                 self._give_up_silent(asked)
             return {owner: replies[owner] for owner in wanted}
@@ -300,7 +300,7 @@ class FeatureClient:
         try:
             self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
-            self._hear(dict(self._poller.poll(0)))
+            self._apply_control(dict(self._poller.poll(0)))
             how = self._gone.get(owner, "takes no more requests")
             raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
         return asked
@@ -320,7 +320,7 @@ class FeatureClient:
             )
         if reply.kind == REFUSED:
             after_s = now_s - waited.begin_s
-            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.told}")
+            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.described}")
         if reply.kind == COMING:
             return
         del asked[owner]
@@ -332,14 +332,14 @@ class FeatureClient:
     def _fits(self, reply: Reply, keys: int) -> bool:
         return reply.kind in (REFUSED, COMING) or reply.rows.shape == (keys, self._features)
 
-    def _hear(self, events: Mapping[Any, int]) -> None:
+    def _apply_control(self, events: Mapping[Any, int]) -> None:
         """Find whose connection has ended, which is known at once where the network tells."""
         from zmq.utils.monitor import parse_monitor_message
 
         for owner, monitor in self._monitors.items():
             if monitor in events:
-                told = int(parse_monitor_message(monitor.recv_multipart())["event"])
-                self._gone.setdefault(owner, _ended(told))
+                described = int(parse_monitor_message(monitor.recv_multipart())["event"])
+                self._gone.setdefault(owner, _ended(described))
 
     def _give_up_gone(self, asked: dict[int, _Asked]) -> None:
         for owner, waited in asked.items():
@@ -406,12 +406,12 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     Returns:
         For :func:`opened`, as JSON: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
-    told: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
+    described: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
     # a view into a map keeps the map's own offset: only the whole map is where it says
     if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
         path, offset, mode = (getattr(array, name) for name in ("filename", "offset", "mode"))
         if path is not None and mode in ("r", "r+"):
-            return {**told, "path": str(path), "offset": offset}
+            return {**described, "path": str(path), "offset": offset}
     if hasattr(os, "memfd_create"):
         file: Any = os.fdopen(os.memfd_create("features"), "wb")
     else:
@@ -419,26 +419,26 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     files.enter_context(file)
     np.ascontiguousarray(array).tofile(file)
     file.flush()
-    return {**told, "fd": file.fileno()}
+    return {**described, "fd": file.fileno()}
 
 
-def opened(told: dict[str, Any]) -> NDArray[Any]:
+def opened(described: dict[str, Any]) -> NDArray[Any]:
     """The array that :func:`placed` told of, mapped to be read; a descriptor is closed.
 
     Raises:
         OSError: the file is not there.
         ValueError: it is shorter than the array.
     """
-    shape, dtype = tuple(told["shape"]), np.dtype(told["dtype"])
+    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
     count = int(np.prod(shape))
-    if "path" in told:
-        return np.memmap(told["path"], dtype, "r", told["offset"], shape) if count else np.empty(shape, dtype)
+    if "path" in described:
+        return np.memmap(described["path"], dtype, "r", described["offset"], shape) if count else np.empty(shape, dtype)
     try:
         if not count:
             return np.empty(shape, dtype)
-        content = mmap.mmap(told["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
+        content = mmap.mmap(described["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
     finally:
-        os.close(told["fd"])  # a map holds its own
+        os.close(described["fd"])  # a map holds its own
     return np.frombuffer(content, dtype).reshape(shape)
 
 
@@ -491,11 +491,11 @@ class FeatureServer:
         self._turn, self._closed = threading.Lock(), False
         self._answered = b""
         with contextlib.ExitStack() as files:
-            told = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
+            described = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
-            self._start([array["fd"] for arrays in told.values() for array in arrays.values() if "fd" in array])
+            self._start([array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array])
         try:
-            began = self._order({"host": host, "token": token.hex(), "parts": told})
+            began = self._order({"host": host, "token": token.hex(), "parts": described})
         except RunFailedError:
             self.close()
             raise

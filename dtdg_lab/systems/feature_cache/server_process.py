@@ -295,7 +295,7 @@ class Orders:
         return {"failed": f"unknown order {order['do']!r}"}
 
 
-def tell(answer: dict[str, Any]) -> None:
+def report(answer: dict[str, Any]) -> None:
     """A line to the giver."""
     content = json.dumps(answer).encode() + b"\n"
     while content:
@@ -311,10 +311,10 @@ async def main() -> None:
     try:
         serving = Serving(json.loads(await orders.readline()))
     except Exception as error:
-        tell({"failed": f"{type(error).__name__}: {error}"})
+        report({"failed": f"{type(error).__name__}: {error}"})
         raise
     work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(giver))]
-    tell({"addresses": serving.addresses})
+    report({"addresses": serving.addresses})
     done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
         task.cancel()
@@ -329,7 +329,7 @@ async def _follow(orders: asyncio.StreamReader, followed: Orders) -> None:
             answer = followed.follow(json.loads(line))
         except (KeyError, ValueError, TypeError) as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
-        tell(answer)
+        report(answer)
 
 
 async def _watch(giver: int) -> None:

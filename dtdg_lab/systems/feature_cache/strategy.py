@@ -18,7 +18,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.sampled_blocks import BatchSampler, SampledBatch
-from dtdg_lab.engine.strategy import Computed, StepMarks, Work
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.kernels.operators import OperatorSettings
@@ -231,11 +231,11 @@ class RemotePart:
         """Note a fetch that was made to see how long one takes."""
         self._probes.append((self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s))
 
-    def steer(self, path: FeaturePath, policy: CachePolicy | None) -> None:
+    def apply_settings(self, path: FeaturePath, policy: CachePolicy | None) -> None:
         """Have features come so from the next step on."""
         if policy is not None:
             self.control.policy = policy
-        self.pipeline.steer(path)
+        self.pipeline.apply_settings(path)
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """What was noted since this was last asked, by table."""
@@ -249,7 +249,7 @@ class RemotePart:
         self.pipeline.close()
 
 
-class RemoteFeatureLayout:
+class RemoteFeatureStrategy:
     """Each step, each part trains one mini-batch: B of its vertices at L snapshots, with sampled neighbours.
 
     A batch is a pure function of seed, part and step, and features arrive unchanged whatever way they take: losses and
@@ -298,13 +298,13 @@ class RemoteFeatureLayout:
         self.epoch_steps = self.parts[0].sampler.batches.per_epoch
         self._epoch = 0
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """As many steps in every epoch; what is computed next is of this one."""
         self._epoch = epoch
         own = tuple(part.number for part in self.parts)
-        return tuple(Work(number, own, self._total) for number in range(self.epoch_steps))
+        return tuple(Step(number, own, self._total) for number in range(self.epoch_steps))
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of a batch of each of this rank's parts, one part after another."""
         number = self._epoch * self.epoch_steps + work.iteration
         self.service.check()
@@ -325,7 +325,7 @@ class RemoteFeatureLayout:
         marks("batch")
         self._trained(blocks, marks)
 
-    def _trained(self, blocks: Sequence[TargetBlocks], marks: StepMarks) -> Computed:
+    def _trained(self, blocks: Sequence[TargetBlocks], marks: StepMarks) -> StepResult:
         runs = [
             TargetRun(self._model, TargetSequence(of, self._settings), self._task, of.batch.snapshots, "all")
             for of in blocks
@@ -335,7 +335,7 @@ class RemoteFeatureLayout:
         marks("transfer")
         loss_sum = sum(float(add_gradients(run)) for run in runs)
         labelled = sum(run.num_labelled > 0 for run in runs)
-        return Computed(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
+        return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def stepped(self, seconds: float, joules: float | None) -> None:
         """Tell the parts' policies what the step took."""

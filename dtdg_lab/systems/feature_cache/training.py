@@ -31,7 +31,7 @@ from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
 from dtdg_lab.systems.feature_cache.store import check_cache_memory
-from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureLayout, RemotePart
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
 from dtdg_lab.tasks.base import Task
 
 # Fetched features of a run: the way they come, changed while training runs, and what is told of them.
@@ -53,7 +53,7 @@ class Remote:
 
     def __init__(
         self,
-        layout: RemoteFeatureLayout,
+        layout: RemoteFeatureStrategy,
         config: RunConfig,
         zero: Callable[[], None],
         state: Mapping[str, Any] = MappingProxyType({}),
@@ -63,9 +63,9 @@ class Remote:
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._made: tuple[tuple[Any, ...], list[Way]] | None = None  # ways, and what they were made of
         self._put_back(state.get(REMOTE, {}))
-        self.steer(config)
+        self.apply_settings(config)
 
-    def steer(self, config: RunConfig) -> None:
+    def apply_settings(self, config: RunConfig) -> None:
         """Have features come as a config says, from the next step on."""
         before, self._config = self._config, config
         if before is not None and _asked(before) == _asked(config):
@@ -73,9 +73,9 @@ class Remote:
         for part, way in zip(self._layout.parts, self._ways(config), strict=True):
             if way[0].decides and not part.control.probed:
                 part.control.probe(self._probe(part))
-            part.steer(*way)
+            part.apply_settings(*way)
 
-    def refusal(self, config: RunConfig) -> str:
+    def validate_settings(self, config: RunConfig) -> str:
         """Why features cannot come as a config says; empty where they can. Ranks may differ: memory and fetches do."""
         try:
             EmulatedNetwork(config)
@@ -171,7 +171,7 @@ class Remote:
 
     # what is told
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The event ``features``."""
         config, service, part = self._config, self._layout.service, self._layout.parts[0]
         assert config is not None

@@ -127,7 +127,7 @@ class FeaturesView:
             raise LookupError("this run fetches no features: ask for `shown` first")
         return grid(panels, title="Features that are fetched" if self.facts is not None else "Links")
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The feature path, what its newest steps took, and the links now, in words."""
         facts, since, now = self.facts, self.since, self.congestion.now
         links = "" if now is None else f"Links: {now.words or 'nothing is added'}."

@@ -90,7 +90,7 @@ class ReservoirLog:
             key: [levels[at] for at in sorted(levels) if levels[at].step >= since]
             for key, levels in sorted(self._levels.items())
         }
-        return {key: told for key, told in found.items() if told}
+        return {key: described for key, described in found.items() if described}
 
 
 def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -> dict[str, Panel]:
@@ -99,8 +99,10 @@ def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -
     held = _by_size(levels, lambda level: float(level.held))
     capacity = _by_size(levels, lambda level: float(level.capacity))
     shares = {
-        action: [(at, 100 * now / most) for (at, now), (_, most) in zip(told, capacity[action], strict=True) if most]
-        for action, told in held.items()
+        action: [
+            (at, 100 * now / most) for (at, now), (_, most) in zip(described, capacity[action], strict=True) if most
+        ]
+        for action, described in held.items()
     }
     made = _by_size(levels, lambda level: float(level.made))
     return {
@@ -121,7 +123,7 @@ def reservoir_words(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) ->
     look = "The fuller a size is, the more steps take their batch from here: half full, every second one."
     if not levels:
         return look
-    last = {key: told[-1] for key, told in levels.items()}
+    last = {key: described[-1] for key, described in levels.items()}
     size = [level for (_, action), level in last.items() if action == facts.choice]
     held, most = sum(level.held for level in size), sum(level.capacity for level in size)
     text = f"{look} Of {facts.label(facts.choice)}, in use, {held:,} of {most:,} are held"
@@ -140,10 +142,10 @@ def few_words(facts: HybridFacts) -> str:
     few = {facts.label(action): number for action, number in least.items() if number < FEW}
     if not few:
         return ""
-    told = join_words([f"{number} of {label}" for label, number in few.items()])
+    described = join_words([f"{number} of {label}" for label, number in few.items()])
     sizes = f", {len(facts.sizes)} sizes share it" if len(facts.sizes) > 1 else ""
     return (
-        f"Warning: a part's reservoir holds at most {told} (fewer than {FEW} distinct batches{sizes}): training "
+        f"Warning: a part's reservoir holds at most {described} (fewer than {FEW} distinct batches{sizes}): training "
         "repeats them. Give smaller or fewer sizes, or set reservoir_uses so that batches are replaced."
     )
 
@@ -151,8 +153,8 @@ def few_words(facts: HybridFacts) -> str:
 def _recent_share(levels: Mapping[tuple[int, int], Sequence[PartLevel]]) -> float | None:
     """Processors that the generators keep busy, over the last ten times they were told."""
     total, seen = 0.0, False
-    for told in levels.values():
-        recent = told[-10:]
+    for described in levels.values():
+        recent = described[-10:]
         seconds = recent[-1].seconds - recent[0].seconds
         if seconds > 0:
             total += max(0.0, recent[-1].busy_s - recent[0].busy_s) / seconds
@@ -166,9 +168,9 @@ def _by_size(
     """Sums over the parts by size, at the seconds at which all parts had told theirs."""
     slots: dict[int, dict[int, dict[int, float]]] = {}  # action -> slot of time -> part
     parts: dict[int, set[int]] = {}
-    for (part, action), told in levels.items():
+    for (part, action), described in levels.items():
         parts.setdefault(action, set()).add(part)
-        for level in told:
+        for level in described:
             slots.setdefault(action, {}).setdefault(int(level.seconds / _SLOT_S), {})[part] = value(level)
     found: dict[int, list[tuple[float, float]]] = {}
     for action, by_slot in sorted(slots.items()):
@@ -327,9 +329,13 @@ def staleness_words(log: RoundLog, steps: RankSteps, *, since: int = 0) -> str:
     if not rounds:
         return f"No rank waits for a round: a mean comes some steps after a rank gave its model. {look}"
     stale = {rank: [each.staleness for each in found if each.weight > 0] for rank, found in rounds.items()}
-    told = [f"{sum(found) / len(found):.1f} on rank {rank}" for rank, found in stale.items() if found]
+    described = [f"{sum(found) / len(found):.1f} on rank {rank}" for rank, found in stale.items() if found]
     most = max((each for found in stale.values() for each in found), default=0)
-    text = f"Means were stale by {join_words(told)} steps on average, {most} at most" if told else "Ranks have finished"
+    text = (
+        f"Means were stale by {join_words(described)} steps on average, {most} at most"
+        if described
+        else "Ranks have finished"
+    )
     rates = rounds_per_s(log, steps, since=since)
     text += f"; {min(rates.values()):.2g} rounds a second" if rates else ""
     return f"{text}{_finished_words(rounds)}. {look}"
@@ -652,8 +658,8 @@ def target_sources_words(steps: Steps, batch_share: float | None, *, reservoir: 
         return "Batches from the reservoir cost a step nothing; those built in the step are what it waits for."
     counts = {name: sum(batch.source == name for batch in batches) for name in SOURCES}
     shares = {name: percent(count / len(batches)) for name, count in counts.items() if count}
-    told = [f"{shares[name]} {words}" for name, (_, words, _) in SOURCES.items() if name in shares]
-    text = f"Of the last {len(batches):,} batches {join_words(told)}"
+    described = [f"{shares[name]} {words}" for name, (_, words, _) in SOURCES.items() if name in shares]
+    text = f"Of the last {len(batches):,} batches {join_words(described)}"
     built = [batch.built_s for batch in batches if batch.built_s > 0]
     if built:
         text += f"; building one takes {format_seconds(sum(built) / len(built))}"

@@ -100,7 +100,7 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
             SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
             for size, given in zip(data["sizes"], data["shares"], strict=True)
         ]
-        told = data.get("cache_bytes")
+        described = data.get("cache_bytes")
         facts = HybridFacts(
             sizes=tuple(sizes),
             snapshots=int(data["snapshots"]),
@@ -114,7 +114,7 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
             average_every_s=float(data["average_every_s"] or 0.0),
             capacities=tuple(_whole(parts) for parts in data.get("capacities") or ()),
             load_groups=int(data["load_groups"]),
-            cache_bytes=None if told is None else float(told),
+            cache_bytes=None if described is None else float(described),
             stands_in=bool(data.get("stands_in", False)),
         )
     except (IndexError, KeyError, TypeError, ValueError) as error:

@@ -93,13 +93,13 @@ class ProgressLaw:
     def choose(self, state: float) -> Choice:
         """The size that may make the most progress per second, whatever the state; ties go to the lower action."""
         values, more = self._rates() if self._counts.any() else (None, None)
-        told: tuple[float | None, ...] = (None,) * self.choices if values is None else tuple(values.tolist())
+        described: tuple[float | None, ...] = (None,) * self.choices if values is None else tuple(values.tolist())
         for probe in (int(self._targets.argmax()), int(self._targets.argmin())):
             if not self._counts[probe]:
-                return Choice(probe, told, 0.0, False)
+                return Choice(probe, described, 0.0, False)
         assert values is not None and more is not None
         action = int((values + more).argmax())
-        return Choice(action, told, 0.0, action == int(values.argmax()))
+        return Choice(action, described, 0.0, action == int(values.argmax()))
 
     def _rates(self) -> tuple[Array, Array]:
         """Progress per second of each size, and how much more it might be; at least one window was learned."""
@@ -591,8 +591,8 @@ class BatchSimulator:
     def __post_init__(self) -> None:
         if not self.sizes or any(not 0 < share <= 1 for size in self.sizes for share in size):
             raise ConfigError(f"sizes={self.sizes}: at least one pair of shares within (0, 1] is needed.")
-        heard = (self.loss_noise, self.jitter, self.validation_noise, self.evaluation_s, self.snapshot_scale)
-        costs = (self.fixed_s, self.per_snapshot_s, self.per_share_s, *heard)
+        received = (self.loss_noise, self.jitter, self.validation_noise, self.evaluation_s, self.snapshot_scale)
+        costs = (self.fixed_s, self.per_snapshot_s, self.per_share_s, *received)
         if min(costs) < 0 or sum(costs[:3]) <= 0 or min(self.noise_share, self.growth, self.progress) <= 0:
             raise ConfigError(
                 f"{self}: seconds and noise must be 0 or more, and not all seconds 0; noise_share, growth and progress "

@@ -188,11 +188,11 @@ def adjuster_facts(choices: Sequence[LoggedChoice], actions: int) -> AdjusterFac
     rewards = tuple(each for each in rewarded(choices) if 0 <= each.action < actions)
     arms = tuple(_arm([each.reward for each in rewards if each.action == action]) for action in range(actions))
     known = [(arm.mean, action) for action, arm in enumerate(arms) if arm is not None and arm.count >= FEWEST]
-    told = [choice.greedy for choice in choices if choice.greedy is not None]
+    described = [choice.greedy for choice in choices if choice.greedy is not None]
     return AdjusterFacts(
         policy=choices[-1].policy,
         decisions=len(choices),
-        greedy=sum(told) / len(told) if told else None,
+        greedy=sum(described) / len(described) if described else None,
         epsilon=choices[-1].epsilon,
         rewards=rewards,
         arms=arms,
@@ -519,8 +519,8 @@ def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], los
     behind = [name for name in adjusted if name not in ahead]
     for names, one, several in ((ahead, "beats", "beat"), (behind, "does not beat", "do not beat")):
         if names:
-            told = join_words([f"{name} ({_taken(adjusted[name])})" for name in sorted(names)])
-            text += f" {told} {one if len(names) == 1 else several} it here."
+            described = join_words([f"{name} ({_taken(adjusted[name])})" for name in sorted(names)])
+            text += f" {described} {one if len(names) == 1 else several} it here."
     return text
 
 

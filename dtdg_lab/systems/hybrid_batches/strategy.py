@@ -19,11 +19,11 @@ from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
-from dtdg_lab.engine.graph_view import Apart, SnapshotSpace, stack_ranges
+from dtdg_lab.engine.graph_view import Apart, SnapshotView, stack_ranges
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, TargetBlocks, built_batch
 from dtdg_lab.engine.replicated import CachedSequence, OwnBest
-from dtdg_lab.engine.strategy import Computed, SequenceSegment, SnapshotSequence, StackedSpace, StepMarks, Work
+from dtdg_lab.engine.strategy import SequenceSegment, SnapshotSequence, StackedView, Step, StepMarks, StepResult
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.hybrid_batches.batches import (
@@ -64,7 +64,7 @@ class TargetSequence(Apart):
         self.own = len(blocks.batch.targets)
         self.device, self.dtype = settings.device, settings.dtype
         self.vertices: Tensor | None = torch.tensor(blocks.arrays["vertices"], device=self.device)
-        self._spaces: dict[tuple[range, int], SnapshotSpace] = {}
+        self._spaces: dict[tuple[range, int], SnapshotView] = {}
         self._one_by_one: dict[int, _LayerByLayer] = {}
 
     @cached_property
@@ -73,7 +73,7 @@ class TargetSequence(Apart):
         features = blocks.arrays["features"].shape[1]
         return stack_ranges(whole, rows=blocks.heights[0], features=features, device=self.device)
 
-    def space(self, t: int) -> SnapshotSpace:
+    def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers of the model."""
         once, shape = range(t, t + 1), self.blocks.shape
         if shape.layers == 1 or shape.truncated:
@@ -82,7 +82,7 @@ class TargetSequence(Apart):
             self._one_by_one[t] = _LayerByLayer(self._space(once, 0), partial(self._narrowing, once))
         return self._one_by_one[t]
 
-    def stacks(self, snapshots: range, layer: int) -> list[SnapshotSpace]:
+    def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, several as one space.
 
         Raises:
@@ -94,19 +94,19 @@ class TargetSequence(Apart):
             return [self._space(some, layer) for some in self._stacks]
         return [self._space(range(t, t + 1), layer) for t in snapshots]
 
-    def _space(self, snapshots: range, layer: int) -> SnapshotSpace:
+    def _space(self, snapshots: range, layer: int) -> SnapshotView:
         key = snapshots, layer
         if key not in self._spaces:
             self._spaces[key] = self._first(snapshots) if layer == 0 else self._later(snapshots, layer)
         return self._spaces[key]
 
-    def _first(self, snapshots: range) -> SnapshotSpace:
+    def _first(self, snapshots: range) -> SnapshotView:
         features, of = self.blocks.features_of(snapshots)
         moved = torch.tensor(features, device=self.device).to(self.dtype)
         if of is not None:
             moved = moved.index_select(0, torch.tensor(of, device=self.device))
         rows = len(snapshots) * self.blocks.heights[0]
-        return SnapshotSpace(
+        return SnapshotView(
             self._operators(partial(target_edges, self.blocks, snapshots, 0)),
             snapshots,
             moved if len(moved) == rows else moved[:rows],
@@ -117,14 +117,14 @@ class TargetSequence(Apart):
             may_keep=_always,
         )
 
-    def _later(self, snapshots: range, layer: int) -> SnapshotSpace:
+    def _later(self, snapshots: range, layer: int) -> SnapshotView:
         unfed = torch.empty(
             len(snapshots) * self.blocks.heights[layer], 0, dtype=self.dtype, device=self.device
         )  # only the first layer is fed features
         operators = self._operators(partial(target_edges, self.blocks, snapshots, layer))
-        return SnapshotSpace(operators, snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+        return SnapshotView(operators, snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
 
-    def _narrowing(self, snapshots: range, layer: int) -> SnapshotSpace:
+    def _narrowing(self, snapshots: range, layer: int) -> SnapshotView:
         """A later layer of one snapshot whose pulls give the rows that the layer after it reads."""
         heights = (*self.blocks.heights, self.own)
 
@@ -133,13 +133,13 @@ class TargetSequence(Apart):
             return whole.first(heights[layer + 1])
 
         unfed = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)
-        return SnapshotSpace(self._operators(edges), snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+        return SnapshotView(self._operators(edges), snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
 
     def _operators(self, edges: Callable[[str], PartEdges]) -> Operators:
         return Operators(LocalSource(edges, self.settings), self.settings)
 
 
-class _LayerByLayer(SnapshotSpace):
+class _LayerByLayer(SnapshotView):
     """One snapshot whose layers see ever fewer rows, for models that go through all layers before the next snapshot.
 
     Args:
@@ -147,11 +147,11 @@ class _LayerByLayer(SnapshotSpace):
         later: makes what another one sees.
     """
 
-    def __init__(self, first: SnapshotSpace, later: Callable[[int], SnapshotSpace]) -> None:
+    def __init__(self, first: SnapshotView, later: Callable[[int], SnapshotView]) -> None:
         self.__dict__.update(first.__dict__)
         self._first, self._later, self._layers = first, later, {0: first}
 
-    def layer(self, number: int) -> SnapshotSpace:
+    def layer(self, number: int) -> SnapshotView:
         """What a layer sees."""
         if number not in self._layers:
             self._layers[number] = self._later(number)
@@ -431,7 +431,7 @@ class Sizing:
     def __len__(self) -> int:
         return len(self.shares)
 
-    def told(self) -> list[list[int]]:
+    def to_dict(self) -> list[list[int]]:
         """Of each choice, N_S, and N_V of the part that has fewest and of the one that has most."""
         found = []
         for choice in range(len(self)):
@@ -520,7 +520,7 @@ def add_gradients(run: SequenceSegment) -> Tensor:
     return loss.detach()
 
 
-def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedSpace]], heights: Sequence[int]) -> Tensor:
+def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedView]], heights: Sequence[int]) -> Tensor:
     """The loss, with its history; a layer's output has the rows that the next one reads."""
     model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
     inputs = [space.inputs for space in stacks[0]]
@@ -558,13 +558,13 @@ class BatchKeeping:
     most_uses: int = 0
 
 
-class TargetBatchLayout:
+class HybridBatchStrategy:
     """Each step, each part trains one batch: N_S consecutive snapshots of N_V target vertices, from state zero.
 
     A batch has every neighbour that its layers reach, out of the part's own copies: its loss, the mean over its
     snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
     for memories ``per_vertex``, ``weights`` and ``none``, approximately as
-    :class:`dtdg_lab.engine.replicated.CachedVertexLayout` says for others. A step's gradients are means over
+    :class:`dtdg_lab.engine.replicated.ReplicatedStrategy` says for others. A step's gradients are means over
     parts whose batch has labels. With all trained vertices it is a snapshot batch, with all snapshots a vertex batch.
 
     Where batches are kept, a step takes one of them by the probability of equation 4, else all vertices of as many
@@ -618,12 +618,12 @@ class TargetBatchLayout:
 
     # steps
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """As many steps in every epoch."""
         own = tuple(part.number for part in self.parts)
-        return tuple(Work(number, own, len(self.sizing.sizes)) for number in range(self.epoch_batches))
+        return tuple(Step(number, own, len(self.sizing.sizes)) for number in range(self.epoch_batches))
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of a batch of each of this rank's parts, one part after another."""
         if self._generators is not None:
             self._generators.check()
@@ -642,7 +642,7 @@ class TargetBatchLayout:
                 "rank, with the settings, data and ranks of their run."
             ) from error
 
-    def _trained(self, prepared: Sequence[Prepared], marks: StepMarks) -> Computed:
+    def _trained(self, prepared: Sequence[Prepared], marks: StepMarks) -> StepResult:
         runs = [TargetRun(self._model, of.sequence, self._task, of.batch.snapshots, "all") for of in prepared]
         marks("batch")
         for run in runs:
@@ -650,7 +650,7 @@ class TargetBatchLayout:
         marks("transfer")
         loss_sum = sum(float(add_gradients(run)) for run in runs)
         labelled = sum(run.num_labelled > 0 for run in runs)
-        return Computed(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
+        return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def tried(self, source: str, marks: StepMarks) -> None:
         """Compute the largest batches of one kind that steps may have, for their memory; not noted down.
@@ -667,7 +667,7 @@ class TargetBatchLayout:
 
     # sizes and what is kept, which change while training runs
 
-    def steer(self, sizing: Sizing, keeping: BatchKeeping) -> None:
+    def apply_settings(self, sizing: Sizing, keeping: BatchKeeping) -> None:
         """Have these sizes, and keep batches so, from the next step on; the choice begins anew where sizes change."""
         if (sizing, keeping) == (self.sizing, self.keeping):
             return

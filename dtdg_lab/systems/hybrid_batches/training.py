@@ -10,11 +10,11 @@ import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.distributed.model_averaging import Word
+from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.hybrid_batches.batches import capacity
 from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster, BatchDecision, make_adjuster
-from dtdg_lab.systems.hybrid_batches.strategy import MOST_CHOICES, SNAPSHOT, Sizing, TargetBatchLayout
+from dtdg_lab.systems.hybrid_batches.strategy import MOST_CHOICES, SNAPSHOT, HybridBatchStrategy, Sizing
 from dtdg_lab.training.layouts import GIB, keeping
 from dtdg_lab.training.memory import peak_bytes
 
@@ -44,7 +44,7 @@ class Hybrid:
 
     def __init__(
         self,
-        layout: TargetBatchLayout,
+        layout: HybridBatchStrategy,
         config: RunConfig,
         *,
         candidates: Sequence[int],
@@ -82,7 +82,7 @@ class Hybrid:
         choice = self._layout.choice if self.adjuster is None else self.adjuster.choice
         return self._generation % GENERATIONS * CHOICES + choice
 
-    def follow(self, word: Word) -> None:
+    def follow(self, word: ControlState) -> None:
         """Use the size of a word from the next step on, unless sizes have changed since it was said.
 
         A rank that has applied its own newer choice already ignores the word, which is the echo of an older one.
@@ -147,7 +147,7 @@ class Hybrid:
 
     # changes
 
-    def refusal(self, config: RunConfig) -> str:
+    def validate_settings(self, config: RunConfig) -> str:
         """Why batches cannot be as a config has them; empty where they can. The same on all ranks."""
         try:
             self._sizing(config)
@@ -171,13 +171,13 @@ class Hybrid:
                 "protocol (such as warm), or reward_loss='train'."
             )
 
-    def steer(self, config: RunConfig) -> None:
+    def apply_settings(self, config: RunConfig) -> None:
         """Have what a config asks for, from the next step on."""
         before, self._config = self._config, config
         sizing, old = self._sizing(config), self._layout.sizing
         by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
         self._generation += by_hand
-        self._layout.steer(sizing, keeping(config))
+        self._layout.apply_settings(sizing, keeping(config))
         if before["adjuster"] != config["adjuster"]:
             self.adjuster = self._made_adjuster()
         elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
@@ -250,7 +250,7 @@ class Hybrid:
 
     # what is told
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The event ``hybrid``: sizes and how batches come about."""
         layout, config, sizing = self._layout, self._config, self._layout.sizing
         capacities = [
@@ -261,7 +261,7 @@ class Hybrid:
             for choice in range(len(sizing))
         ]
         return {
-            "sizes": sizing.told(),
+            "sizes": sizing.to_dict(),
             "shares": [list(share) for share in sizing.shares],
             "snapshots": len(self._snapshots),
             "first": self._snapshots.start,

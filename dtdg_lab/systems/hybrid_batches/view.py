@@ -139,7 +139,7 @@ class HybridView:
         last = len(panels) - 1
         return grid(list(panels.values()), title="Hybrid batches", wide=[0] if last % 2 == 0 else [0, last])
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The batches, what training waits for them, and what the adjuster did, in words."""
         facts, since = self.facts, self.since
         if facts is None:

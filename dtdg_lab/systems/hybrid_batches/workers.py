@@ -543,11 +543,11 @@ class Builder:
             os._exit(0)
         except Exception as error:
             with contextlib.suppress(OSError):
-                tell(error)
+                report(error)
             os._exit(1)
 
 
-def tell(error: Exception) -> None:
+def report(error: Exception) -> None:
     """Send what went wrong."""
     send(ANSWERS, {"failed": f"{type(error).__name__}: {error}"})
 
@@ -564,7 +564,7 @@ def serve(giver: int) -> None:
     except EOFError:
         return
     except Exception as error:
-        tell(error)
+        report(error)
         raise
     while os.getppid() == giver:
         if select.select([ORDERS], [], [], LOOK_S)[0]:

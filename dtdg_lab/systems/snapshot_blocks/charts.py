@@ -24,7 +24,7 @@ from dtdg_lab.visualization.style import ALWAYS, WAY_COLOURS, WAYS, Marks, Matri
 
 
 Span = tuple[int, int]  # first, and one past the last
-Leg = tuple[int, str, str, int]  # layer, way, leg, numbers a row
+AllToAllPhase = tuple[int, str, str, int]  # layer, way, leg, numbers a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class BlockFacts:
     rows: tuple[Span, ...]
     chunks: tuple[Span, ...]
     predicted: Mapping[str, Matrix]
-    legs: tuple[Leg, ...]
+    legs: tuple[AllToAllPhase, ...]
     note: str
 
     @property
@@ -156,8 +156,8 @@ def blocks_words(facts: BlockFacts) -> str:
     if not facts.sends:
         return f"{text} Ranks send each other gradients of the model, and no rows."
     counts = {way: sum(leg[1] == way for leg in facts.legs) for way in WAYS}
-    told = [f"{count} {way}" for way, count in counts.items() if count]
-    return f"{text} Legs of a step, over its layers: {join_words(told)}." if told else text
+    described = [f"{count} {way}" for way, count in counts.items() if count]
+    return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
 
 def _spans(pairs: Sequence[Sequence[Any]]) -> tuple[Span, ...]:
@@ -832,30 +832,30 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
         steps: from :meth:`StepSums.steps`.
         marks: of the run's changes.
     """
-    told = _told(steps)
-    top = max((max(brought, whole) for _, _, brought, whole in told), default=0.0)
+    described = _to_dict(steps)
+    top = max((max(brought, whole) for _, _, brought, whole in described), default=0.0)
     unit, factor = byte_unit(top)
     layout = frame(
         "Graphs brought to the ranks",
         "step (model updates)",
         f"bytes of a step, all ranks ({unit})",
         yaxis={"rangemode": "tozero"},
-        **marks.over_steps([each[0] for each in told]),
+        **marks.over_steps([each[0] for each in described]),
     )
     lines = (("brought", 2, series_colour(0), "solid"), ("each whole", 3, BASELINE_COLOUR, "dash"))
     data: list[dict[str, Any]] = [
         {
             "type": "scatter",
-            "mode": "lines" if len(told) > 1 else "markers",
+            "mode": "lines" if len(described) > 1 else "markers",
             "name": name,
-            **_with_gaps([each[0] for each in told], [round(each[place] / factor, 4) for each in told]),
+            **_with_gaps([each[0] for each in described], [round(each[place] / factor, 4) for each in described]),
             "line": {"color": colour, "width": 2, "dash": dash},
             "marker": {"color": colour},
             "hovertemplate": "step %{x}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
         }
         for name, place, colour, dash in lines
     ]
-    return {"data": data if told else [], "layout": layout if told else with_note(layout, NOTHING_BROUGHT)}
+    return {"data": data if described else [], "layout": layout if described else with_note(layout, NOTHING_BROUGHT)}
 
 
 def _with_gaps(steps: list[int], values: list[float]) -> dict[str, list[Any]]:
@@ -878,13 +878,13 @@ def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str
         steps: from :meth:`StepSums.steps`.
         since: from this step on the run is as it is now.
     """
-    told = _told(steps)
-    if not told:
+    described = _to_dict(steps)
+    if not described:
         return (
             "Graphs of one block stay where they are, and so do kept ones; of several each block's are brought for its "
             "forward pass and again for its rerun."
         )
-    step, snapshots, brought, whole = told[-1]
+    step, snapshots, brought, whole = described[-1]
     if step < since:
         return f"Graphs stay where they are now: no step has brought any since step {step}."
     text = f"Step {step} brought {snapshots:,.0f} snapshots in {format_bytes(brought)}"
@@ -896,7 +896,7 @@ def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str
     )
 
 
-def _told(steps: Sequence[tuple[int, Sums]]) -> list[tuple[int, float, float, float]]:
+def _to_dict(steps: Sequence[tuple[int, Sums]]) -> list[tuple[int, float, float, float]]:
     """Step, snapshots, bytes and whole bytes of every step that brought any."""
     found = []
     for step, sums in steps:
@@ -944,10 +944,10 @@ class BlocksView:
             self._memory = [*self._memory, (attempt, int(row["step"] or 0), memory_facts(row["data"]))][-_KEPT:]
 
     def _is_new(self, kind: str, row: Mapping[str, Any], attempt: int) -> bool:
-        told = (kind, attempt, int(row["time_ns"]))
-        if told in self._seen:
+        described = (kind, attempt, int(row["time_ns"]))
+        if described in self._seen:
             return False
-        self._seen.add(told)
+        self._seen.add(described)
         return True
 
     def step(self, rank: int, step: int) -> None:
@@ -1021,7 +1021,7 @@ class BlocksView:
             raise LookupError("this run has no blocks of time: ask for `facts` first")
         return grid(self.panels(), title=f"Blocks: {facts.label}")
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The blocks, what a step sends and hides, and its peak, in words."""
         facts = self.facts
         if facts is None:

@@ -44,7 +44,7 @@ _SUMMARIES = "the paper has EvolveGCN-O only; -H reads the data, and every rank 
 
 
 @dataclass(frozen=True, slots=True)
-class LegCost:
+class AllToAllCost:
     """One redistribution of a step, or none where the paper has one.
 
     Attributes:
@@ -76,7 +76,7 @@ def legs(
     blocks: int = 1,
     reuse: bool = False,
     **options: Any,
-) -> tuple[LegCost, ...]:
+) -> tuple[AllToAllCost, ...]:
     """The legs of a step in their order, those that are not sent included.
 
     Args:
@@ -108,17 +108,17 @@ def legs(
     return tuple(leg for way in WAYS for leg in counted.of(way))
 
 
-def sent(all_legs: tuple[LegCost, ...]) -> tuple[LegCost, ...]:
+def sent(all_legs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
     """The legs that are sent."""
     return tuple(leg for leg in all_legs if leg.width)
 
 
-def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[LegCost]:
+def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAllCost]:
     """A width x H summary of every snapshot and layer, to all ranks; gradients come back to the rank that made it."""
     for way in ("forward", *(["rerun"] if blocks > 1 else []), "backward"):
         layers = range(len(widths))
         for layer in reversed(layers) if way == "backward" else layers:
-            yield LegCost(layer, way, "summaries", widths[layer] * hidden, 0, _SUMMARIES)
+            yield AllToAllCost(layer, way, "summaries", widths[layer] * hidden, 0, _SUMMARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,12 @@ class _Counted:
     blocks: int
     reuse: bool
 
-    def of(self, way: str) -> Iterator[LegCost]:
+    def of(self, way: str) -> Iterator[AllToAllCost]:
         if way == "backward":
             yield from self._backward()
         elif way == "rerun" and self.blocks == 1:
             for leg in self._forward(way):
-                yield LegCost(leg.layer, way, leg.leg, 0, leg.paper, _BLOCK)
+                yield AllToAllCost(leg.layer, way, leg.leg, 0, leg.paper, _BLOCK)
         else:
             yield from self._forward(way)
 
@@ -151,34 +151,34 @@ class _Counted:
         own = self.widths[layer] if self.model == "cdgcn" else 0
         return own + (2 if self.model == "mpnn-lstm" else 1) * self.hidden
 
-    def _forward(self, way: str) -> Iterator[LegCost]:
+    def _forward(self, way: str) -> Iterator[AllToAllCost]:
         for layer, seam in enumerate(self.between):
             paper = self._input(layer)
             if layer == 0 and self.reuse and not seam.learned:
-                yield LegCost(layer, way, "to_vertices", 0, paper, _KEPT)
+                yield AllToAllCost(layer, way, "to_vertices", 0, paper, _KEPT)
             else:
-                yield LegCost(layer, way, "to_vertices", seam.width, paper, _unlike(_NARROW, seam.width, paper))
+                yield AllToAllCost(layer, way, "to_vertices", seam.width, paper, _unlike(_NARROW, seam.width, paper))
             if layer < self._last:
-                yield LegCost(layer, way, "to_snapshots", self.hidden, self.hidden)
+                yield AllToAllCost(layer, way, "to_snapshots", self.hidden, self.hidden)
         yield self._readout(way, "to_snapshots")
 
-    def _backward(self) -> Iterator[LegCost]:
+    def _backward(self) -> Iterator[AllToAllCost]:
         yield self._readout("backward", "to_vertices")
         for layer in range(self._last, -1, -1):
             seam, paper = self.between[layer], self._input(layer)
             width = seam.width if seam.learned else 0
             why = _unlike(_NARROW, seam.width, paper) if seam.learned else _CONSTANT
-            yield LegCost(layer, "backward", "to_snapshots", width, paper, why)
+            yield AllToAllCost(layer, "backward", "to_snapshots", width, paper, why)
             if layer:  # the gradient of a layer's input, which the layer before gives
-                yield LegCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
+                yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
 
-    def _readout(self, way: str, leg: str) -> LegCost:
+    def _readout(self, way: str, leg: str) -> AllToAllCost:
         """After the last layer: embeddings to snapshots in the paper, and their gradients back."""
         why = _unlike(_READOUT, self.pairs, self.hidden) if self.pairs else _LAST
         only_last = bool(self.pairs) and way == "forward" and self.blocks > 1
         if only_last:
             why = f"{why}; {_SCORED_ONCE}" if why else _SCORED_ONCE
-        return LegCost(self._last, way, leg, self.pairs, self.hidden, why, only_last)
+        return AllToAllCost(self._last, way, leg, self.pairs, self.hidden, why, only_last)
 
 
 def _unlike(words: str, ours: int, paper: int) -> str:
@@ -248,7 +248,7 @@ def leg_rows(blocks: SnapshotBlocks, leg: str, *, way: str = "forward", only_las
     return rows.T.copy() if back else rows
 
 
-def redistributed(blocks: SnapshotBlocks, legs: Sequence[LegCost], layers: int) -> Volume:
+def redistributed(blocks: SnapshotBlocks, legs: Sequence[AllToAllCost], layers: int) -> Volume:
     """Volume of the legs of a step.
 
     Args:
@@ -490,7 +490,7 @@ def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) 
     return found
 
 
-def _exchanges(some: tuple[LegCost, ...], blocks: int) -> int:
+def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
     """Exchanges of rows in a step that overlaps none with computing: one for each leg and block."""
     many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
     return sum(1 if leg.only_last else many[leg.way] for leg in some)

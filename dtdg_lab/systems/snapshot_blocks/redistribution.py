@@ -21,11 +21,11 @@ from dtdg_lab.engine.backprop.time_blocks import Here
 from dtdg_lab.engine.graph_view import stack_ranges
 from dtdg_lab.engine.halo_exchange import ExchangeLog
 from dtdg_lab.engine.strategy import (
-    BlockSeam,
-    Leg,
+    AllToAllPhase,
+    BlockRedistribution,
     SequenceSegment,
     SnapshotSequence,
-    StackedSpace,
+    StackedView,
     StepMarks,
     TimeBlock,
     Unmarked,
@@ -101,17 +101,17 @@ class Redistribution:
         runs = max(runs, min(PIECES, len(largest), len(largest) * rows // LEAST_ROWS))
         return [share(self.plan.own(block, rank), slot, runs) for slot in range(runs)]
 
-    def seam(self, block: int, way: str) -> RankSeam:
+    def seam(self, block: int, way: str) -> RankRedistribution:
         """The seam of one block; ``way`` is what a movement of values is called: ``forward`` or ``rerun``."""
-        return RankSeam(self, block, way)
+        return RankRedistribution(self, block, way)
 
     def empty(self, *shape: int) -> Tensor:
         """Room for rows."""
         return torch.empty(*shape, dtype=self.dtype, device=self.device)
 
 
-class RankSeam:
-    """Moves rows of one block of time (see :class:`dtdg_lab.engine.strategy.BlockSeam`). Collective in the column.
+class RankRedistribution:
+    """Moves rows of one block of time (see :class:`BlockRedistribution`). Collective in the column.
 
     Args:
         of: how rows move.
@@ -128,7 +128,7 @@ class RankSeam:
         self._slots = [of.slots(block, rank) for rank in ranks]
         self._me = of.column.rank
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: Leg) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
         """Own snapshots' rows go to the ranks that have their vertices, run by run."""
         of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
         first = of.reuse and leg.layer == 0 and not leg.backward
@@ -162,7 +162,13 @@ class RankSeam:
         return arrived, rests
 
     def to_snapshots(
-        self, work: Callable[[slice], tuple[Tensor, T]], pieces: Sequence[slice], leg: Leg, *, like: Tensor, height: int
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        pieces: Sequence[slice],
+        leg: AllToAllPhase,
+        *,
+        like: Tensor,
+        height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Own vertices' rows go to the ranks that have the snapshots, piece by piece."""
         of, own = self._of, self._own[self._me]
@@ -196,7 +202,7 @@ class RankSeam:
         cut = [share(range(rows), piece, number) for piece in range(number)]
         return [slice(piece.start, piece.stop) for piece in cut]
 
-    def _send_snapshots(self, pieces: list[Tensor], there: list[range], leg: Leg) -> PendingRows:
+    def _send_snapshots(self, pieces: list[Tensor], there: list[range], leg: AllToAllPhase) -> PendingRows:
         """Start sending rows (S', n, C) of own snapshots; rank p sends those ``there[p]``."""
         own, chunk = there[self._me], len(self._chunks[self._me])
         x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, leg.width)
@@ -208,7 +214,7 @@ class RankSeam:
         send = [len(own) * len(chunk) for chunk in self._chunks]
         return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], leg, TO_VERTICES)
 
-    def _send_vertices(self, y: Tensor, there: list[range], leg: Leg) -> PendingRows:
+    def _send_vertices(self, y: Tensor, there: list[range], leg: AllToAllPhase) -> PendingRows:
         """Start sending rows (S, piece, C) of own vertices; rank q sends those ``there[q]``."""
         own, piece = len(self._own[self._me]), len(there[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
@@ -216,20 +222,20 @@ class RankSeam:
             y.reshape(-1, leg.width), send, [own * len(vertices) for vertices in there], leg, TO_SNAPSHOTS
         )
 
-    def _start(self, rows: Tensor, send: list[int], receive: list[int], leg: Leg, name: str) -> PendingRows:
+    def _start(self, rows: Tensor, send: list[int], receive: list[int], leg: AllToAllPhase, name: str) -> PendingRows:
         log = self._of.log
         row_bytes = leg.width * rows.element_size()
         number = log.start(leg.layer, self._way_of(leg), send, row_bytes, own=self._me)
         place = (number, leg.layer, 2 * leg.backward + (name == TO_SNAPSHOTS))
         return self._of.column.start_exchange(rows, send, receive, place=place)
 
-    def _arrived(self, pending: PendingRows, leg: Leg, name: str) -> Tensor:
+    def _arrived(self, pending: PendingRows, leg: AllToAllPhase, name: str) -> Tensor:
         self._of.log.marks("compute")
         found = pending.wait()
         self._of.log.arrived(leg.layer, self._way_of(leg), name, found)
         return found.rows
 
-    def _way_of(self, leg: Leg) -> str:
+    def _way_of(self, leg: AllToAllPhase) -> str:
         return "backward" if leg.backward else self._way
 
 
@@ -239,11 +245,11 @@ class RankSeam:
 class Snapshots(Protocol):
     """What a timeline asks of a sequence."""
 
-    def stack(self, snapshots: range) -> StackedSpace:
+    def stack(self, snapshots: range) -> StackedView:
         """Some consecutive snapshots as one space."""
         ...
 
-    def stacks(self, snapshots: range, layer: int) -> Sequence[StackedSpace]:
+    def stacks(self, snapshots: range, layer: int) -> Sequence[StackedView]:
         """Consecutive snapshots for one layer, as many stacked as are small."""
         ...
 
@@ -294,7 +300,7 @@ class BlockTimeline:
         self._begin(number, way)
         layers = range(self._run.model.layers)
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
-        seam: BlockSeam = Here(spaces, device=self._run.sequence.device, alone=self._run.sequence.collective)
+        seam: BlockRedistribution = Here(spaces, device=self._run.sequence.device, alone=self._run.sequence.collective)
         if self._moves is not None:
             seam = self._moves.seam(number, way)
         return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
@@ -308,7 +314,7 @@ class BlockTimeline:
         self.marks.block(number, way)
         self.turned(number, way)
 
-    def _spaces(self, number: int, own: range) -> list[StackedSpace]:
+    def _spaces(self, number: int, own: range) -> list[StackedView]:
         if self._one_by_one:
             return [self._snapshots.stack(range(t, t + 1)) for t in own]
         if self._moves is None:
@@ -333,11 +339,11 @@ class ColumnSequence:
         self.own = len(vertices)
         self.vertices: Tensor | None = torch.arange(vertices.start, vertices.stop, device=snapshots.device)
 
-    def space(self, t: int) -> StackedSpace:
+    def view(self, t: int) -> StackedView:
         """Snapshot t, its rows here."""
-        return self._snapshots.space(t)
+        return self._snapshots.view(t)
 
-    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedSpace]:
+    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedView]:
         """Consecutive snapshots, their rows here."""
         return self._snapshots.stacks(snapshots, layer)
 

@@ -16,16 +16,16 @@ from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
 from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.halo_exchange import ExchangeLog, Exchanger
-from dtdg_lab.engine.strategy import Computed, SequenceSegment, StepMarks, Work
+from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline, ColumnSequence, Redistribution
 from dtdg_lab.tasks.base import Task
 
 
-class SnapshotLayout:
+class SnapshotBlockStrategy:
     """One step an epoch: the whole training part in blocks of time, loss at every snapshot. Collective.
 
-    Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleLayout`, whatever the blocks and ranks.
+    Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
 
     Args:
         model: any but of ``neighbourhood`` memory, whose spatial part reads what the snapshot before left.
@@ -86,11 +86,11 @@ class SnapshotLayout:
         )
         self._timeline.turned = self._turned
 
-    def epoch(self, epoch: int) -> Sequence[Work]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """The one step, the same every epoch."""
-        return (Work(0, (0,) if self._rank == 0 else (), 1),)
+        return (Step(0, (0,) if self._rank == 0 else (), 1),)
 
-    def compute(self, work: Work, marks: StepMarks) -> Computed:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss and of the gradients of the whole sequence."""
         run = self._run
         self._log.marks = self._summaries.marks = self._timeline.marks = marks
@@ -101,7 +101,7 @@ class SnapshotLayout:
         marks("transfer")
         loss = float(self._add_gradients())
         own = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
-        return Computed(loss, len(work.groups), own * self._snapshots.own)
+        return StepResult(loss, len(work.groups), own * self._snapshots.own)
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank, seconds of exchanges and graphs brought, since this was last asked."""

@@ -116,8 +116,8 @@ class ScheduleFacts:
         if self.in_seconds:
             return 1.0
         known = np.isfinite(measured_s)
-        told = float(self.times_s[known].sum())
-        return float(measured_s[known].sum()) / told if told > 0 else None
+        described = float(self.times_s[known].sum())
+        return float(measured_s[known].sum()) / described if described > 0 else None
 
 
 def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
@@ -524,10 +524,10 @@ class GroupTimes:
 
     def processor_share(self) -> float | None:
         """Processor seconds over wall-clock seconds of all groups; None where unknown."""
-        told = np.array([each[2:] for known in self._times.values() for each in known]).reshape(-1, 2)
-        told = told[np.isfinite(told).all(axis=1)]
-        wall = float(told[:, 0].sum())
-        return float(told[:, 1].sum()) / wall if wall > 0 else None
+        described = np.array([each[2:] for known in self._times.values() for each in known]).reshape(-1, 2)
+        described = described[np.isfinite(described).all(axis=1)]
+        wall = float(described[:, 0].sum())
+        return float(described[:, 1].sum()) / wall if wall > 0 else None
 
 
 def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> Figure:
@@ -738,17 +738,17 @@ class BalanceLog:
     def _close(self, epoch: int) -> None:
         found, steps = self._balance(epoch), self._open.pop(epoch)
         if found is not None:
-            attempt = max(told.attempt for ranks in steps.values() for told in ranks.values())
+            attempt = max(described.attempt for ranks in steps.values() for described in ranks.values())
             for name, series in self._series.items():
                 series.add(max(steps), epoch, getattr(found, name), attempt)
 
     def _balance(self, epoch: int) -> EpochBalance | None:
         """Of the iterations that all ranks have told; None before there is one."""
-        told = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
-        if not told:
+        described = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
+        if not described:
             return None
         own, whole = (
-            np.array([[ranks[rank][which] for rank in range(self._ranks)] for ranks in told]) for which in (0, 1)
+            np.array([[ranks[rank][which] for rank in range(self._ranks)] for ranks in described]) for which in (0, 1)
         )
         return balance_of(epoch, own, whole)
 
@@ -759,7 +759,9 @@ class BalanceLog:
             series.truncate(step, attempt)
         for epoch, steps in list(self._open.items()):
             kept = {
-                known: {rank: told for rank, told in ranks.items() if known < step or told.attempt >= attempt}
+                known: {
+                    rank: described for rank, described in ranks.items() if known < step or described.attempt >= attempt
+                }
                 for known, ranks in steps.items()
             }
             self._open[epoch] = {known: ranks for known, ranks in kept.items() if ranks}
@@ -778,7 +780,7 @@ class BalanceLog:
         whole = [found for found in recent if found.iterations >= iterations]
         return next(reversed(whole or recent), None)
 
-    def told(self, name: str) -> tuple[list[int], list[float | None]]:
+    def to_dict(self, name: str) -> tuple[list[int], list[float | None]]:
         """Epochs from 1, and a value for each: ``most_over_least``, ``max_over_mean``, ``own`` or ``waste``."""
         points, recent = self._series[name].points, self.recent()
         epochs = [int(point.seconds) + 1 for point in points] + [each.epoch + 1 for each in recent]
@@ -802,7 +804,7 @@ def imbalance_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) ->
     """
     data: list[dict[str, Any]] = []
     for index, (name, key) in enumerate(_RATIOS.items()):
-        epochs, values = log.told(key)
+        epochs, values = log.to_dict(key)
         line = {"color": ("#0072B2", "#D55E00")[index], "width": 2, "dash": ("solid", "dash")[index]}
         data.append(
             {
@@ -843,8 +845,8 @@ def imbalance_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) ->
 
 def shares_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Figure:
     """Where the ranks' time goes, over epochs: own work, waste, and the rest; own work and waste are critical path."""
-    epochs, own = log.told("own")
-    _, waste = log.told("waste")
+    epochs, own = log.to_dict("own")
+    _, waste = log.to_dict("waste")
     kinds: dict[str, tuple[Sequence[float | None], str]] = {
         "own work": (own, PHASE_COLOURS["compute"]),
         "waste: idle behind the slowest": (waste, PURGE_COLOUR),
@@ -1180,10 +1182,10 @@ class ScheduleView:
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``schedule``."""
-        told = (attempt, int(row["time_ns"]))
-        if told in self._seen:
+        described = (attempt, int(row["time_ns"]))
+        if described in self._seen:
             return
-        self._seen.add(told)
+        self._seen.add(described)
         before, facts = self.facts, None if is_end(row["data"]) else schedule_facts(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
@@ -1264,7 +1266,7 @@ class ScheduleView:
         """All panels as one figure; the Gantt chart over its whole width."""
         return grid(self.panels(), title=f"Schedule: {self._facts().label}", wide={0})
 
-    def sentence(self) -> str:
+    def caption(self) -> str:
         """The schedule, the rank that sets the pace, and the waste, in words."""
         facts = self.facts
         if facts is None:

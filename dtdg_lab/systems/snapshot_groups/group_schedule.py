@@ -114,23 +114,24 @@ class GroupScheduling:
         self.schedule = self._made()
         return True
 
-    def take(self, told: Mapping[str, Any]) -> None:
+    def take(self, described: Mapping[str, Any]) -> None:
         """Go on by the schedule of an earlier run, and the times it was made by.
 
         Args:
-            told: as :meth:`told` gives it.
+            described: as :meth:`to_dict` gives it.
 
         Raises:
             PlanError: it is of other groups or parts.
         """
-        if len(told["times_s"]) != len(self.groups) or told["parts"] != self._config.parts:
+        if len(described["times_s"]) != len(self.groups) or described["parts"] != self._config.parts:
             raise PlanError(
-                f"the schedule to be repeated is of {len(told['times_s'])} groups on {told['parts']} parts; there are "
+                f"the schedule to be repeated is of {len(described['times_s'])} groups on {described['parts']} parts; "
+                f"there are "
                 f"{len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and settings."
             )
-        self._times_s, self._source = np.array(told["times_s"]), told["source"]
-        self._allreduce_s, self._fit = told.get("allreduce_s", 0.0), told.get("fit")
-        self.schedule = _schedule_of({**told, "seconds": told["solve_s"]}, len(self.groups))
+        self._times_s, self._source = np.array(described["times_s"]), described["source"]
+        self._allreduce_s, self._fit = described.get("allreduce_s", 0.0), described.get("fit")
+        self.schedule = _schedule_of({**described, "seconds": described["solve_s"]}, len(self.groups))
         if self._source != "size":  # they are known
             self._epochs = [self._times_s] * self._wanted_epochs
 
@@ -149,24 +150,24 @@ class GroupScheduling:
         sizes = self._nodes, self._edges, self.groups.stop - self.groups.start
         if self._source == "profile":
             self._times_s = timed
-            self._fit = _told_fit(sizes, timed, np.arange(len(timed))) if len(timed) >= LEAST_FITTED else None
+            self._fit = _fit_facts(sizes, timed, np.arange(len(timed))) if len(timed) >= LEAST_FITTED else None
             return
         by_size = np.argsort(self._nodes + self._edges, kind="stable")
         some = np.unique(by_size[np.linspace(0, len(by_size) - 1, FITTED_GROUPS).astype(np.int64)])
         nodes, edges, snapshots = (size[some] for size in sizes)
         self._times_s = fit(nodes, edges, timed[some], snapshots).predict(*sizes)
-        self._fit = _told_fit(sizes, timed, some)
+        self._fit = _fit_facts(sizes, timed, some)
 
     # schedules
 
     def _made(self) -> Schedule:
-        told: dict[str, Any] = {}
+        described: dict[str, Any] = {}
         if self._group.rank == 0:
             try:
                 made = self._solve()
                 if made.parts != self._config.parts:
                     raise PlanError(f"its schedule is for {made.parts} parts; the run has {self._config.parts}.")
-                told = {
+                described = {
                     "assignment": made.assignment,
                     "notes": made.notes,
                     "gap": made.gap,
@@ -175,11 +176,11 @@ class GroupScheduling:
                 }
             except Exception as error:  # whatever it is, the other ranks wait for an answer
                 reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-                told = {"reason": f"scheduler {self._config['scheduler']!r}: {reason}"}
-        told = json.loads(self._group.broadcast_text(json.dumps(told)))
-        if "reason" in told:
-            raise PlanError(told["reason"])
-        return _schedule_of(told, len(self.groups))
+                described = {"reason": f"scheduler {self._config['scheduler']!r}: {reason}"}
+        described = json.loads(self._group.broadcast_text(json.dumps(described)))
+        if "reason" in described:
+            raise PlanError(described["reason"])
+        return _schedule_of(described, len(self.groups))
 
     def _solve(self) -> Schedule:
         config = self._config
@@ -196,7 +197,7 @@ class GroupScheduling:
         )
         return made
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The schedule in force for an event: see :mod:`dtdg_lab.systems.snapshot_groups.charts`.
 
         Makespans, bound and gap all hold an exchange of ``allreduce_s`` for each iteration.
@@ -276,28 +277,28 @@ def shares_cores(group: Group, device: str) -> bool:
     """
     own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     mine = sum(1 << core for core in own)
-    told = f"{hash_of_host()} {mine:x} {torch.get_num_threads()}"
-    ranks = [text.split() for text in gather_texts(group, told, device=device)]
+    described = f"{hash_of_host()} {mine:x} {torch.get_num_threads()}"
+    ranks = [text.split() for text in gather_texts(group, described, device=device)]
     near = [(int(cores, 16), int(threads)) for host, cores, threads in ranks if int(host) == hash_of_host()]
     near = [(cores, threads) for cores, threads in near if cores & mine]
     cores = functools.reduce(operator.or_, (cores for cores, _ in near))
     return device == "cpu" and sum(threads for _, threads in near) > cores.bit_count()
 
 
-def _schedule_of(told: Mapping[str, Any], groups: int) -> Schedule:
-    rows = tuple(tuple(tuple(part) for part in row) for row in told["assignment"])
-    return Schedule(rows, groups, told["notes"], told["gap"], told["seconds"], told.get("targets"))
+def _schedule_of(described: Mapping[str, Any], groups: int) -> Schedule:
+    rows = tuple(tuple(tuple(part) for part in row) for row in described["assignment"])
+    return Schedule(rows, groups, described["notes"], described["gap"], described["seconds"], described.get("targets"))
 
 
-def _told_fit(
+def _fit_facts(
     sizes: tuple[NDArray[np.int64], ...], timed: NDArray[np.float64], some: NDArray[np.int64]
 ) -> dict[str, float]:
     """The linear model of some groups, with its errors on the others, or on those held out where it has all."""
     nodes, edges, snapshots = (size[some] for size in sizes)
     linear = fit(nodes, edges, timed[some], snapshots)
-    told, others = linear.told(), np.setdiff1d(np.arange(len(timed)), some)
+    described, others = linear.to_dict(), np.setdiff1d(np.arange(len(timed)), some)
     if len(others):
         nodes, edges, snapshots = (size[others] for size in sizes)
         errors = linear.errors(nodes, edges, timed[others], snapshots)
-        told |= {"mean_error": float(errors.mean()), "max_error": float(errors.max())}
-    return {**told, "groups": len(some)}
+        described |= {"mean_error": float(errors.mean()), "max_error": float(errors.max())}
+    return {**described, "groups": len(some)}

@@ -307,7 +307,7 @@ class SchedulePage:
         self._asker = ScheduleAsker(runs, lambda wanted, outcome: defer(lambda: self._came(wanted, outcome)))
         stretch = {"sizing_mode": "stretch_width", "margin": 0}
         self.gantt = WholeCharts(self.gantt_figures, self.gantt_sentences, defer=defer, chart_height=_HIGH, **stretch)
-        self.charts = WholeCharts(self.figures, self.sentences, defer=defer, chart_height=_HIGH, **stretch)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=_HIGH, **stretch)
         self._opened = [OpenedPage(self.gantt), OpenedPage(self.charts)]
         # StaticText and not panes: see dash.app
         self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
@@ -349,7 +349,7 @@ class SchedulePage:
             facts = view.facts
             self._gantt = None if facts is None else view.gantt_panel()
             if slow:
-                self._panels, words = view.panels()[1:], view.sentence()
+                self._panels, words = view.panels()[1:], view.caption()
         if facts is not self._facts:
             self._take_schedule(facts)
         if changed:
@@ -427,7 +427,7 @@ class SchedulePage:
         """The other charts by their place, and the epochs predicted."""
         return {name: figure for name, (figure, _) in self._named().items()}
 
-    def sentences(self) -> dict[str, str]:
+    def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return {name: words for name, (_, words) in self._named().items()}
 

@@ -200,7 +200,7 @@ class LinearTimes:
         times = _seconds(times_s)
         return _relative(_sizes(nodes, edges, snapshots), times, np.array([self.a1, self.a2, self.a3]))
 
-    def told(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """Plain numbers, as the event ``schedule`` of a run has them."""
         names = ("a1", "a2", "a3", "mean_error", "max_error")
         return {name: float(getattr(self, name)) for name in names}

@@ -63,13 +63,13 @@ class StoredPolicy:
 
     def facts(self) -> dict[str, Any]:
         """All but the parameters, as plain values."""
-        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
-        return {**told, "hidden": list(self.hidden), "constants": list(self.constants)}
+        described = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
+        return {**described, "hidden": list(self.hidden), "constants": list(self.constants)}
 
     def digest(self) -> str:
         """SHA-256 of facts and parameters."""
-        told = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
-        return hashlib.sha256(told + self.parameters.astype("<f4").tobytes()).hexdigest()
+        described = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
+        return hashlib.sha256(described + self.parameters.astype("<f4").tobytes()).hexdigest()
 
     def knows(self, constants: str) -> bool:
         """Whether it was learned in a simulator with the constants of this digest (among others)."""
@@ -78,10 +78,10 @@ class StoredPolicy:
 
 def save_policy(path: Path, policy: StoredPolicy) -> None:
     """Write a policy to a ``.npz`` file; the same policy gives the same bytes."""
-    told = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
+    described = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        np.savez(file, facts=np.array(told), parameters=policy.parameters.astype("<f4"))
+        np.savez(file, facts=np.array(described), parameters=policy.parameters.astype("<f4"))
 
 
 def load_policy(path: Path) -> StoredPolicy:
@@ -93,15 +93,15 @@ def load_policy(path: Path) -> StoredPolicy:
     advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            told, parameters = json.loads(str(held["facts"])), held["parameters"]
+            described, parameters = json.loads(str(held["facts"])), held["parameters"]
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file. {advice}") from error
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{path} holds no policy ({error}). {advice}") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ConfigError(f"{path} holds no policy of format {FORMAT}, which this version reads. {advice}")
-    policy = _policy(path, told, parameters)
-    if policy.digest() != told.get("digest"):
+    policy = _policy(path, described, parameters)
+    if policy.digest() != described.get("digest"):
         raise ConfigError(f"{path} is not as it was written: its digest does not fit what it holds. {advice}")
     return policy
 
@@ -132,18 +132,18 @@ def shipped_path(parts: int, name: str) -> Path:
     return SHIPPED / f"{name}_p{parts}.npz"
 
 
-def _policy(path: Path, told: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
+def _policy(path: Path, described: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
     try:
         return StoredPolicy(
-            name=str(told["name"]),
-            parts=int(told["parts"]),
-            seed=int(told["seed"]),
-            episodes=int(told["episodes"]),
-            double=bool(told["double"]),
-            hidden=tuple(int(width) for width in told["hidden"]),
-            remembers=bool(told["remembers"]),
-            constants=tuple(str(digest) for digest in told["constants"]),
-            training=str(told["training"]),
+            name=str(described["name"]),
+            parts=int(described["parts"]),
+            seed=int(described["seed"]),
+            episodes=int(described["episodes"]),
+            double=bool(described["double"]),
+            hidden=tuple(int(width) for width in described["hidden"]),
+            remembers=bool(described["remembers"]),
+            constants=tuple(str(digest) for digest in described["constants"]),
+            training=str(described["training"]),
             parameters=parameters.astype(np.float32),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -682,10 +682,10 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
 
 def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
     """Nearest to the middle window among those that the model cannot tell from its best."""
-    told = np.array([getattr(error, name) for error in own])
-    if np.isnan(told).any():
+    described = np.array([getattr(error, name) for error in own])
+    if np.isnan(described).any():
         return None
-    alike = [error for error, ms in zip(own, told, strict=True) if ms <= told.min() * (1 + ALIKE)]
+    alike = [error for error, ms in zip(own, described, strict=True) if ms <= described.min() * (1 + ALIKE)]
     return min(alike, key=_from_middle)
 
 
@@ -718,8 +718,8 @@ def _cells(errors: Sequence[CellError]) -> str:
     ]
     for error in errors:
         off = [
-            _percent(told / error.measured_ms - 1)
-            for told in (error.predicted_ms, error.cell_out_ms, error.condition_out_ms, error.middle_ms)
+            _percent(described / error.measured_ms - 1)
+            for described in (error.predicted_ms, error.cell_out_ms, error.condition_out_ms, error.middle_ms)
         ]
         rows.append(
             f"| {error.condition} | {error.window} | {error.measured_ms:.1f} | {error.predicted_ms:.1f} | "
@@ -980,7 +980,7 @@ class Calibration:
     watts: Watts | None
     cells: Mapping[str, tuple[StepCell, ...]]
     dataset: str | None = None
-    _told: dict[str, tuple[CellError, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _described: dict[str, tuple[CellError, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
         """Milliseconds of a step under a condition at a window.
@@ -1045,7 +1045,7 @@ class Calibration:
         for dataset, kept in read_steps(source).items():
             own = self.cells.get(self._meant(dataset), ())
             without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
-            told = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
+            described = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
             found += [
                 CellError(
                     dataset,
@@ -1057,7 +1057,7 @@ class Calibration:
                     float(out_ms),
                     _middle_ms(cell, own),
                 )
-                for cell, ms, out_ms in told
+                for cell, ms, out_ms in described
             ]
         return found
 
@@ -1066,14 +1066,14 @@ class Calibration:
         return calibration_table(self)
 
     def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
-        if dataset not in self._told:
+        if dataset not in self._described:
             own = self.cells[dataset]
-            told = (
+            described = (
                 predicted_ms(self.steps[dataset], own),
                 left_out(self.cells, dataset, lambda cell, other: cell is other),
                 left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
             )
-            self._told[dataset] = tuple(
+            self._described[dataset] = tuple(
                 CellError(
                     dataset,
                     cell.condition,
@@ -1084,9 +1084,9 @@ class Calibration:
                     float(out),
                     _middle_ms(cell, own),
                 )
-                for cell, ms, cell_out, out in zip(own, *told, strict=True)
+                for cell, ms, cell_out, out in zip(own, *described, strict=True)
             )
-        return self._told[dataset]
+        return self._described[dataset]
 
     def _meant(self, dataset: str | None) -> str:
         meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)

@@ -191,24 +191,24 @@ class CacheCosts:
     def digest(self) -> str:
         """SHA-256 of all constants, in hexadecimal: what a policy was trained against."""
         constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
-        told = json.dumps(constants, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(told.encode()).hexdigest()
+        described = json.dumps(constants, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(described.encode()).hexdigest()
 
-    def told(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Constants by name, as plain values: what :meth:`from_told` takes."""
         return asdict(self)
 
     @staticmethod
-    def from_told(told: dict[str, object]) -> CacheCosts:
-        """Constants as :meth:`told` gave them, also through JSON.
+    def from_told(described: dict[str, object]) -> CacheCosts:
+        """Constants as :meth:`to_dict` gave them, also through JSON.
 
         Raises:
             ConfigError: a name is missing or unknown.
         """
         known = {field.name for field in fields(CacheCosts)}
-        if unknown := sorted(set(told) - known):
+        if unknown := sorted(set(described) - known):
             raise ConfigError(f"constants of cache costs named {', '.join(unknown)}: allowed are {sorted(known)}.")
-        values = dict(told)
+        values = dict(described)
         values["asked"] = tuple(values.get("asked") or ())  # type: ignore[arg-type]
         try:
             return CacheCosts(**values)  # type: ignore[arg-type]

@@ -276,8 +276,8 @@ class DelayEstimator:
 
     def state_dict(self) -> dict[str, Any]:
         """What clean links were found to be, as plain lists and numbers; recent fetches are not kept."""
-        told = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
-        return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in told]}
+        described = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
+        return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in described]}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave; one of another number of owners is not taken."""

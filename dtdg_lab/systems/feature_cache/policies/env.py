@@ -64,9 +64,9 @@ class LatenessMemory:
         remembered = self._held[rows].reshape(len(rows), -1).astype(np.float32)
         return np.concatenate([states, remembered], axis=1)
 
-    def _move(self, place: int, heard: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
+    def _move(self, place: int, received: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
         share = np.where(self._fresh, 1.0, -np.expm1(-steps / lasts))[:, np.newaxis]
-        self._held[:, place] += share * (heard - self._held[:, place])
+        self._held[:, place] += share * (received - self._held[:, place])
 
 
 class RunsMemory:
@@ -92,9 +92,9 @@ class RunsMemory:
             self._memory = LatenessMemory(len(runs), self._parts)
             self._runs, self._steps = runs, steps
         self._memory.forget((runs != self._runs) | (steps < self._steps))
-        told = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
+        described = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
         self._runs, self._steps = runs.copy(), steps.copy()
-        return told
+        return described
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """States (R, 3 P + 11) at some places (R,), and what was remembered there before; nothing is taken in."""

@@ -132,7 +132,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
             self._simulator = self._made(seed)
         states = self._simulator.reset(number=(options or {}).get("number"))
         self._going = True
-        return states[0], self._told()
+        return states[0], self._to_dict()
 
     def step(self, action: SupportsInt) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Decide, and go on to the next boundary.
@@ -153,9 +153,9 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
             "steps": int(info.steps[0]),
             "reference_j": float(info.reference_j[0]),
         }
-        return states[0], float(rewards[0]), bool(done[0]), False, {**self._told(), **costs}
+        return states[0], float(rewards[0]), bool(done[0]), False, {**self._to_dict(), **costs}
 
-    def _told(self) -> dict[str, Any]:
+    def _to_dict(self) -> dict[str, Any]:
         """What an observer may want to know of an episode, and no policy may."""
         (episode,) = self._simulator.running
         return {

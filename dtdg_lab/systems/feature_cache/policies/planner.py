@@ -179,23 +179,23 @@ class CachePlanner:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """The cheapest action for what is seen; the one that holds where nothing can be thought ahead."""
-        told = view.forecast
-        if self._costs is None and told is None:
+        described = view.forecast
+        if self._costs is None and described is None:
             return CacheDecision(self.name, view.previous)
 
         rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
         self._account = self._account.of(rows, now, self.first)
-        (action,), regret = self._decided(self._seen_of(view), self._costs if told is None else None, rows, now)
+        (action,), regret = self._decided(self._seen_of(view), self._costs if described is None else None, rows, now)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
         """What to abandon the window that serves for, now that links have changed; None to keep it."""
-        told = view.forecast
-        if view.pending < 0 or (told is None and self._costs is None):
+        described = view.forecast
+        if view.pending < 0 or (described is None and self._costs is None):
             return None
         rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
         self._account = self._account.of(rows, now, self.first)
-        seen, costs = self._seen_of(view, remembers=False), self._costs if told is None else None
+        seen, costs = self._seen_of(view, remembers=False), self._costs if described is None else None
         chosen, ends = self._reconsidered(
             seen, costs, rows, now=now, pending=np.array([view.pending]), left=np.array([view.left])
         )
@@ -234,8 +234,10 @@ class CachePlanner:
     def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
         """What is seen of one run, (1, ...)."""
 
-        def stacked(told: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
-            return lambda delays_s: np.empty(0) if told is None else np.stack([told(each) for each in delays_s])
+        def stacked(described: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
+            return lambda delays_s: (
+                np.empty(0) if described is None else np.stack([described(each) for each in delays_s])
+            )
 
         state, first = view.state[np.newaxis], np.zeros(1, dtype=np.int64)
         states = (
@@ -311,8 +313,8 @@ class CachePlanner:
     def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
         """What the links are thought to be like, and what they may be like next."""
         states, delays_s = seen.states, seen.delays_s
-        heard = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
-        now, least = self._guess(states, np.where(heard, delays_s, 0.0), costs)
+        received = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
+        now, least = self._guess(states, np.where(received, delays_s, 0.0), costs)
         later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
         return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
 

@@ -373,8 +373,8 @@ def _episode(
     kept = levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(others)
     summed = np.vstack([np.zeros(others), drawn.cumsum(axis=0)])
     places = np.arange(others)
-    heard = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
-    strays = np.exp(MEDIAN * (summed - summed[starts, places]) / heard)
+    received = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
+    strays = np.exp(MEDIAN * (summed - summed[starts, places]) / received)
     return CacheEpisode(
         number=number,
         case=case,
@@ -417,13 +417,13 @@ def _heard(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
         counts: (S + 1, K) steps before each one that a condition held.
         starts: (S + 1, P - 1) first step that counts.
     """
-    heard = np.empty(starts.shape)
+    received = np.empty(starts.shape)
     for owner, given in enumerate(values.T):
         order = np.argsort(given, kind="stable")
         recent = (counts - counts[starts[:, owner]])[:, order]
         half = recent.cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
-        heard[:, owner] = given[order][half.argmax(axis=1)]
-    return heard
+        received[:, owner] = given[order][half.argmax(axis=1)]
+    return received
 
 
 # The episodes that are simulated at once, laid out so that one line of arithmetic serves them all.
@@ -491,7 +491,7 @@ class CacheBatch:
         self.steps = np.zeros(runs, dtype=np.int64)
         self.hits, self.hit = np.zeros((runs, choices, others)), np.zeros((runs, choices))
         self.miss_bytes, self.fetch_s = np.zeros((runs, choices, others)), np.ones((runs, others))
-        self.heard, self.meter = np.zeros((runs, 3, steps + 1, others)), np.ones((runs, steps + 1))
+        self.received, self.meter = np.zeros((runs, 3, steps + 1, others)), np.ones((runs, steps + 1))
         self._which, self._noise = np.zeros((runs, steps + 1), dtype=np.int64), np.zeros((runs, steps + 1))
         self.alarms, self.since = np.zeros((runs, steps + 1), dtype=bool), np.zeros((runs, steps + 1), dtype=np.int64)
         self.looks = np.zeros((runs, steps + 1), dtype=bool)
@@ -513,8 +513,8 @@ class CacheBatch:
         self._met[place, :last, :conditions] = episode.met
         self.hits[place], self.hit[place], self.miss_bytes[place] = tables.hits, tables.hit, tables.miss_bytes
         self.fetch_s[place] = episode.fetch_s
-        for row, heard in enumerate((episode.late_s, episode.late_s_per_byte, episode.strays)):
-            self.heard[place, row, :last] = heard
+        for row, received in enumerate((episode.late_s, episode.late_s_per_byte, episode.strays)):
+            self.received[place, row, :last] = received
         self.meter[place, :last] = episode.meter
         self._which[place, : last - 1], self._noise[place, : last - 1] = episode.trace.which, episode.noise
         self.alarms[place], self.since[place, :last] = False, episode.since
@@ -921,8 +921,8 @@ class CacheSimulator:
         """(B, P - 1) what the estimator makes of the last fetches: a slow link is heard as a delay of its bytes."""
         batch = self._running()
         places = np.arange(self.episodes)
-        heard = batch.heard[places, :, at.boundary]
-        late, per_byte, strays = heard[:, 0], heard[:, 1], heard[:, 2]
+        received = batch.received[places, :, at.boundary]
+        late, per_byte, strays = received[:, 0], received[:, 1], received[:, 2]
         fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[places, at.heard_of]
         return np.maximum(fetch_s * strays + late - batch.fetch_s, 0.0)  # an added delay is the same for all fetches
 

@@ -324,8 +324,8 @@ class PolicyTraining:
 
     def digest(self) -> str:
         """SHA-256 of all of it."""
-        told = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        described = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def epsilon_at(self, ended: int) -> float:
         """Probability of a drawn action when so many episodes have ended."""
@@ -443,10 +443,10 @@ def _learned(
         inputs, len(CacheActions(parts)), seed=training.seed, double=training.double, hidden=training.hidden
     )
 
-    def told(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
+    def described(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
         return memory.take_in(states, steps) if training.remembers else states
 
-    states = told(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
+    states = described(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
     ended, owed, earned = 0, 0, 0.0
     while ended < training.episodes:
         actions = learner.choose(states, training.epsilon_at(ended))
@@ -456,7 +456,7 @@ def _learned(
             rewards, follows = _saved(info, training)
         if training.horizon == "finite":
             follows[done] = 0.0
-        after = told(info.final_states, info.passed)
+        after = described(info.final_states, info.passed)
         learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
         owed += training.lanes
         for _ in range(owed // training.decisions):
@@ -465,7 +465,7 @@ def _learned(
         states = after
         if done.any():
             memory.forget(done)
-            states = np.where(done[:, np.newaxis], told(begun, np.zeros_like(info.steps)), after)
+            states = np.where(done[:, np.newaxis], described(begun, np.zeros_like(info.steps)), after)
         earned += 0.01 * (float(rewards.mean()) - earned)
         ended += int(done.sum())
         advance(int(done.sum()), earned)

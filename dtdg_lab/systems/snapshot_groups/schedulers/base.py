@@ -119,9 +119,10 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
         )
     wrong = np.flatnonzero(~(np.isfinite(own) & (own >= 0)))
     if len(wrong):
-        told = ", ".join(f"group {group}: {own[group]} s" for group in wrong[:4])
+        described = ", ".join(f"group {group}: {own[group]} s" for group in wrong[:4])
         raise PlanError(
-            f"{len(wrong)} of {len(own)} group times are negative or not finite ({told}). Finite seconds of at least "
+            f"{len(wrong)} of {len(own)} group times are negative or not finite ({described}). "
+            f"Finite seconds of at least "
             "0 are allowed. Profile these groups again, or predict their times."
         )
     with np.errstate(over="ignore"):

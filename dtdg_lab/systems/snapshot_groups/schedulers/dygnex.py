@@ -308,9 +308,9 @@ def schedule(
         notes = "Algorithm 2 makes pairs; with one group a rank nothing is left of it but longest first."
         return finished(dealt_longest_first(problem), problem, since=since, notes=notes)
     tried = targets_of(problem)
-    told = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
-    told += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups a rank are used."] if per_rank > 2 else []
-    return finished(greedy(problem), problem, since=since, notes=" ".join(told), targets=tried)
+    described = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
+    described += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups a rank are used."] if per_rank > 2 else []
+    return finished(greedy(problem), problem, since=since, notes=" ".join(described), targets=tried)
 
 
 def targets_of(problem: Problem) -> int:

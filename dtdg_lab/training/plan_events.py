@@ -6,24 +6,24 @@ from typing import Any
 
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows.sampled import SampledWindowLayout
-from dtdg_lab.systems.decayed_windows.strategy import HaloWindowLayout
-from dtdg_lab.systems.decayed_windows.training import told_windows
+from dtdg_lab.systems.decayed_windows.sampled import SampledWindowStrategy
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
+from dtdg_lab.systems.decayed_windows.training import window_event
 from dtdg_lab.systems.decayed_windows.window import RowMemory
 from dtdg_lab.training.build import RunComponents
-from dtdg_lab.training.partition import told_blocks, told_chunking, told_partition
+from dtdg_lab.training.partition import blocks_event, chunking_event, partition_event
 
 KINDS = ("partition", "schedule", "blocks", "chunks", "trapezoid", "hybrid", "features")
-Told = list[tuple[str, dict[str, Any]]]  # events by kind
+EventList = list[tuple[str, dict[str, Any]]]  # events by kind
 
 
-def told_plans(
+def plan_events(
     built: RunComponents,
     graph: DynamicGraph,
     group: Group,
     left: RunComponents | None = None,
     memory: RowMemory | None = None,
-) -> Told:
+) -> EventList:
     """Events on rank 0; none on the others.
 
     Args:
@@ -33,11 +33,11 @@ def told_plans(
         left: what trained before; where it had a plan of a kind that this has none of, that is said.
         memory: of a step over a window, as measured, where there are windows.
     """
-    told = Told()
+    described = EventList()
     if group.rank != 0:
-        return told
-    if built.partition is not None and not isinstance(built.layout, SampledWindowLayout):  # it deals parts anew
-        facts = told_partition(
+        return described
+    if built.partition is not None and not isinstance(built.layout, SampledWindowStrategy):  # it deals parts anew
+        facts = partition_event(
             built.config,
             graph,
             built.partition,
@@ -45,12 +45,12 @@ def told_plans(
             ranks=group.size,
             blocks=built.snapshot_blocks,
         )
-        told.append(("partition", facts))
+        described.append(("partition", facts))
     elif left is not None and left.partition is not None:
-        told.append(("partition", {"layout": None}))
-    if tells_blocks(built):
+        described.append(("partition", {"layout": None}))
+    if has_blocks_event(built):
         assert built.snapshot_blocks is not None
-        facts = told_blocks(
+        facts = blocks_event(
             built.config,
             graph,
             built.snapshot_blocks,
@@ -58,35 +58,37 @@ def told_plans(
             partition=built.partition,
             peak_bytes=built.block_peak,
         )
-        told.append(("blocks", facts))
-    elif left is not None and tells_blocks(left):
-        told.append(("blocks", {"layout": None}))
+        described.append(("blocks", facts))
+    elif left is not None and has_blocks_event(left):
+        described.append(("blocks", {"layout": None}))
     if built.scheduling is not None:
-        told.append(("schedule", built.scheduling.told()))
+        described.append(("schedule", built.scheduling.to_dict()))
     elif left is not None and left.scheduling is not None:
-        told.append(("schedule", {"layout": None}))
-    if isinstance(built.layout, HaloWindowLayout):
+        described.append(("schedule", {"layout": None}))
+    if isinstance(built.layout, DecayedWindowStrategy):
         assert built.partition is not None and built.chunking is not None and memory is not None
-        told.append(("chunks", told_chunking(built.config, graph, built.partition, built.chunking)))
+        described.append(("chunks", chunking_event(built.config, graph, built.partition, built.chunking)))
         shape = built.layout.shape
-        told.append(("trapezoid", told_windows(shape, built.partition, built.chunking, memory, group.size)))
-    elif left is not None and isinstance(left.layout, HaloWindowLayout):
-        told += [("chunks", {"layout": None}), ("trapezoid", {"layout": None})]
-    told += _told_beside(built, left)
-    return told
+        described.append(("trapezoid", window_event(shape, built.partition, built.chunking, memory, group.size)))
+    elif left is not None and isinstance(left.layout, DecayedWindowStrategy):
+        described += [("chunks", {"layout": None}), ("trapezoid", {"layout": None})]
+    described += _more_events(built, left)
+    return described
 
 
-def _told_beside(built: RunComponents, left: RunComponents | None) -> Told:
+def _more_events(built: RunComponents, left: RunComponents | None) -> EventList:
     """Of hybrid batches and fetched features."""
-    told = Told()
+    described = EventList()
     for kind in ("hybrid", "remote"):
         has, had = getattr(built, kind), left is not None and getattr(left, kind) is not None
         if has is not None or had:
-            told.append(("features" if kind == "remote" else kind, {"layout": None} if has is None else has.told()))
-    return told
+            described.append(
+                ("features" if kind == "remote" else kind, {"layout": None} if has is None else has.to_dict())
+            )
+    return described
 
 
-def tells_blocks(built: RunComponents) -> bool:
+def has_blocks_event(built: RunComponents) -> bool:
     """Whether there is anything to tell of blocks: ranks that own vertices have all snapshots of the only one."""
     plan = built.snapshot_blocks
     return plan is not None and (built.partition is None or plan.blocks > 1 or built.config["blocks"] != 1)

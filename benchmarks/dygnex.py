@@ -19,7 +19,7 @@ solving     (Tables 5 and 6) seconds of the greedy rule and of the integer progr
 simulation  (Figure 5) throughput of a rank on 4 to 1,024 ranks, both growth curves, with what no schedule can beat.
 targets     throughput of DyGNeX-G by the number of targets that it tries in an iteration: the table of
             docs/dygnex_targets.md.
-accuracy    (Figure 3) loss of the test part after training, four parts, beside PSG's; same seeds for all.
+accuracy    (Figure 3) loss of the test split after training, four parts, beside PSG's; same seeds for all.
 
 Groups of four snapshots start at every snapshot. Parts of training are cut so that there are about 30 groups; the paper
 has 27 and 47. Its GPUs, data and growth differ: what can be compared are ratios.

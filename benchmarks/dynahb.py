@@ -25,9 +25,9 @@ straggler       seconds of training to a loss with one rank slowed, averaging ag
 building        seconds of building a batch, beside DGL's sampler
 truncation      how far DCRNN's batches are from the whole graph
 
-All trainings have one rule: they end when ten evaluations of the validation part have found nothing better by a
+All trainings have one rule: they end when ten evaluations of the validation split have found nothing better by a
 thousandth, and a hundred updates have passed since the best, or when their seconds are over; they converged where the
-loss was lowest, and the test part is scored once, by the parameters they had there. Seconds are of rank 0's steps.
+loss was lowest, and the test split is scored once, by the parameters they had there. Seconds are of rank 0's steps.
 Evaluations are of copies of its model, made when ranks have come together, and in nobody's seconds. Two losses are
 asked for: ``common`` was reached by every training of a graph and model; ``near`` is 5.085 % above the lowest. Times
 are least, median and most over seeds, with the number of seeds that got there where some never did. In part adjusters
@@ -158,7 +158,7 @@ def sizes_part(plan: Plan) -> list[Row]:
 
 def adjusters_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.adjuster_rows(plan, graph, cores()) for graph in plan.chosen]
-    title = "Adjusters; sizes as snapshots x vertices; regret: seconds to the near loss above the best size's"
+    title = "Adjusters; sizes as snapshots x nodes; regret: seconds to the near loss above the best size's"
     return described(title, words.ADJUSTER_HEAD, words.adjuster_text, blocks)
 
 

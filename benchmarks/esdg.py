@@ -9,10 +9,10 @@ transfers   (Figure 4) bringing graphs whole and as differences: bytes and time 
 blocks      (section 3.1) peak memory and time of a step by the number of blocks of time, on one rank.
 overlap     (section 6.5, left open there) steps with exchanges overlapped and not: as the machine is, and over links
             that are slow without using the processor; the share of the exchanges' time that is hidden.
-volumes     (Table 2) numbers sent in a step by snapshot and by hypergraph vertex partition: computed for all ranks;
+volumes     (Table 2) numbers sent in a step by snapshot and by hypergraph node partition: computed for all ranks;
             where ranks are run, counted on the links as well, and timed.
 strong      (Figure 5) seconds of a step by ranks, the graph as it is: compute, communicate and transfer apart.
-weak        (Figure 7) the same, with the graph growing with the ranks, three random edges a vertex.
+weak        (Figure 7) the same, with the graph growing with the ranks, three random edges a node.
 links       (Figure 6) link prediction: losses of all epochs by system and ranks, and how far they are from one rank's.
 
 Times are ratios within a row's block, whose systems take turns in the same processes after two warm-ups: min, median,
@@ -142,7 +142,7 @@ def _scaling(plan: Plan, scaling: Scaling, *, weak: bool) -> dict[str, Any]:
         found["rows"] += _to_dict(study)
         print(scaling_words(study.rows, study.errors, weak=weak))
         nodes = paper.WEAK_NODES if weak else paper.STRONG_NODES
-        print(f"as large as the paper's, {nodes:,} vertices on one rank: not within what was measured")
+        print(f"as large as the paper's, {nodes:,} nodes on one rank: not within what was measured")
         larger = esdg_scaling.study(plan, scaling, model, steps[model], weak=weak, nodes=nodes)
         found["rows"] += _to_dict(
             replace(larger, rows=tuple(row for row in larger.rows if row["ranks"] in (1, 8, 16, 128)))

@@ -6,7 +6,7 @@
 Parts, all where none is named:
 training    (Tables 3, 4, 6, 8; Figure 6) test MSE and seconds to converge of each system, by seeds, with what
             persistence and the mean predictor reach beside them. Training ends when the validation loss has not fallen
-            for some evaluations, or its seconds are over; it converged where the loss was lowest, and the test part is
+            for some evaluations, or its seconds are over; it converged where the loss was lowest, and the test split is
             scored once, by the parameters it had there.
 memory      (Tables 1, 5, 7) most bytes of tensors on a rank, over the steps of an epoch until windows have been whole,
             and in those of whole windows, against full-history and the share of its rows that are kept. At the start of

@@ -17,7 +17,7 @@ overhead     seconds of a decision, of a mini-batch beside DGL's sampler, of a l
 
 Under each table stands what the paper claims, and what is asked of a controller here, and where it does not hold. Its
 graphs are not here and its nodes are not these processors: what can be compared are ratios. The generated graphs are
-like its graphs in what a cache sees: a few vertices are everyone's neighbours, and rows are 100 or 602 floats wide.
+like its graphs in what a cache sees: a few nodes are everyone's neighbours, and rows are 100 or 602 floats wide.
 Links are slowed in the processes that serve features, on this machine's loopback; four ranks share its cores. One rank
 is one process in which the parts take turns: what default DGL stands still for then adds up over parts. Our pipeline
 asks each owner once for a batch, ahead of training, so that a delay shorter than a step costs next to nothing: this is

@@ -1,9 +1,10 @@
-"""What partitions of the vertices cost and bring: every partitioner, and the two layouts that stand on them.
+"""What partitions of the nodes cost and bring: every partitioner, and the two layouts that stand on them.
 
     python benchmarks/partitions.py [--quick] [--json FILE] [--only GRAPH ...] [--parts P ...]
 
 First table: seconds to make a partition (in a fresh cache), what it cuts, sends, replicates and leaves uneven, for the
-training part of the sequence and a T-GCN of two layers; and, of two parts, an epoch of ADGNN-T on two processes. Second
+training split of the sequence and a T-GCN of two layers; and, of two parts, an epoch of ADGNN-T on two processes.
+Second
 table: single, ADGNN-T and PyGT-Dist on the same METIS partition, on one and two processes of one thread each. Epochs of
 a graph and a model are taken in turn in the same processes; ratios are the first contender's time (hash; single) over
 the row's, turn by turn: above 1 the row is faster. Processor seconds are those of all ranks together. Losses are
@@ -204,7 +205,7 @@ def layout_rows(workload: Workload, model: str, layers: int, *, weighed: Sequenc
 
 PARTITION_HEAD = (
     f"{'graph':12} {'P':>2} {'partitioner':12} {'made s':>8} {'min':>7} {'max':>7}  {'cut':>6} {'halo rows':>11} "
-    f"{'share':>6} {'replicated':>11} {'share':>6}  largest / mean: vertices, edges, load"
+    f"{'share':>6} {'replicated':>11} {'share':>6}  largest / mean: nodes, edges, load"
 )
 EPOCH_HEAD = (
     f"{'graph':12} {'contender':29} {'epoch s':>8} {'min':>8} {'max':>8}  {'ratio min, median, max':24}  "

@@ -29,7 +29,7 @@ SMALL = {"dataset": "growing", "generated_nodes": PARTS * OWN, "generated_edges"
          "batch_vertices": 0.2, "generators": "threads"}  # fmt: skip
 TOGETHER = {"exchange": "gradients", "reservoir": False}
 SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1"}
-SNAPSHOTS, VERTICES = (3, 3, 6, 6), (3, 15, 3, 15)  # of the actions, where parts have 15 vertices
+SNAPSHOTS, VERTICES = (3, 3, 6, 6), (3, 15, 3, 15)  # of the actions, where parts have 15 nodes
 
 
 class StepControl:

@@ -88,7 +88,7 @@ def changing_graph() -> DynamicGraph:
 
 @cache
 def static_graph() -> DynamicGraph:
-    """80 vertices in three classes whose features and edges stay, directed at random."""
+    """80 nodes in three classes whose features and edges stay, directed at random."""
     draw = np.random.default_rng(4)
     ends = draw.integers(0, 80, (2, 500))
     ends[0, :80] = np.arange(80)  # so that each is there

@@ -33,8 +33,8 @@ WORKLOADS = (
     Workload("mathoverflow", "mathoverflow", {"cut": 100}),
     Workload("email-eu", "email-eu", seeds=3),
     Workload("cora-t", "cora-t", {"generated_snapshots": 101, "growth": 30.0}, seeds=1),
-    # a static graph whose edges were deleted along a curve (nothing is renewed), with many edges a vertex: in the three
-    # above all snapshots have the same vertices and few edges, so that groups take nearly the same time
+    # a static graph whose edges were deleted along a curve (nothing is renewed), with many edges a node: in the three
+    # above all snapshots have the same nodes and few edges, so that groups take nearly the same time
     Workload(
         "grown", "growing",
         {"generated_nodes": 2_000, "generated_edges": 600_000, "generated_snapshots": 101, "growth": 30.0,

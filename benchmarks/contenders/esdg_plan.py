@@ -12,7 +12,7 @@ from dtdg_lab.core.config import RunConfig
 MODELS = tuple(SMOOTHING)
 HIDDEN, LAYERS, THETA = 6, 2, 0.1  # sections 6.1 and 6.4
 PROTOCOL = "esdg-2021"  # trains on all snapshots but the last
-DENSITY = 3  # edges a vertex of section 6.3
+DENSITY = 3  # edges a node of section 6.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Case:
         ranks: R.
         times: the size of the graph.
         fitted: whether rates are fitted to it.
-        denser: its edges a vertex over the others'.
+        denser: its edges a node over the others'.
     """
 
     ranks: int
@@ -108,7 +108,7 @@ def step_of(
     changes, settings = changes_of(scaling, case, model)
     compute, transfer, exchanged = np.array([medians(own, "cpu") for own in by_rank]).T
     whole = max(median(step["seconds"] for step in own) for own in by_rank) if alone else None
-    name = f"{changes.nodes} vertices{', dense' if case.denser > 1 else ''}"
+    name = f"{changes.nodes} nodes{', dense' if case.denser > 1 else ''}"
     exchanged_s = float(exchanged.max()) if case.ranks > 1 else 0.0  # alone nothing moves
     return MeasuredStep(
         name, settings.work(changes, case.ranks), compute, transfer, exchanged_s if alone else None, whole
@@ -127,12 +127,12 @@ def study(
         model: which.
         steps: measured.
         weak: whether the graph grows with the ranks.
-        nodes: vertices of the graph predicted for, on one rank; those measured where None.
+        nodes: nodes of the graph predicted for, on one rank; those measured where None.
     """
     changes, settings = changes_of(scaling, Case(1, 1 if weak else 2, fitted=False), model)
     changes = changes if nodes is None else scaled(changes, nodes / changes.nodes)
     kind = "Weak" if weak else "Strong"
-    described = f"{kind} scaling of {model}: {changes.nodes:,} vertices on one rank, {len(changes.edges)} snapshots"
+    described = f"{kind} scaling of {model}: {changes.nodes:,} nodes on one rank, {len(changes.edges)} snapshots"
     return continued(
         [step for case, step in steps if case.fitted], [step for case, step in steps if not case.fitted], settings,
         changes, ranks=plan.predicted, weak=weak, described=described,

@@ -121,7 +121,7 @@ def in_turn(
 def trained(
     rank: int, ranks: int, address: str, configs: Sequence[RunConfig], cores: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """The losses of each run's epochs, and what its test part scores at the end."""
+    """The losses of each run's epochs, and what its test split scores at the end."""
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.build import build
 

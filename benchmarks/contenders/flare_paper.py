@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 GRAPHS: tuple[tuple[str, float, int, float, Mapping[str, float]], ...] = (
-    # Table 1: MPNN-LSTM: graph, vertices in millions, snapshots, features in GB; peaks of all GPUs in GB
+    # Table 1: MPNN-LSTM: graph, nodes in millions, snapshots, features in GB; peaks of all GPUs in GB
     ("rec-amazon", 2.1, 70, 1.1, {"esdg": 78.4, "dynagraph": 25.6, "dynahb": 8.1}),
     ("soc-youtube", 3.2, 80, 1.7, {"esdg": 65.6, "dynagraph": 20.4, "dynahb": 6.5}),
     ("soc-bitcoin", 24.6, 90, 12.8, {"esdg": 81.6, "dynagraph": 38.4, "dynahb": 38.4}),

@@ -38,7 +38,7 @@ class Limits:
     """When a training ends.
 
     Attributes:
-        evaluations: of the validation part, one after another without a better one, after which it has converged.
+        evaluations: of the validation split, one after another without a better one, after which it has converged.
         seconds: of training, after which it is ended as it is.
         updates: of the model, at least, between two evaluations; whole epochs.
         learning_rate: of Adam.
@@ -63,7 +63,7 @@ class Plan:
         spread: graph of part ranks.
         mapped: graphs of part decay.
         seeds: trainings of each row.
-        parts: of the vertices in part training, as the paper's GPUs; on as many ranks as there are cores, at most.
+        parts: of the nodes in part training, as the paper's GPUs; on as many ranks as there are cores, at most.
         ranks: of part ranks; those of more than the cores by own time.
         turns: epochs timed.
         steps: of an epoch timed; all where 0.
@@ -148,7 +148,7 @@ def built(name: str) -> bool:
 def config(workload: Workload, name: str, model: str, *, ranks: int, **settings: Any) -> RunConfig:
     """A run of a row: one layer, as the papers' T-GCN and MPNN-LSTM have, the system's own settings, one thread.
 
-    Windows of models without vertex state take their loss at all snapshots: no other loss would reach the older ones.
+    Windows of models without node state take their loss at all snapshots: no other loss would reach the older ones.
     """
     windows = catalogue.system(SYSTEMS[name]["system"]).parts["parallel"] == "halo_window"
     without_state = catalogue.entry("models", model).memory in ("weights", "none")

@@ -155,7 +155,7 @@ def joined(by_rank: Sequence[Sequence[Mapping[str, Any]]], *, clock: str) -> lis
 def trained(
     rank: int, ranks: int, address: str, configs: Sequence[RunConfig], limits: Limits, cores: tuple[int, ...]
 ) -> list[Row]:
-    """Each run trained until its validation loss stays; then the test part, once, by the parameters that were best."""
+    """Each run trained until its validation loss stays; then the test split, once, by the parameters that were best."""
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.build import build
 

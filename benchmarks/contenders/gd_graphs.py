@@ -12,7 +12,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
 
 CLASSES = 8
-POPULAR = 0.6  # exponent by which a vertex is drawn less often than those before it
+POPULAR = 0.6  # exponent by which a node is drawn less often than those before it
 ALIKE = 0.7  # share of edges within a class
 NOISE = 2.0  # of features about the mean of their class
 
@@ -41,9 +41,9 @@ def placed_plan(plan: Plan) -> Plan:
 
 
 def static_graph(ground: Ground) -> lab.DynamicGraph:
-    """Classes whose vertices point at each other and whose features are about one mean, and a few popular vertices.
+    """Classes whose nodes point at each other and whose features are about one mean, and a few popular nodes.
 
-    Popular vertices are neighbours of many: what makes a cache worth having on the real graphs.
+    Popular nodes are neighbours of many: what makes a cache worth having on the real graphs.
     """
     draw = generator(0, "benchmarks/greendygnn", ground.nodes)
     classes = draw.integers(0, CLASSES, ground.nodes)
@@ -55,7 +55,7 @@ def static_graph(ground: Ground) -> lab.DynamicGraph:
     first, of = np.concatenate([[0], np.cumsum(counts)])[:-1], classes[src]
     peers = by_class[first[of] + (draw.random(edges) * counts[of]).astype(np.int64)]
     dst = np.where(draw.random(edges) < ALIKE, peers, dst)
-    # a vertex without edges would not be in the graph, and the numbers of all others would move
+    # a node without edges would not be in the graph, and the numbers of all others would move
     ring = np.arange(ground.nodes)
     src, dst = np.concatenate([src, ring]), np.concatenate([dst, np.roll(ring, 1)])
     means = draw.standard_normal((CLASSES, ground.features))

@@ -80,7 +80,7 @@ def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Bounda
 
     Args:
         parts: P.
-        held: rows of the cache; there are 10 times as many vertices.
+        held: rows of the cache; there are 10 times as many nodes.
         asked: remote keys drawn for a batch; some of them twice.
     """
     draw = np.random.default_rng(0)

@@ -47,11 +47,11 @@ class Ground:
     Attributes:
         name: what rows call it.
         nodes: N.
-        degree: edges a vertex.
+        degree: edges a node.
         features: F; of a sequence, those of the data set.
         model: static graphs have ``graphsage``.
         layers: of the model.
-        batch_size: vertices of a batch.
+        batch_size: nodes of a batch.
         fanouts: neighbours drawn.
         cache_rows: of a part.
         mbit: rate of links that are throttled: such that default DGL's steps take half as long again, as the paper's.

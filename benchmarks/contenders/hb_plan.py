@@ -32,13 +32,14 @@ class Limits:
 
     Attributes:
         seconds: of training, after which it is ended as it is.
-        evaluations: of the validation part, one after another without a better one, after which it has converged.
+        evaluations: of the validation split, one after another without a better one, after which it has converged.
         updates: of the model, that have passed since the best evaluation as well.
         first_s: seconds of training before the second evaluation; the first is of the untrained model.
         growth: factor by which the seconds rise between the following ones.
         better: share of the lowest loss by which another one has to be below it to be better.
         learning_rate: of Adam.
-        evaluate_steps: steps after which rank 0 evaluates the validation part in its own seconds, as runs do; 0: never.
+        evaluate_steps: steps after which rank 0 evaluates the validation split in its own seconds, as runs do; 0:
+        never.
     """
 
     seconds: float
@@ -67,7 +68,7 @@ class Plan:
         fractions: of its snapshots.
         seeds: trainings of each row.
         together: whether all variants of a graph and model take the same processes, one after another.
-        parts: of the vertices, as the paper's machines; on as many ranks as there are cores, at most.
+        parts: of the nodes, as the paper's machines; on as many ranks as there are cores, at most.
         ranks: of part ranks; those of more than the cores by own time.
         layers: of parts layers, building and truncation.
         cuts: numbers of parts of part partitions.

@@ -202,7 +202,7 @@ def scaling_rows(plan: Plan, ranks: int, cores: tuple[int, ...]) -> list[Row]:
 
 
 def classification_rows(plan: Plan, cores: tuple[int, ...]) -> list[Row]:
-    """Table 5: accuracy on vertices that are left out of training."""
+    """Table 5: accuracy on nodes that are left out of training."""
     return training_rows(plan, plan.classified, plan.models[0], variants_of_systems(plan.systems), cores)
 
 

@@ -51,7 +51,7 @@ class RankRun:
         sources: how often batches came from where.
         levels: what was last told of its reservoirs, by part and action.
         bytes_sent: by this rank in its steps.
-        evaluate_steps: steps after which rank 0 evaluates the validation part in its own seconds; 0: never.
+        evaluate_steps: steps after which rank 0 evaluates the validation split in its own seconds; 0: never.
         decided_s: its seconds at each decision of an adjuster.
     """
 

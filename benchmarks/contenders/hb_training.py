@@ -79,7 +79,7 @@ def trained(
 
 
 def until_it_stays(run: RankRun, limits: Limits) -> Row:
-    """Train, and score the test part by the parameters that were best by the validation part."""
+    """Train, and score the test split by the parameters that were best by the validation split."""
     curve, best, phases = Curve(), parameters(run), []
     run.evaluate_steps = limits.evaluate_steps
     curve.add(0.0, 0, _validation(run), limits.better)
@@ -119,7 +119,7 @@ def until_it_stays(run: RankRun, limits: Limits) -> Row:
 
 
 def _validation(run: RankRun) -> float:
-    """The validation part's loss; infinite where it is no number."""
+    """The validation split's loss; infinite where it is no number."""
     (scores,) = run.built.evaluator.evaluate(run.built.model, ("validation",))
     loss = scores.loss
     return loss if loss is not None and loss < float("inf") else float("inf")

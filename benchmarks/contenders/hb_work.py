@@ -27,7 +27,7 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
     """Bytes of one rank: copies of neighbours, kept batches, tensors of a step at most, resident until then.
 
     A step of hybrid batches is tried with the largest of its sizes; ``stand_in_bytes`` is of one whose batch is all
-    vertices, where such batches stand in for others.
+    nodes, where such batches stand in for others.
     """
     from dtdg_lab.core.units import peak_rss_bytes
 
@@ -189,7 +189,7 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
 
 
 def _on_the_whole(run: RankRun, snapshots: range, targets: Tensor) -> Tensor:
-    """The targets' loss with all vertices computed, from state zero at the first of the snapshots."""
+    """The targets' loss with all nodes computed, from state zero at the first of the snapshots."""
     import torch
 
     from dtdg_lab.models.base import run_straight

@@ -123,7 +123,7 @@ def in_turn(
 def trained(
     rank: int, ranks: int, address: str, configs: tuple[RunConfig, ...], cores: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """Each run trained to its end and scored: training and validation part at each quarter, the test part once."""
+    """Each run trained to its end and scored: training and validation split at each quarter, the test split once."""
     from dtdg_lab.datasets.names import load_for
 
     group = pinned(rank, ranks, address, cores)

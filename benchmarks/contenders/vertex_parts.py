@@ -1,4 +1,4 @@
-"""Full-batch epochs of systems that divide vertices, taken in turn on the same processes; for benchmarks/partitions.py.
+"""Full-batch epochs of systems that divide nodes, taken in turn on the same processes; for benchmarks/partitions.py.
 
 Imported by fresh processes (``dtdg_lab.testing.processes.run_ranks``), so that nothing here imports torch at once.
 """

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-# vertices, labelled snapshots, edges of each snapshot
+# nodes, labelled snapshots, edges of each snapshot
 SIZES = {"W0": (2_000, 10, 10_000), "W1": (20_000, 40, 100_000), "W2": (200_000, 20, 1_000_000)}
 SEED, KEPT, ZIPF = 20261121, 0.9, 0.6  # shares the definition with the measurements of PEERS.md
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """T + 1 snapshots of N vertices; input of step t are edges and features at t, its label is taken at t + 1.
+    """T + 1 snapshots of N nodes; input of step t are edges and features at t, its label is taken at t + 1.
 
     Attributes:
         name: of ``SIZES``.

@@ -630,7 +630,7 @@ def _alike(config: RunConfig, configs: Mapping[str, RunConfig]) -> bool:
 def _to_dict(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -> str:
     config = facts.config
     return (
-        f"{graph.name}: {graph.num_nodes:,} vertices, {facts.edges.sum():,} edges in {len(facts.train)} snapshots "
+        f"{graph.name}: {graph.num_nodes:,} nodes, {facts.edges.sum():,} edges in {len(facts.train)} snapshots "
         f"trained; {config.model} of {config.layers} layer{'s' * (config.layers > 1)}, hidden {config.hidden}; {ranks} "
         f"rank{'s' * (ranks > 1)} of {memory_gib:g} GiB"
     )

@@ -136,7 +136,7 @@ def grown_times(times_s: NDArray[np.float64], snapshots: int, *, window: int, se
 
 
 def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
-    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are vertices for the ranks.
+    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
 
     References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
     """
@@ -174,7 +174,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
     """Halo bytes that a rank sends in a step, and rows of copies that a part holds, by partitioner.
 
     Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of parts dealt at random,
-    and the others grow as a power of the parts, at most as hash's do; copies grow likewise, at most to all vertices.
+    and the others grow as a power of the parts, at most as hash's do; copies grow likewise, at most to all nodes.
 
     Returns:
         Rows, and the growth of each continued curve, by ``quantity: curve``.
@@ -217,15 +217,15 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
 
 
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str] = ("in",)) -> float:
-    """Halo rows of all parts over snapshots, expected where vertices are dealt at random; ours.
+    """Halo rows of all parts over snapshots, expected where nodes are dealt at random; ours.
 
-    A vertex from which d others pull is sent to each of the P - 1 other parts that has one of these:
+    A node from which d others pull is sent to each of the P - 1 other parts that has one of these:
     (P - 1) (1 - (1 - 1 / P)^d).
 
     Args:
-        snapshots: of N vertices.
+        snapshots: of N nodes.
         parts: P.
-        asked: along which edges vertices pull.
+        asked: along which edges nodes pull.
     """
     if parts == 1:
         return 0.0
@@ -464,7 +464,7 @@ def _of(system: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in OPTIONS:
             raise UnknownNameError("option", name, OPTIONS)
-    data = [entry.name for entry in catalogue.ENTRIES if entry.room == "datasets"]
+    data = [entry.name for entry in catalogue.ENTRIES if entry.kind == "datasets"]
     read = {name for each in data for room in catalogue.option_owners(system, each, model).values() for name in room}
     return {name: value for name, value in options.items() if name in read or name in ("seed", "protocol")}
 
@@ -472,7 +472,7 @@ def _of(system: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
     graph, config = facts.graph, facts.config
     return (
-        f"{graph.name} on {min(counts)} to {max(counts):,} ranks: {graph.num_nodes:,} vertices, "
+        f"{graph.name} on {min(counts)} to {max(counts):,} ranks: {graph.num_nodes:,} nodes, "
         f"{len(facts.train)} snapshots trained, {len(groups.passes)} groups; {config.model}, hidden {config.hidden}"
     )
 

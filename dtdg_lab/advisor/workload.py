@@ -57,11 +57,11 @@ class Facts:
 
     Attributes:
         config: settings.
-        graph: T snapshots of N vertices.
+        graph: T snapshots of N nodes.
         train: the snapshots trained.
         pulled: what the model pulls along edges in one snapshot.
         parameters: numbers of a gradient.
-        outputs: numbers that the model gives of a vertex.
+        outputs: numbers that the model gives of a node.
     """
 
     config: RunConfig
@@ -128,7 +128,7 @@ class Facts:
         return whole_bytes(self.graph, len(self.train), int(self.edges.sum()))
 
     def partition(self) -> Partition:
-        """Of the vertices into P parts, as a run of the config makes it."""
+        """Of the nodes into P parts, as a run of the config makes it."""
         config = self.config
         live_settings = {knob: config[knob] for knob in PARTITION_SETTINGS}
         return make_partition(
@@ -150,7 +150,7 @@ class Facts:
 
         Args:
             edges: (R,) pulled along, in snapshots.
-            rows: (R,) vertices times snapshots.
+            rows: (R,) nodes times snapshots.
             snapshots: (R,) worked on, one after another.
             pieces: (R,) of work.
         """
@@ -260,7 +260,7 @@ class EpochWork:
         system: its name.
         steps: updates of the model.
         passes: (R, 6) as ``Facts.passes``: edges and rows in numbers worked on.
-        rows: (R,) vertices times snapshots that are run forward once, copies included.
+        rows: (R,) nodes times snapshots that are run forward once, copies included.
         edges: (R,) pulled along, once.
         sent: (R, R) bytes of rows from rank to rank.
         exchanges: of rows.
@@ -362,7 +362,7 @@ def on_ranks(of_parts: NDArray[np.floating] | NDArray[np.integer], ranks: int) -
     return np.asarray(parts.reshape(ranks, len(parts) // ranks, *parts.shape[1:]).sum(axis=1))
 
 
-# Epochs of systems whose steps are batches of vertices: hybrid batches, and mini-batches whose features are fetched.
+# Epochs of systems whose steps are batches of nodes: hybrid batches, and mini-batches whose features are fetched.
 #
 # Batches are drawn as a run draws them, a few of each part, and counted; what an epoch takes is their mean.
 
@@ -373,7 +373,7 @@ WINDOW_DRAWN = 8  # batches whose rows a cache is counted by, at most
 
 
 def hybrid_work(facts: Facts) -> EpochWork:
-    """Some snapshots of some vertices of every part, with all neighbours that their layers reach.
+    """Some snapshots of some nodes of every part, with all neighbours that their layers reach.
 
     Where an adjuster chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
 
@@ -401,7 +401,7 @@ def hybrid_work(facts: Facts) -> EpochWork:
     every = np.full(ranks, float(steps * here))
     measures = facts.measured(partition)
     held = on_ranks(measures.cached_bytes.astype(float), ranks)
-    if config["reservoir"] and config["stand_in_gib"] > 0:  # all vertices of the window may stand in for a batch
+    if config["reservoir"] and config["stand_in_gib"] > 0:  # all nodes of the window may stand in for a batch
         every_snapshot = most[2] / len(facts.train)
         inner = (facts.reach - 1) / facts.reach
         whole = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner
@@ -452,7 +452,7 @@ class _Mini:
 
 
 def remote_work(facts: Facts) -> EpochWork:
-    """Mini-batches with sampled neighbours; features of other parts' vertices are fetched.
+    """Mini-batches with sampled neighbours; features of other parts' nodes are fetched.
 
     What a cache spares is counted from the rows of as many batches as its window, or a few where that is longer. With
     ``epoch_hot`` the cache has all remote rows once an epoch, as far as it has room.
@@ -556,7 +556,7 @@ def _some(parts: int) -> list[int]:
     return np.unique(np.linspace(0, parts - 1, min(parts, DRAWN_PARTS)).astype(int)).tolist()
 
 
-# Epochs of systems whose steps take whole snapshots: full batches by vertices, by snapshots, and snapshot groups.
+# Epochs of systems whose steps take whole snapshots: full batches by nodes, by snapshots, and snapshot groups.
 
 
 PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks send rows along edges and nothing else
@@ -573,7 +573,7 @@ def single_work(facts: Facts) -> EpochWork:
 
 
 def group_work(facts: Facts) -> EpochWork:
-    """Snapshot groups of the training part; who computes which follows from their times, and so later.
+    """Snapshot groups of the training split; who computes which follows from their times, and so later.
 
     References: DyGNeX sections 3 and 4.
     """
@@ -810,7 +810,7 @@ MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their n
 
 
 def window_work(facts: Facts) -> EpochWork:
-    """A step for each snapshot: a window that ends there, on vertices that ranks own.
+    """A step for each snapshot: a window that ends there, on nodes that ranks own.
 
     Rows follow from the windows of a few epochs. Edges of a decayed snapshot are taken as the square of the share of
     its rows, as if the chunks that stay were drawn at random: those of a clustering chunker keep more.
@@ -979,7 +979,7 @@ def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts
         graph: its data.
 
     Raises:
-        LabError: the graph does not serve the config: too short, too few vertices, a partitioner that fails.
+        LabError: the graph does not serve the config: too short, too few nodes, a partitioner that fails.
     """
     facts = facts_of(config, graph)
     of = catalogue.system(config.system).parts

@@ -128,7 +128,7 @@ def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
         ConfigError: there is no such file, or nothing of that name in it.
     """
     entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
-    found = [_place(entry.target, entry.room, entry.name, entry.summary) for entry in entries]
+    found = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
     return found + [_place(target, "also", "", "") for target in more]
 
 

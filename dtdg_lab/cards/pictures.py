@@ -42,7 +42,7 @@ from dtdg_lab.visualization.cards import Panel, Span, compared_panel, lanes_pane
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.partition import facts_of, map_figure, map_words, matrix_figure
 
-# Pictures of batches of vertices and snapshots: a real draw of the sampler on a small graph.
+# Pictures of batches of nodes and snapshots: a real draw of the sampler on a small graph.
 
 
 PARTS = 2
@@ -75,8 +75,8 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     )
     taken = sum(batch.size for batch in batches.values())
     words = (
-        f"Drawn by the sampler: {len(batches[0].snapshots)} of {snapshots} snapshots, {sizes[0]} vertices of the "
-        f"first part; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a vertex "
+        f"Drawn by the sampler: {len(batches[0].snapshots)} of {snapshots} snapshots, {sizes[0]} nodes of the "
+        f"first part; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a node "
         "batch and a snapshot batch of these would be."
     )
     return [(target_map_figure(facts, batches), words), _loads(system.parts["partition"], loads, graph)]
@@ -259,7 +259,7 @@ def _plans(times_s: tuple[float, ...]) -> dict[str, Schedule]:
     }
 
 
-# Pictures of ESDG: who has which snapshots and which vertices, and what one redistribution sends.
+# Pictures of ESDG: who has which snapshots and which nodes, and what one redistribution sends.
 
 
 SNAPSHOT_PICTURES_RANKS, BLOCKS = 4, 2
@@ -279,7 +279,7 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         f"{MODEL}, {LAYERS} layers, hidden {HIDDEN}, {BLOCKS} blocks: a step sends {format_bytes(whole)} over all "
         "pairs, counted from the plan. "
         + (
-            "Rows of neighbours travel within a group of ranks, vertices' rows between groups."
+            "Rows of neighbours travel within a group of ranks, nodes' rows between groups."
             if split > 1
             else "Nothing here depends on an edge; pairs differ only where snapshots do not divide evenly."
         )
@@ -317,7 +317,7 @@ def _span(part: range) -> tuple[int, int]:
     return part.start, part.stop
 
 
-# Pictures of systems whose parts own vertices: halo rows that travel, or copies that are held instead.
+# Pictures of systems whose parts own nodes: halo rows that travel, or copies that are held instead.
 
 
 VERTEX_PICTURES_PARTS = 4
@@ -393,12 +393,12 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     return [
         (shape_figure(facts, None), words),
         compared_panel(
-            "Rows of vertices in a window",
+            "Rows of nodes in a window",
             "rows",
             rows,
             own=own,
             words=(
-                f"{graph.num_nodes:,} vertices, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: "
+                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: "
                 "the two rules "
                 "of decay, all of the history, and the newest two alone."
             ),
@@ -419,7 +419,7 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     edges = [snapshot.num_edges for snapshot in newest]
     kept = sum(drawn) / sum(edges)
     words = (
-        f"At most {fanout} in-neighbours of each vertex are drawn, anew in every epoch: {percent(kept)} of this "
+        f"At most {fanout} in-neighbours of each node are drawn, anew in every epoch: {percent(kept)} of this "
         "window's edges. All snapshots are treated alike, however old: that is what FlareDTDG objects to."
     )
     left_out = [all_of - some for all_of, some in zip(edges, drawn, strict=True)]
@@ -440,7 +440,7 @@ def _facts_window_pictures(graph: DynamicGraph, window: int, shape: Shape) -> Tr
 
 Drawer = Callable[[System, DynamicGraph], list[Panel]]
 MOST = 4  # panels of a run
-_SMALL_NOTE = "Drawn now by this laboratory's own planners, from a generated graph of 240 vertices and 24 snapshots."
+_SMALL_NOTE = "Drawn now by this laboratory's own planners, from a generated graph of 240 nodes and 24 snapshots."
 CACHE_NOTE = (
     "Simulated now: one run of 12 epochs with 25 steps each on four parts, by constants fitted to the step times of "
     "the authors' cluster (Reddit) and modelled watts. Nothing of it was measured here."
@@ -501,7 +501,7 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
 
 @lru_cache(maxsize=1)
 def small_graph() -> DynamicGraph:
-    """A graph of 240 vertices whose 24 snapshots grow sixfold, from seed 0."""
+    """A graph of 240 nodes whose 24 snapshots grow sixfold, from seed 0."""
     return load_dataset("growing", **SMALL)
 
 
@@ -532,7 +532,7 @@ def _single(system: System, graph: DynamicGraph) -> list[Panel]:
             ("snapshot", "edges"),
             {"edges": edges},
             words=(
-                f"All {graph.num_snapshots} snapshots of {graph.num_nodes} vertices, {sum(edges):,} edges, "
+                f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, "
                 "in one batch; "
                 "every other system is a way to take less of this at once, or to share it."
             ),

@@ -14,7 +14,7 @@ ESDG = Paper(
     "networks, SC 2021",
     protocol="16 nodes of 8 V100 (32 GiB), InfiniBand; epinions, flickr, youtube and AMLSim, smoothed for two of three "
     "models; two layers, hidden width 6; time of an epoch, mean of 5; convergence by link prediction on the snapshot "
-    "after the last, without a validation part",
+    "after the last, without a validation split",
 )
 DYNAHB = Paper(
     name="DynaHB",
@@ -227,7 +227,7 @@ DYGNEX_CARDS = (
 )
 
 
-# Cards of DynaHB and of its baselines: vertex parts with and without exchange, and batches of one kind.
+# Cards of DynaHB and of its baselines: node parts with and without exchange, and batches of one kind.
 
 
 _MICRO = "python benchmarks/dynahb.py slowed reservoir memory building"
@@ -240,11 +240,11 @@ _STRAGGLER = "python benchmarks/dynahb.py straggler --seeds 3 --only mathoverflo
 _LANDSCAPES = "python benchmarks/dynahb.py landscapes"
 _CACHE = Formula(
     r"C_i = \{u \,|\, u \in \bigcup_{l=1}^{L} N^l(v), \, v \in P_i, \, u \notin P_i\}",
-    "copies that part i holds: all within L hops of its own vertices",
+    "copies that part i holds: all within L hops of its own nodes",
 )
 _TARGETS = Formula(
     r"V_H = \{v_{i,t} \,|\, i \in B_V, \, t \in B_S\}",
-    "targets of a batch: chosen vertices in consecutive snapshots, N_V times N_S of them",
+    "targets of a batch: chosen nodes in consecutive snapshots, N_V times N_S of them",
 )
 _MEMORY = "memory of a step, mathoverflow"
 _TOTAL = "time to converge, T-GCN on Flickr"
@@ -254,7 +254,7 @@ DYNAHB_CARDS = (
         system="adgnn-t",
         paper=DYNAHB,
         idea=(
-            "Every part owns some vertices in all snapshots, and trains all of them in every step.",
+            "Every part owns some nodes in all snapshots, and trains all of them in every step.",
             "At every mixing of neighbours it receives the rows of neighbours that other parts own.",
             "On the way back the gradients of these rows travel to their owners.",
             "Nothing is computed twice and nothing is copied, so memory is the least of all.",
@@ -263,7 +263,7 @@ DYNAHB_CARDS = (
         formulas=(
             Formula(
                 r"V = \sum_{t} \sum_{v} (\lambda_t(v) - 1)",
-                "rows sent in one mixing: lambda counts the parts that own v or a vertex that pulls from it",
+                "rows sent in one mixing: lambda counts the parts that own v or a node that pulls from it",
             ),
         ),
         reported=(
@@ -279,11 +279,11 @@ DYNAHB_CARDS = (
         system="pygt-dist",
         paper=DYNAHB,
         idea=(
-            "Every part owns some vertices and holds copies of all vertices within the hops that its model reaches.",
+            "Every part owns some nodes and holds copies of all nodes within the hops that its model reaches.",
             "So a step needs no row of another part, and only gradients are summed.",
             "Copies are computed again by every part that holds them.",
             "With more layers or denser graphs a part soon holds nearly everything.",
-            "A step takes all snapshots and all own vertices, so its memory is the largest.",
+            "A step takes all snapshots and all own nodes, so its memory is the largest.",
         ),
         formulas=(_CACHE,),
         reported=(
@@ -299,13 +299,13 @@ DYNAHB_CARDS = (
         system="dbov",
         paper=DYNAHB,
         idea=(
-            "A step takes some vertices of every part, in all snapshots.",
+            "A step takes some nodes of every part, in all snapshots.",
             "Its blocks have every neighbour within the model's hops, out of the copies that the part holds.",
-            "So gradients are those of these vertices in the whole graph, and nothing but gradients is sent.",
+            "So gradients are those of these nodes in the whole graph, and nothing but gradients is sent.",
             "Building the blocks means numbering edges anew for every batch, which may take longer than computing.",
-            "All snapshots are computed for few vertices, which leaves a large device idle.",
+            "All snapshots are computed for few nodes, which leaves a large device idle.",
         ),
-        formulas=(_TARGETS, Formula(r"N_S = T, \quad N_V < N", "all snapshots, some vertices")),
+        formulas=(_TARGETS, Formula(r"N_S = T, \quad N_V < N", "all snapshots, some nodes")),
         reported=(
             Reported(f"{_TOTAL}; DynaHB 4.06 s", "473 s", "Table 2"),
             Reported("generating batches and computing in it", "443.1 s, 25.29 s", "Table 3"),
@@ -313,7 +313,7 @@ DYNAHB_CARDS = (
         measured=(
             Measured(
                 "DBoS' time to a loss that every system reaches over this one's, mathoverflow, median of five "
-                "seeds: vertex batches are quickest there",
+                "seeds: node batches are quickest there",
                 "5.9 times",
                 _CONVERGENCE,
             ),
@@ -326,13 +326,13 @@ DYNAHB_CARDS = (
         system="dbos",
         paper=DYNAHB,
         idea=(
-            "A step takes all vertices, in some consecutive snapshots.",
+            "A step takes all nodes, in some consecutive snapshots.",
             "These snapshots are there already, so a batch is made by saying where it begins.",
             "The paper calls it the state of the art and measures its own speed against it.",
             "Memory and time of a step grow with the graph, whatever the batch.",
-            "The state of every vertex begins at zero where the batch begins.",
+            "The state of every node begins at zero where the batch begins.",
         ),
-        formulas=(_TARGETS, Formula(r"N_V = N, \quad N_S < T", "some snapshots, all vertices")),
+        formulas=(_TARGETS, Formula(r"N_V = N, \quad N_S < T", "some snapshots, all nodes")),
         reported=(
             Reported(f"{_TOTAL}; DynaHB 4.06 s", "96.1 s", "Table 2"),
             Reported("time to converge, T-GCN on Bitcoin; DynaHB 3.61 s", "338 s", "Table 2"),
@@ -340,7 +340,7 @@ DYNAHB_CARDS = (
         ),
         measured=(
             Measured(
-                "its step over DynaHB's on grown graphs of 1,000, 4,000, 16,000, 64,000 vertices",
+                "its step over DynaHB's on grown graphs of 1,000, 4,000, 16,000, 64,000 nodes",
                 "1.9, 2.6, 5.3, 9.8 times",
                 _GROWTH,
             ),
@@ -392,8 +392,8 @@ DYNAHB_CARDS = (
         system="dynahb",
         paper=DYNAHB,
         idea=(
-            "A step takes some vertices in some consecutive snapshots, which is less than either kind of batch alone.",
-            "Each machine holds copies of what its vertices reach, so that no step asks another machine for anything.",
+            "A step takes some nodes in some consecutive snapshots, which is less than either kind of batch alone.",
+            "Each machine holds copies of what its nodes reach, so that no step asks another machine for anything.",
             "Vertices are dealt by the length of their computation graphs, and every batch has the same number of each "
             "group of like load.",
             "A small network learns during training which size of batch lowers the loss fastest, and generators keep a "
@@ -404,7 +404,7 @@ DYNAHB_CARDS = (
             _TARGETS,
             Formula(
                 r"L_i^t = \sum_{l=1}^{L} \sum_{l'=1}^{l} |N^{l'}(v_{i,t})|",
-                "load of a vertex in a snapshot, summed over layers (definition 2)",
+                "load of a node in a snapshot, summed over layers (definition 2)",
             ),
             Formula(
                 r"R = \frac{t_l - t_c}{t_l} + \frac{\Delta \ell_c - \Delta \ell_l}{\Delta \ell_c}",
@@ -424,7 +424,7 @@ DYNAHB_CARDS = (
         ),
         measured=(
             Measured(
-                "step of DynaHB against DBoS, grown graphs of 1,000 to 64,000 vertices: times shorter",
+                "step of DynaHB against DBoS, grown graphs of 1,000 to 64,000 nodes: times shorter",
                 "1.9, 2.6, 5.3, 9.8",
                 _GROWTH,
             ),
@@ -463,7 +463,7 @@ DYNAHB_CARDS = (
             "dtdg_lab.engine.replicated_part:CachedPart",
         ),
         differs=(
-            "The reward reads the training loss or the validation part; the released code reads the test part.",
+            "The reward reads the training loss or the validation split; the released code reads the test split.",
             "Ranks share the steps of an epoch, and a model counts by those it had since the last round; the paper "
             "names neither steps nor weights. A straggler's partition counts for little where partitions differ.",
             "A choice takes effect at the next step of the rank that makes it; others follow after a round.",
@@ -475,7 +475,7 @@ DYNAHB_CARDS = (
 )
 
 
-# Cards of ESDG, its hybrid, and the vertex partition it is compared with.
+# Cards of ESDG, its hybrid, and the node partition it is compared with.
 
 
 _BENCH = "python benchmarks/esdg.py --quick"
@@ -491,10 +491,10 @@ ESDG_CARDS = (
         system="esdg",
         paper=ESDG,
         idea=(
-            "Mixing neighbours needs a whole snapshot and nothing else, and time needs one vertex in all snapshots.",
+            "Mixing neighbours needs a whole snapshot and nothing else, and time needs one node in all snapshots.",
             "So every rank mixes neighbours in snapshots of its own, and an all-to-all exchange then gives it some "
             "vertices in all snapshots to run through time.",
-            "What is sent depends on vertices and snapshots alone, not on edges, and hardly on the number of ranks.",
+            "What is sent depends on nodes and snapshots alone, not on edges, and hardly on the number of ranks.",
             "Time is cut into blocks of which one keeps its activations, while of the others only the state before "
             "them is "
             "kept and the way back computes them again.",
@@ -545,9 +545,9 @@ ESDG_CARDS = (
         idea=(
             "A snapshot may be too large for one rank, and there may be fewer snapshots than ranks.",
             "Ranks are therefore put into groups, and each group shares its snapshots by rows.",
-            "Within a group, rows of neighbours travel, as between vertex parts.",
-            "Between groups, vertices are redistributed as in ESDG, among ranks that hold the same rows.",
-            "With one rank a group it is ESDG, and with one group it is a vertex partition.",
+            "Within a group, rows of neighbours travel, as between node parts.",
+            "Between groups, nodes are redistributed as in ESDG, among ranks that hold the same rows.",
+            "With one rank a group it is ESDG, and with one group it is a node partition.",
         ),
         formulas=(
             _REDISTRIBUTED,
@@ -575,11 +575,11 @@ ESDG_CARDS = (
         system="hypergraph-vertex",
         paper=ESDG,
         idea=(
-            "Every rank owns some vertices in all snapshots, so that time needs no exchange.",
-            "Mixing neighbours then needs the rows of vertices that other ranks own.",
-            "A row is sent once to a rank, however many of its vertices need it, which a hypergraph counts and a graph "
+            "Every rank owns some nodes in all snapshots, so that time needs no exchange.",
+            "Mixing neighbours then needs the rows of nodes that other ranks own.",
+            "A row is sent once to a rank, however many of its nodes need it, which a hypergraph counts and a graph "
             "does not.",
-            "One net for each vertex and snapshot holds all who pull from it, and the partitioner minimises the ranks "
+            "One net for each node and snapshot holds all who pull from it, and the partitioner minimises the ranks "
             "that "
             "a net touches.",
             "What is sent grows with ranks and density, and its pattern is irregular, which is what ESDG argues "
@@ -588,7 +588,7 @@ ESDG_CARDS = (
         formulas=(
             Formula(
                 r"V_{\text{km1}} = \sum_{t} \sum_{v} (\lambda_t(v) - 1)",
-                "lambda counts the ranks that own v or a vertex that pulls from it in snapshot t",
+                "lambda counts the ranks that own v or a node that pulls from it in snapshot t",
             ),
         ),
         reported=(
@@ -629,7 +629,7 @@ FLAREDTDG_CARDS = (
             "So a step takes the newest K snapshots whole and keeps ever fewer chunks of those before them, which "
             "gives the "
             "window the shape of a trapezoid.",
-            "What an old snapshot keeps, all newer ones keep too, so that a vertex has an unbroken chain of states; "
+            "What an old snapshot keeps, all newer ones keep too, so that a node has an unbroken chain of states; "
             "one that enters late inherits the state that it had after the same earlier snapshot in the step before.",
             "Vertices are numbered once an epoch by how long they survive, and each smaller snapshot is then a "
             "prefix, cut "
@@ -682,7 +682,7 @@ FLAREDTDG_CARDS = (
             "Two rules of decay are kept apart by name: the paper's text keeps 49 % of the rows, the authors' code "
             "28 %. Neither comes down to the memory that the paper reports, since inherited states are counted here.",
             "Norms of decayed snapshots are made anew from what is kept.",
-            "Of the states that a step leaves, one row of each vertex is kept: the one that the next window of the "
+            "Of the states that a step leaves, one row of each node is kept: the one that the next window of the "
             "same shape asks for. The authors' code keeps all rows of all snapshots.",
             "The loss is at the last snapshot, as the text reads; the authors' code averages it over the window, which "
             "is loss_at='all'.",
@@ -696,7 +696,7 @@ FLAREDTDG_CARDS = (
         paper=FLAREDTDG,
         idea=(
             "Every snapshot of the window is whole.",
-            "A step sees all vertices and edges of the last eight snapshots, and exchanges rows in each of them.",
+            "A step sees all nodes and edges of the last eight snapshots, and exchanges rows in each of them.",
             "Nothing is lost within the window, and what lies before it comes with the state.",
             "Memory and time grow with the window, which is what the trapezoid saves.",
             "It is the yardstick: a decayed window should come near its loss for much less.",
@@ -753,7 +753,7 @@ FLAREDTDG_CARDS = (
         paper=FLAREDTDG,
         idea=(
             "A window of consecutive snapshots slides over the sequence.",
-            "Of each vertex a few in-neighbours are drawn, so that a part needs copies of what it samples and nothing "
+            "Of each node a few in-neighbours are drawn, so that a part needs copies of what it samples and nothing "
             "else.",
             "Aggregations of a snapshot are kept while it stays in the window, and not computed again.",
             "Vertices are dealt to parts anew in every epoch, so that parts see different data.",
@@ -819,8 +819,8 @@ GREENDYGNN_CARDS = (
         system="dgl-default",
         paper=GREENDYGNN,
         idea=(
-            "Every part trains batches of its own vertices with a few sampled neighbours for each layer.",
-            "Features of sampled vertices that other parts own are fetched from them when the batch needs them.",
+            "Every part trains batches of its own nodes with a few sampled neighbours for each layer.",
+            "Features of sampled nodes that other parts own are fetched from them when the batch needs them.",
             "Many small fetches each pay a fixed price that has nothing to do with their bytes.",
             "While they are on their way, the device stands still and draws power.",
             "It is how DistDGL trains, and all others are measured against it.",
@@ -874,7 +874,7 @@ GREENDYGNN_CARDS = (
         system="rapidgnn",
         paper=GREENDYGNN,
         idea=(
-            "Which vertices an epoch will ask for is known before it begins, since sampling follows a seed.",
+            "Which nodes an epoch will ask for is known before it begins, since sampling follows a seed.",
             "The rows that are asked for most are fetched once and kept for the whole epoch.",
             "A miss is fetched ahead, as before.",
             "Few large fetches take the place of many small ones.",
@@ -1087,7 +1087,7 @@ REFERENCE_CARDS = (
         paper=OURS,
         idea=(
             "One process takes all training snapshots at once and in order.",
-            "The state of every vertex runs from the first snapshot to the last with its gradient.",
+            "The state of every node runs from the first snapshot to the last with its gradient.",
             "Nothing is cut, sampled, cached or sent, so there is nothing that could be approximated.",
             "Its losses and gradients are what every exact system must repeat, and what every other system's deviation "
             "is counted from.",
@@ -1096,16 +1096,16 @@ REFERENCE_CARDS = (
         formulas=(
             Formula(
                 r"H_t = \text{RNN}(H_{t-1}, \text{GNN}(G_t, X_t)), \quad t = 1, \ldots, T",
-                "each snapshot is mixed over its edges, and what comes out runs through time, vertex by vertex",
+                "each snapshot is mixed over its edges, and what comes out runs through time, node by node",
             ),
             Formula(
                 r"\ell = \frac{1}{T N} \sum_{t=1}^{T} \sum_{v} \ell(H_t[v], y_{t,v})",
-                "one loss over all labelled vertices of all snapshots, one update an epoch",
+                "one loss over all labelled nodes of all snapshots, one update an epoch",
             ),
         ),
         measured=(
             Measured(
-                "training epoch of T-GCN on W1 (20,000 vertices, 40 snapshots of 100,000 edges), against "
+                "training epoch of T-GCN on W1 (20,000 nodes, 40 snapshots of 100,000 edges), against "
                 "PyG-Temporal: time, times faster, share of its memory",
                 "0.26 s, 8.7 times, 12 %",
                 "python benchmarks/models.py",

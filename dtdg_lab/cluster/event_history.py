@@ -44,7 +44,7 @@ class EventHistory:
         return [row for row in found if row["step"] <= self.cut(row["attempt"])]
 
     def evaluations(self) -> Iterator[Row]:
-        """Rank 0's evaluations in the timeline; those of the test part of the last attempt only, which ended it."""
+        """Rank 0's evaluations in the timeline; those of the test split of the last attempt only, which ended it."""
         found = self._all(0).get("evaluations", ())
         for row in found:
             cut = self.cut(row["attempt"])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.interfaces import LocalControl, Recorder
 
 
-# Judging a run while it trains: by evaluations of its validation part, and by nothing else.
+# Judging a run while it trains: by evaluations of its validation split, and by nothing else.
 
 
 VALIDATION = "validation"
@@ -37,13 +37,13 @@ VALIDATION = "validation"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One evaluation of the validation part.
+    """One evaluation of the validation split.
 
     Attributes:
         step: updates made before it.
         epoch: epochs done before it.
         seconds: since the run was started, all that passed.
-        loss: of the validation part; None where it was not finite.
+        loss: of the validation split; None where it was not finite.
     """
 
     step: int
@@ -284,7 +284,7 @@ def run_config(
         session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
         engines: places of the session's engines, one for each rank; the first ones where not given.
         runs_dir: folder that holds runs, without a session.
-        judge: asked after every evaluation of the validation part.
+        judge: asked after every evaluation of the validation split.
         on_start: handed what can be seen of the run once it begins: ``id path config status window lock version``.
         progress: show a bar of epochs, in this process.
 

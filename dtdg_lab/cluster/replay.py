@@ -236,7 +236,7 @@ def _steps(of: EventHistory) -> Facts:
 
 
 def _evaluations(of: EventHistory) -> Facts:
-    """Of the timeline; where an attempt ended that was gone on with, the later one's count, and no test part's."""
+    """Of the timeline; where an attempt ended that was gone on with, the later one's count, and no test split's."""
     found: Facts = {}
     for row in of.evaluations():
         found[row["step"], row["split"]] = tuple(row[name] for name in SCORES)

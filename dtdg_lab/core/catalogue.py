@@ -25,7 +25,7 @@ class Entry:
 
     Attributes:
         name: what it is called in a config.
-        room: the package that holds it.
+        kind: what it is, such as ``models`` or ``scheduling``: the group of a config that has its options.
         target: module and attribute as text, so that listing it imports nothing.
         summary: one sentence.
         source: paper and section, or data collection.
@@ -36,7 +36,7 @@ class Entry:
     """
 
     name: str
-    room: str
+    kind: str
     target: str
     summary: str
     source: str
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """A training system: a choice of one entry per room, with the options whose defaults it changes."""
+    """A training system: a choice of one entry per kind, with the options whose defaults it changes."""
 
     name: str
     parts: Mapping[str, str]
@@ -69,7 +69,7 @@ class System:
 def _model(name: str, target: str, memory: str, summary: str, source: str, *options: str) -> Entry:
     return Entry(
         name=name,
-        room="models",
+        kind="models",
         target=f"dtdg_lab.models.{target}",
         memory=memory,
         summary=summary,
@@ -83,7 +83,7 @@ MODELS: tuple[Entry, ...] = (
         "tgcn",
         "tgcn:TGCN",
         "per_vertex",
-        "Graph convolution, then a GRU per vertex; the hidden state is never convolved.",
+        "Graph convolution, then a GRU per node; the hidden state is never convolved.",
         "Zhao et al. 2019 (T-GCN), section III-C",
         "gc_layers",
     ),
@@ -91,14 +91,14 @@ MODELS: tuple[Entry, ...] = (
         "wdgcn",
         "gcn_lstm:WDGCN",
         "per_vertex",
-        "Graph convolution, then an LSTM per vertex.",
+        "Graph convolution, then an LSTM per node.",
         "Manessi, Rozza, Manzo 2020 (Waterfall Dynamic-GCN); DyGNeX section 5.1",
     ),
     _model(
         "gatlstm",
         "gcn_lstm:GATLSTM",
         "per_vertex",
-        "Graph attention, then an LSTM per vertex.",
+        "Graph attention, then an LSTM per node.",
         "Velickovic et al. 2018 (GAT), equations 1 to 5; DyGNeX section 5.1",
         "heads",
     ),
@@ -106,14 +106,14 @@ MODELS: tuple[Entry, ...] = (
         "cdgcn",
         "gcn_lstm:CDGCN",
         "per_vertex",
-        "Aggregated features beside their convolution, then an LSTM per vertex.",
+        "Aggregated features beside their convolution, then an LSTM per node.",
         "Manessi, Rozza, Manzo 2020 (CD-GCN); ESDG section 5.1",
     ),
     _model(
         "mpnn-lstm",
         "gcn_lstm:MPNNLSTM",
         "per_vertex",
-        "Two graph convolutions whose outputs stand side by side, then two stacked LSTMs per vertex.",
+        "Two graph convolutions whose outputs stand side by side, then two stacked LSTMs per node.",
         "Panagopoulos, Nikolentzos, Vazirgiannis 2021 (MPNN+LSTM)",
     ),
     _model(
@@ -128,14 +128,14 @@ MODELS: tuple[Entry, ...] = (
         "evolvegcn-o",
         "evolvegcn:EvolveGCNO",
         "weights",
-        "Graph convolution whose weights evolve through time by an LSTM; vertices carry no state.",
+        "Graph convolution whose weights evolve through time by an LSTM; nodes carry no state.",
         "Pareja et al. 2020 (EvolveGCN), section 3.2",
     ),
     _model(
         "evolvegcn-h",
         "evolvegcn:EvolveGCNH",
         "weights_from_data",
-        "Graph convolution whose weights evolve by a GRU fed with the most important vertices' features.",
+        "Graph convolution whose weights evolve by a GRU fed with the most important nodes' features.",
         "Pareja et al. 2020 (EvolveGCN), section 3.2",
     ),
     _model(
@@ -150,7 +150,7 @@ MODELS: tuple[Entry, ...] = (
         "graphsage",
         "graphsage:GraphSAGE",
         "none",
-        "A vertex beside the mean of its in-neighbours; nothing is remembered.",
+        "A node beside the mean of its in-neighbours; nothing is remembered.",
         "Hamilton, Ying, Leskovec 2017 (GraphSAGE), algorithm 1, mean",
     ),
 )
@@ -158,21 +158,21 @@ MODELS: tuple[Entry, ...] = (
 TASKS: tuple[Entry, ...] = (
     Entry(
         name="regression",
-        room="tasks",
+        kind="tasks",
         target="dtdg_lab.tasks.regression:Regression",
-        summary="Squared error of every vertex's next log-degree, or of the value the data set gives.",
+        summary="Squared error of every node's next log-degree, or of the value the data set gives.",
         source="DynaHB and FlareDTDG, released code",
     ),
     Entry(
         name="classification",
-        room="tasks",
+        kind="tasks",
         target="dtdg_lab.tasks.classification:Classification",
-        summary="Cross-entropy of the classes of labelled vertices.",
+        summary="Cross-entropy of the classes of labelled nodes.",
         source="DynaHB section 7 (Cora-T, Pubmed-T); EvolveGCN section 4.2 (Elliptic)",
     ),
     Entry(
         name="link",
-        room="tasks",
+        kind="tasks",
         target="dtdg_lab.tasks.link_prediction:LinkPrediction",
         summary="Which edges the next snapshot has, against random pairs that the edges alone decide.",
         source="ESDG section 6; ranks as in TGB 2023",
@@ -183,64 +183,64 @@ TASKS: tuple[Entry, ...] = (
 LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="single",
-        room="parallel",
-        target="dtdg_lab.systems.single:SingleLayout",
+        kind="parallel",
+        target="dtdg_lab.systems.single:SingleStrategy",
         summary="The whole training sequence as one batch in one process: the reference.",
         source="ours",
     ),
     Entry(
         name="snapshot_group",
-        room="parallel",
-        target="dtdg_lab.systems.single:SnapshotGroupLayout",
+        kind="parallel",
+        target="dtdg_lab.systems.single:SnapshotGroupStrategy",
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
         source="DyGNeX sections 3 and 4",
         options=("group_window", "group_stride", "loss_at", "pipelined"),
     ),
     Entry(
         name="halo_vertex",
-        room="parallel",
-        target="dtdg_lab.engine.halo:HaloVertexLayout",
-        summary="Each part owns vertices in all snapshots; rows of remote neighbours are exchanged at every pull.",
-        source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (vertex partitioning)",
+        kind="parallel",
+        target="dtdg_lab.engine.halo:HaloStrategy",
+        summary="Each part owns nodes in all snapshots; rows of remote neighbours are exchanged at every pull.",
+        source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (node partitioning)",
         options=("halo_reuse", "blocks", "memory_gib"),
     ),
     Entry(
         name="snapshot",
-        room="parallel",
-        target="dtdg_lab.systems.snapshot_blocks.strategy:SnapshotLayout",
-        summary="Each part computes whole snapshots, then some vertices through time; rows go all to all in between.",
+        kind="parallel",
+        target="dtdg_lab.systems.snapshot_blocks.strategy:SnapshotBlockStrategy",
+        summary="Each part computes whole snapshots, then some nodes through time; rows go all to all in between.",
         source="ESDG section 4.2; row-wise hybrid and overlap: section 6.5, which leaves them open",
         options=("blocks", "memory_gib", "overlap", "graphs", "difference", "row_ranks", "halo_reuse"),
     ),
     Entry(
         name="cached_vertex",
-        room="parallel",
-        target="dtdg_lab.engine.replicated:CachedVertexLayout",
-        summary="Each part owns vertices and keeps copies of their L-hop neighbours; only gradients are exchanged.",
+        kind="parallel",
+        target="dtdg_lab.engine.replicated:ReplicatedStrategy",
+        summary="Each part owns nodes and keeps copies of their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist",
         options=("cache_gib",),
     ),
     Entry(
         name="halo_window",
-        room="parallel",
-        target="dtdg_lab.systems.decayed_windows.strategy:HaloWindowLayout",
-        summary="Each part owns vertices; a step is a window of snapshots. Full ones exchange rows of remote "
+        kind="parallel",
+        target="dtdg_lab.systems.decayed_windows.strategy:DecayedWindowStrategy",
+        summary="Each part owns nodes; a step is a window of snapshots. Full ones exchange rows of remote "
         "neighbours, decayed ones need none.",
         source="FlareDTDG sections 3.2 to 3.4",
         options=("overlap", "halo_reuse", "loss_at"),
     ),
     Entry(
         name="sampled_window",
-        room="parallel",
-        target="dtdg_lab.systems.decayed_windows.sampled:SampledWindowLayout",
-        summary="Each part owns vertices anew in every epoch and has copies of what it samples; a step is a window.",
+        kind="parallel",
+        target="dtdg_lab.systems.decayed_windows.sampled:SampledWindowStrategy",
+        summary="Each part owns nodes anew in every epoch and has copies of what it samples; a step is a window.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it",
     ),
     Entry(
         name="remote_feature",
-        room="parallel",
-        target="dtdg_lab.systems.feature_cache.strategy:RemoteFeatureLayout",
-        summary="Each part trains mini-batches of its own vertices; features of others' vertices are fetched from "
+        kind="parallel",
+        target="dtdg_lab.systems.feature_cache.strategy:RemoteFeatureStrategy",
+        summary="Each part trains mini-batches of its own nodes; features of others' nodes are fetched from "
         "whoever owns them, by remote procedure calls.",
         source="GreenDyGNN sections II and V, on DistDGL (Zheng et al. 2020)",
     ),
@@ -266,15 +266,15 @@ _TRAPEZOID = (
 BATCHINGS: tuple[Entry, ...] = (
     Entry(
         name="trapezoid",
-        room="batching",
+        kind="batching",
         target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
-        summary="The newest snapshots of a window whole, the older ones in ever fewer chunks of their vertices.",
+        summary="The newest snapshots of a window whole, the older ones in ever fewer chunks of their nodes.",
         source="FlareDTDG section 3.2",
         options=_TRAPEZOID,
     ),
     Entry(
         name="full_window",
-        room="batching",
+        kind="batching",
         target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
         summary="All snapshots of a window whole.",
         source="FlareDTDG section 4.3 (Full-History; Recent-Only where there are two)",
@@ -282,17 +282,17 @@ BATCHINGS: tuple[Entry, ...] = (
     ),
     Entry(
         name="sampled_window",
-        room="batching",
+        kind="batching",
         target="dtdg_lab.engine.minibatches:sampled_edges",
-        summary="All snapshots of a window, with a few sampled in-neighbours of each vertex.",
+        summary="All snapshots of a window, with a few sampled in-neighbours of each node.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG section 4 describes it",
         options=("window", "fanout"),
     ),
     Entry(
         name="hybrid",
-        room="batching",
+        kind="batching",
         target="dtdg_lab.systems.hybrid_batches.batches:TargetSampler",
-        summary="Some consecutive snapshots of some vertices, with every neighbour that their layers reach.",
+        summary="Some consecutive snapshots of some nodes, with every neighbour that their layers reach.",
         source="DynaHB section 5, definition 3",
         options=(
             "batch_snapshots",
@@ -308,9 +308,9 @@ BATCHINGS: tuple[Entry, ...] = (
     ),
     Entry(
         name="neighbours",
-        room="batching",
+        kind="batching",
         target="dtdg_lab.engine.minibatches:SeedBatches",
-        summary="Some vertices of a part at some consecutive snapshots, with sampled in-neighbours for each layer.",
+        summary="Some nodes of a part at some consecutive snapshots, with sampled in-neighbours for each layer.",
         source="Hamilton, Ying, Leskovec 2017 (GraphSAGE), as GreenDyGNN section VI-A trains it",
         options=("batch_size", "batch_length", "fanouts", "sampler"),
     ),
@@ -350,7 +350,7 @@ def _published(
     constant = name.upper().replace("-", "_")
     return Entry(
         name=name,
-        room="datasets",
+        kind="datasets",
         target=f"dtdg_lab.datasets.definitions:{constant}",
         summary=summary,
         source=source,
@@ -542,7 +542,7 @@ def _generator(name: str, target: str, summary: str, source: str, *options: str,
     )
     return Entry(
         name=name,
-        room="datasets",
+        kind="datasets",
         target=f"dtdg_lab.datasets.generators.{target}",
         summary=summary,
         source=source,
@@ -556,7 +556,7 @@ _GENERATED: tuple[Entry, ...] = (
     _generator(
         "growing",
         "synthetic:GROWING",
-        "Seeded generator: popular vertices, a growing number of edges, a tenth of them renewed.",
+        "Seeded generator: popular nodes, a growing number of edges, a tenth of them renewed.",
         "ours; for the simulations of DyGNeX section 5.4 (10,000 snapshots)",
         "growth",
         "growth_curve",
@@ -581,7 +581,7 @@ _GENERATED: tuple[Entry, ...] = (
     _generator(
         "sbm",
         "communities:COMMUNITIES",
-        "Seeded generator: communities that vertices move between; the community is the class.",
+        "Seeded generator: communities that nodes move between; the community is the class.",
         "Holland et al. 1983 (block model); Goyal et al. 2018; EvolveGCN's SBM",
         "communities",
         "drift",
@@ -617,7 +617,7 @@ def _path(name: str, target: str, summary: str, source: str) -> Entry:
     # all name the same options: the policy changes in the middle of a run, and one ignores what it does not read
     return Entry(
         name=name,
-        room="features",
+        kind="features",
         target=f"dtdg_lab.systems.feature_cache.{target}",
         summary=summary,
         source=source,
@@ -705,7 +705,7 @@ _CONGESTING = (
 def _pattern(name: str, attribute: str, summary: str, source: str) -> Entry:
     return Entry(
         name=name,
-        room="congestion",
+        kind="congestion",
         target=f"dtdg_lab.network.{attribute}",
         summary=summary,
         source=source,
@@ -755,7 +755,7 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "per_vertex": (
             "exact",
             "exact",
-            "exact, all-to-all of vertices and snapshots",
+            "exact, all-to-all of nodes and snapshots",
             "exact",
             "exact",
             "exact, cold state",
@@ -776,7 +776,7 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "exact",
             "exact",
             "exact, all-gather of the top-k summaries",
-            "approximation: top-k among each part's own vertices",
+            "approximation: top-k among each part's own nodes",
             "exact, all-gather of candidates",
             REFUSED,
             "exact of its batches, all-gather of candidates",
@@ -815,14 +815,14 @@ MEMORY_ON_LAYOUT: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 
 
-# The partitioners of the catalogue: rules that say which part owns each vertex.
+# The partitioners of the catalogue: rules that say which part owns each node.
 
 
 def _partitioner(name: str, target: str, summary: str, source: str) -> Entry:
     # all name the same options: a partitioner is changed in the middle of a run, and ignores what it does not read
     return Entry(
         name=name,
-        room="partition",
+        kind="partition",
         target=f"dtdg_lab.partition.{target}",
         summary=summary,
         source=source,
@@ -834,7 +834,7 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "hash",
         "simple:assign_hash",
-        "A pseudo-random part for each vertex: no structure is looked at.",
+        "A pseudo-random part for each node: no structure is looked at.",
         "common practice",
     ),
     _partitioner(
@@ -846,7 +846,7 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "metis",
         "metis:assign",
-        "Few cut edges of the union of all snapshots, with edges and labelled vertices balanced.",
+        "Few cut edges of the union of all snapshots, with edges and labelled nodes balanced.",
         "Karypis, Kumar 1998 (METIS); on the union graph as FlareDTDG section 4",
     ),
     _partitioner(
@@ -858,8 +858,8 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "hypergraph",
         "hypergraph:assign",
-        "The fewest rows sent, counted exactly: one net for each vertex and snapshot.",
-        "ESDG section 6 (hypergraph vertex partition); Mt-KaHyPar, Gottesbueren et al. 2024",
+        "The fewest rows sent, counted exactly: one net for each node and snapshot.",
+        "ESDG section 6 (hypergraph node partition); Mt-KaHyPar, Gottesbueren et al. 2024",
     ),
     _partitioner("file", "simple:assign_from_file", "A partition saved before, for the same graph.", "ours"),
 )
@@ -872,7 +872,7 @@ PARTITIONERS: tuple[Entry, ...] = (
 class Protocol:
     """What an evaluation number means.
 
-    The first ``train_share`` of the T labelled snapshots is the training part, or all but the last
+    The first ``train_share`` of the T labelled snapshots is the training split, or all but the last
     ``test_snapshots`` where that is not 0; its last ``validation_share`` is held out for validation (0: none).
     Where ``purge`` is set, ``edge_life - 1`` snapshots are left out at each boundary, because a snapshot shares edges
     with that many successors. ``state`` is ``warm`` (the recurrent state runs from the first snapshot) or ``cold``
@@ -919,7 +919,7 @@ _ALL = (
         name="flare-2026",
         source="FlareDTDG, released loader and evaluation",
         meaning="40/60, leaky, warm state; raw degrees; edges scaled by in- and out-degree, no self loops; no "
-        "validation part",
+        "validation split",
         validation_share=0.0,
         purge=False,
         settings=MappingProxyType({**_PAPER_CUT, "norm": "in_out", "self_loops": False}),
@@ -927,7 +927,7 @@ _ALL = (
     Protocol(
         name="dynahb-2024",
         source="DynaHB, released loader and evaluation, with features and label put right",
-        meaning="40/60, leaky, cold state; raw degrees; self loops, scaled by in-degree; no validation part",
+        meaning="40/60, leaky, cold state; raw degrees; self loops, scaled by in-degree; no validation split",
         validation_share=0.0,
         purge=False,
         state="cold",
@@ -937,7 +937,7 @@ _ALL = (
         name="esdg-2021",
         source="ESDG section 6 (link prediction of its experiments)",
         meaning="links: train on all snapshots but the last, test on it; raw degrees; a tenth of the edges and as many "
-        "random pairs; accuracy; no validation part; a last interval that is not full is left out",
+        "random pairs; accuracy; no validation split; a last interval that is not full is left out",
         test_snapshots=1,
         validation_share=0.0,
         purge=False,
@@ -1028,7 +1028,7 @@ def _scheduler(name: str, target: str, summary: str, source: str) -> Entry:
     # all name the same options: a scheduler is changed in the middle of a run, and ignores what it does not read
     return Entry(
         name=name,
-        room="scheduling",
+        kind="scheduling",
         target=f"dtdg_lab.systems.snapshot_groups.schedulers.{target}",
         summary=summary,
         source=source,
@@ -1111,8 +1111,8 @@ def _adjuster(name: str, target: str, summary: str, source: str) -> Entry:
     # all name the same options: an adjuster is changed in the middle of a run, and ignores what it does not read
     return Entry(
         name=name,
-        room="control",
-        target=f"dtdg_lab.control.{target}",
+        kind="control",
+        target=f"dtdg_lab.{target}",
         summary=summary,
         source=source,
         options=_ADJUSTING,
@@ -1131,7 +1131,7 @@ ADJUSTERS: tuple[Entry, ...] = (
     _adjuster("dqn", "rl.dqn:DQN", "A deep Q-network chooses by how much the loss fell.", "DynaHB section 5.1"),
     _adjuster(
         "law",
-        "batch_size:ProgressLaw",
+        "systems.hybrid_batches.policies:ProgressLaw",
         "The size of most progress per second, by a law fitted to what was seen.",
         "McCandlish, Kaplan, Amodei 2018 (noise scale)",
     ),
@@ -1142,7 +1142,7 @@ _EXCHANGING = ("exchange", "average_every_s")
 EXCHANGES: tuple[Entry, ...] = (
     Entry(
         name="gradients",
-        room="comm",
+        kind="comm",
         target="dtdg_lab.distributed.gradients:FlatGradients",
         summary="Gradients are summed over ranks in every step.",
         source="common practice",
@@ -1150,7 +1150,7 @@ EXCHANGES: tuple[Entry, ...] = (
     ),
     Entry(
         name="models",
-        room="comm",
+        kind="comm",
         target="dtdg_lab.distributed.model_averaging:ModelAverager",
         summary="Models are averaged every T_mu seconds by the steps they had; ranks share an epoch at their own pace.",
         source="DynaHB section 5.2, algorithm 2",
@@ -1233,7 +1233,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="esdg",
         parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
-        summary="Full batch over snapshots in blocks of time; rows are redistributed to vertices for what runs through "
+        summary="Full batch over snapshots in blocks of time; rows are redistributed to nodes for what runs through "
         "time, and back.",
         source="ESDG sections 3 and 4",
         differs_by="rows in links (redistribution) and in exchanges (legs)",
@@ -1249,21 +1249,21 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="hypergraph-vertex",
         parts=MappingProxyType({**_HALO, "partition": "hypergraph"}),
-        summary="Full batch over vertex parts that a hypergraph partitioner made to exchange few rows.",
+        summary="Full batch over node parts that a hypergraph partitioner made to exchange few rows.",
         source="ESDG sections 4.1 and 6.4 (PaToH there, Mt-KaHyPar here)",
         differs_by="rows in links (the hypergraph's connectivity)",
     ),
     System(
         name="adgnn-t",
         parts=MappingProxyType({**_HALO, "partition": "metis"}),
-        summary="Full batch over vertex parts, which exchange the rows of remote neighbours at every pull.",
+        summary="Full batch over node parts, which exchange the rows of remote neighbours at every pull.",
         source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",
         differs_by="rows in links (halo) and bytes sent (halo and gradients)",
     ),
     System(
         name="pygt-dist",
         parts=MappingProxyType({"parallel": "cached_vertex", "partition": "metis"}),
-        summary="Full batch over vertex parts with copies of their L-hop neighbours; gradients alone are exchanged.",
+        summary="Full batch over node parts with copies of their L-hop neighbours; gradients alone are exchanged.",
         source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; METIS is ours)",
         differs_by="no rows in links, bytes sent (gradients) and replicated rows",
     ),
@@ -1271,17 +1271,17 @@ SYSTEMS: tuple[System, ...] = (
         name="dbov",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0}),
-        summary="Vertex batches: some vertices of every part, in all snapshots.",
+        summary="Vertex batches: some nodes of every part, in all snapshots.",
         source="DynaHB section 6.1, baseline DBoV (its partitioner is not told; METIS is ours)",
-        differs_by="targets (all snapshots of some vertices) and seconds of batches",
+        differs_by="targets (all snapshots of some nodes) and seconds of batches",
     ),
     System(
         name="dbos",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_vertices": 1.0}),
-        summary="Snapshot batches: all vertices of every part, in some consecutive snapshots.",
+        summary="Snapshot batches: all nodes of every part, in some consecutive snapshots.",
         source="DynaHB section 6.1, baseline DBoS (its partitioner is not told; METIS is ours)",
-        differs_by="targets (some snapshots of all vertices)",
+        differs_by="targets (some snapshots of all nodes)",
     ),
     System(
         name="bvr",
@@ -1295,7 +1295,7 @@ SYSTEMS: tuple[System, ...] = (
         name="dynahb",
         parts=MappingProxyType({**_HYBRID, "partition": "load_aware", "control": "dqn", "comm": "models"}),
         defaults=MappingProxyType({"reservoir": True}),
-        summary="Hybrid batches of some snapshots and some vertices, sized by a DQN and kept in a reservoir; models "
+        summary="Hybrid batches of some snapshots and some nodes, sized by a DQN and kept in a reservoir; models "
         "are averaged now and then, and no step waits.",
         source="DynaHB sections 4 and 5",
         differs_by="rows in rounds (averaging) and in decisions (sizes)",
@@ -1333,7 +1333,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="dgl-default",
         parts=MappingProxyType({**_REMOTE, "features": "on_demand"}),
-        summary="Mini-batches with sampled neighbours; features of other parts' vertices are fetched when needed.",
+        summary="Mini-batches with sampled neighbours; features of other parts' nodes are fetched when needed.",
         source="GreenDyGNN section VI-A, baseline Default DGL (DistDGL)",
         differs_by="rows in fetches (misses alone) and resolved (waited for in every step)",
     ),
@@ -1401,23 +1401,23 @@ ENERGY_OPTIONS = ("power_idle_w", "power_max_w", "power_gpu_idle_w", "power_gpu_
 STORED = "graph:"  # the prefix of names of graphs that were stored under their hash
 
 
-def names(room: str) -> tuple[str, ...]:
-    """Names of a room's entries, or of the systems for ``room="systems"``, in the catalogue's order."""
-    if room == "systems":
+def names(kind: str) -> tuple[str, ...]:
+    """Names of a kind's entries, or of the systems for ``kind="systems"``, in the catalogue's order."""
+    if kind == "systems":
         return tuple(system.name for system in SYSTEMS)
-    return tuple(entry.name for entry in ENTRIES if entry.room == room)
+    return tuple(entry.name for entry in ENTRIES if entry.kind == kind)
 
 
-def entry(room: str, name: str) -> Entry:
-    """The entry ``name`` of ``room``.
+def entry(kind: str, name: str) -> Entry:
+    """The entry ``name`` of ``kind``.
 
     Raises:
-        UnknownNameError: the room has no such entry.
+        UnknownNameError: the kind has no such entry.
     """
     for candidate in ENTRIES:
-        if (candidate.room, candidate.name) == (room, name):
+        if (candidate.kind, candidate.name) == (kind, name):
             return candidate
-    raise UnknownNameError(f"entry of {room}", name, names(room))
+    raise UnknownNameError(f"entry of {kind}", name, names(kind))
 
 
 def system(name: str) -> System:
@@ -1481,8 +1481,8 @@ def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple
     chosen = system(system_name)
     data = entry("datasets", dataset).options if not dataset.startswith(STORED) else ()
     owners: dict[str, tuple[str, ...]] = {"datasets": data, "models": entry("models", model).options}
-    for room, name in chosen.parts.items():
-        owners[room] = entry(room, name).options
+    for kind, name in chosen.parts.items():
+        owners[kind] = entry(kind, name).options
     return {**owners, "tasks": TASK_OPTIONS, "training": TRAINING_OPTIONS, "energy": ENERGY_OPTIONS}
 
 
@@ -1495,11 +1495,11 @@ def describe(name: str) -> str:
     lines = []
     for chosen in SYSTEMS:
         if chosen.name == name:
-            made_of = ", ".join(f"{room}: {part}" for room, part in chosen.parts.items())
+            made_of = ", ".join(f"{kind}: {part}" for kind, part in chosen.parts.items())
             lines += [f"system {name}: {chosen.summary}", f"  made of {made_of}", f"  source: {chosen.source}"]
     for candidate in ENTRIES:
         if candidate.name == name:
-            lines += [f"{candidate.room} {name}: {candidate.summary}", f"  source: {candidate.source}"]
+            lines += [f"{candidate.kind} {name}: {candidate.summary}", f"  source: {candidate.source}"]
             lines += [f"  options: {', '.join(candidate.options)}"] if candidate.options else []
     if name in PROTOCOLS:
         protocol = PROTOCOLS[name]

@@ -47,9 +47,9 @@ class _Frozen(dict[str, Any]):
 
 
 class RunConfig(BaseModel):
-    """The settings of one run: fields common to all runs, and the options of the system's parts by room.
+    """The settings of one run: fields common to all runs, and the options of the system's parts by kind.
 
-    Options are given flat, ``RunConfig(system="psg", group_window=8)``, and kept by room in ``options``; the
+    Options are given flat, ``RunConfig(system="psg", group_window=8)``, and kept by kind in ``options``; the
     glossary (``dtdg_lab.core.options``) has every name with its bounds. ``parts`` (P) is what plans are made for,
     ``ranks`` (R) how many processes share them; R divides P.
 
@@ -81,8 +81,8 @@ class RunConfig(BaseModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the options read-only, as the fields are."""
-        rooms = {room: _Frozen(settings) for room, settings in self.options.items()}
-        object.__setattr__(self, "options", _Frozen(rooms))
+        kinds = {kind: _Frozen(settings) for kind, settings in self.options.items()}
+        object.__setattr__(self, "options", _Frozen(kinds))
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **_: Any) -> RunConfig:
@@ -93,7 +93,7 @@ class RunConfig(BaseModel):
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names."""
         common = {name: getattr(self, name) for name in _FIELDS}
-        return common | {name: value for room in self.options.values() for name, value in room.items()}
+        return common | {name: value for kind in self.options.values() for name, value in kind.items()}
 
     def __getitem__(self, name: str) -> Any:
         """The value of a flat name; an option this system does not read has its glossary default."""
@@ -108,7 +108,7 @@ class RunConfig(BaseModel):
         target = {name: getattr(self, name) for name in _NAMES} | changes
         dataset = target["dataset"] if isinstance(target["dataset"], str) else catalogue.STORED
         owners = catalogue.option_owners(target["system"], dataset, target["model"])
-        keep = {name for room in owners.values() for name in room}
+        keep = {name for kind in owners.values() for name in kind}
         kept = {
             name: value
             for name, value in self.flat.items()
@@ -166,28 +166,28 @@ class RunConfig(BaseModel):
 def _validated(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     nested = data.pop("options", {})
-    if not isinstance(nested, dict) or not all(isinstance(room, dict) for room in nested.values()):
-        raise ConfigError(f"options={nested!r}: a mapping room -> settings is needed, or give the settings flat.")
-    _check_rooms(nested)
-    given = {name: value for room in nested.values() for name, value in room.items()} | data
+    if not isinstance(nested, dict) or not all(isinstance(kind, dict) for kind in nested.values()):
+        raise ConfigError(f"options={nested!r}: a mapping kind -> settings is needed, or give the settings flat.")
+    _check_kinds(nested)
+    given = {name: value for kind in nested.values() for name, value in kind.items()} | data
     common = {name: given.pop(name) for name in _FIELDS if name in given}
     _check_names(common)
     for name in set(common) & set(OPTIONS):
         common[name] = option(name).check(common[name])
-    common["options"] = _by_room(common, given)
+    common["options"] = _by_kind(common, given)
     _check_together(common)
     return common
 
 
-def _check_rooms(nested: dict[str, dict[str, Any]]) -> None:
-    rooms = {known.owner for known in OPTIONS.values()}
-    for room, settings in nested.items():
-        if room not in rooms:
-            raise UnknownNameError("room in options", room, rooms)
+def _check_kinds(nested: dict[str, dict[str, Any]]) -> None:
+    kinds = {known.owner for known in OPTIONS.values()}
+    for kind, settings in nested.items():
+        if kind not in kinds:
+            raise UnknownNameError("kind in options", kind, kinds)
         for name in settings:
-            if name in OPTIONS and OPTIONS[name].owner != room:
+            if name in OPTIONS and OPTIONS[name].owner != kind:
                 raise ConfigError(
-                    f"options[{room!r}] holds {name!r}, which belongs to {OPTIONS[name].owner}. Move it there."
+                    f"options[{kind!r}] holds {name!r}, which belongs to {OPTIONS[name].owner}. Move it there."
                 )
 
 
@@ -209,9 +209,9 @@ def _check_names(common: dict[str, Any]) -> None:
         raise UnknownNameError("protocol", common["protocol"], PROTOCOLS)
 
 
-def _by_room(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
     owners = catalogue.option_owners(common["system"], common["dataset"], common["model"])
-    allowed = {name for room in owners.values() for name in room}
+    allowed = {name for kind in owners.values() for name in kind}
     for name in given:
         if name not in allowed:
             note = f"Options of system {common['system']!r} with {common['model']!r} on {common['dataset']!r}."
@@ -220,10 +220,10 @@ def _by_room(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
             raise UnknownNameError("option", name, allowed | set(_FIELDS), note)
     where = {name: common[name] for name in ("system", "dataset", "protocol")}
     filled: dict[str, dict[str, Any]] = {}
-    for room, names in owners.items():
+    for kind, names in owners.items():
         for name in names:
             value = given[name] if name in given else default(name, **where)
-            filled.setdefault(room, {})[name] = option(name).check(value)
+            filled.setdefault(kind, {})[name] = option(name).check(value)
     return filled
 
 
@@ -288,7 +288,7 @@ def _check_decay(common: dict[str, Any], batching: dict[str, Any]) -> None:
         )
     if loss_at == "all" and common["options"]["tasks"]["task"] == "link":
         raise UnsupportedError(
-            f"system={system!r} with task='link' and loss_at='all': pairs are of all vertices, and decayed snapshots "
+            f"system={system!r} with task='link' and loss_at='all': pairs are of all nodes, and decayed snapshots "
             "lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
             "system='full-history'."
         )

@@ -46,7 +46,7 @@ class PlanError(LabError, ValueError):
 
 
 class PartitionError(LabError):
-    """Raised when a graph's vertices cannot be divided into the parts asked for, or a partition is another graph's."""
+    """Raised when a graph's nodes cannot be divided into the parts asked for, or a partition is another graph's."""
 
 
 class DataError(LabError):
@@ -82,7 +82,7 @@ class NotFiniteError(RunFailedError):
 
 
 class TestPartError(LabError):
-    """Raised when the test part is read while a run trains; the message names who may read it, and when."""
+    """Raised when the test split is read while a run trains; the message names who may read it, and when."""
 
     __test__ = False  # no test, for what collects tests by their names
 

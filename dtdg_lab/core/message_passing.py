@@ -1,6 +1,6 @@
 """What every model of the catalogue moves in one snapshot: told from its settings, so that bytes can be predicted.
 
-That is the rows that its vertices pull from others, and the rows that lie between its spatial and its temporal part.
+That is the rows that its nodes pull from others, and the rows that lie between its spatial and its temporal part.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dtdg_lab.core.options import OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """One request for other vertices' rows.
+    """One request for other nodes' rows.
 
     Attributes:
         layer: of the model, from 0.
-        way: ``in``: every vertex pulls from its in-neighbours; ``out``: from its out-neighbours; ``top``: the vertices
+        way: ``in``: every node pulls from its in-neighbours; ``out``: from its out-neighbours; ``top``: the nodes
             with the largest scores of all are asked for, whatever the edges.
         width: numbers in a row; attention sends its score of each head beside the projected row, ``top`` the score
             beside the row.
@@ -38,10 +38,10 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """What lies between the spatial and the temporal part of a layer, in models that run vertices through time.
+    """What lies between the spatial and the temporal part of a layer, in models that run nodes through time.
 
     Attributes:
-        width: C, numbers in the row of a vertex.
+        width: C, numbers in the row of a node.
         learned: whether a gradient goes back through it: not where the row is a pull of the data and nothing else.
     """
 
@@ -78,8 +78,8 @@ def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -
 def seams(model: str, features: int, hidden: int, layers: int, **options: Any) -> tuple[Seam, ...]:
     """What lies between the spatial and the temporal part of each layer, from layer 0.
 
-    Empty where no vertex runs through time by itself: where a model's weights do (``evolvegcn-o``, ``evolvegcn-h``),
-    or nothing does (``graphsage``), or vertices mix their states (``dcrnn``). Arguments as for :func:`pulls`.
+    Empty where no node runs through time by itself: where a model's weights do (``evolvegcn-o``, ``evolvegcn-h``),
+    or nothing does (``graphsage``), or nodes mix their states (``dcrnn``). Arguments as for :func:`pulls`.
 
     Raises:
         UnknownNameError: there is no such model.

@@ -142,7 +142,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         default="inherit",
         choices=("inherit", "zero"),
         live="epoch",
-        meaning="What vertices start from that older snapshots of a window lack: the state that they had after the "
+        meaning="What nodes start from that older snapshots of a window lack: the state that they had after the "
         "same earlier snapshot in the step before (FlareDTDG), or zero.",
     ),
     Option(
@@ -153,8 +153,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         low=0,
         high=1_000_000,
         live="epoch",
-        meaning="Chunks that each part's vertices are dealt to; a decayed snapshot keeps whole chunks. 0 takes 128, or "
-        "fewer where a chunk would have less than 4 vertices.",
+        meaning="Chunks that each part's nodes are dealt to; a decayed snapshot keeps whole chunks. 0 takes 128, or "
+        "fewer where a chunk would have less than 4 nodes.",
     ),
     Option(
         name="chunker",
@@ -163,7 +163,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         default="metis",
         choices=("metis", "hash", "load_aware"),
         live="epoch",
-        meaning="How the vertices of a part are dealt to its chunks.",
+        meaning="How the nodes of a part are dealt to its chunks.",
     ),
     Option(
         name="tune",
@@ -206,7 +206,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=1_000_000,
         unit="neighbours",
         live="epoch",
-        meaning="Most in-neighbours that are drawn of a vertex for each layer.",
+        meaning="Most in-neighbours that are drawn of a node for each layer.",
     ),
 )
 
@@ -243,7 +243,7 @@ SAMPLING: tuple[Option, ...] = (
         kind=str,
         default="10 25",
         live="epoch",
-        meaning="Most in-neighbours sampled of a vertex for each layer, the first layer first; the last number holds "
+        meaning="Most in-neighbours sampled of a node for each layer, the first layer first; the last number holds "
         "for further layers.",
     ),
     Option(
@@ -253,7 +253,7 @@ SAMPLING: tuple[Option, ...] = (
         default="own",
         choices=("own", "dgl"),
         live="epoch",
-        meaning="What samples neighbours: draws that vertex, step and seed alone decide, or DGL's sampler, whose draws "
+        meaning="What samples neighbours: draws that node, step and seed alone decide, or DGL's sampler, whose draws "
         "repeat on one thread only.",
     ),
 )
@@ -442,7 +442,7 @@ SIZES: tuple[Option, ...] = (
         low=1e-9,
         high=1e9,
         live="step",
-        meaning="Consecutive snapshots of a batch (N_S): a share of the training part up to 1, which is all of it, or "
+        meaning="Consecutive snapshots of a batch (N_S): a share of the training split up to 1, which is all of it, or "
         "a whole number of them from 2. Where an adjuster chooses, the nearest of its sizes.",
     ),
     Option(
@@ -453,7 +453,7 @@ SIZES: tuple[Option, ...] = (
         low=1e-9,
         high=1e9,
         live="step",
-        meaning="Target vertices of a batch, of every part (N_V): a share of the part's trained vertices up to 1, "
+        meaning="Target nodes of a batch, of every part (N_V): a share of the part's trained nodes up to 1, "
         "which is all of them, or a whole number from 2. Where an adjuster chooses, the nearest of its sizes.",
     ),
     Option(
@@ -465,7 +465,7 @@ SIZES: tuple[Option, ...] = (
         high=10_000,
         unit="groups",
         live="epoch",
-        meaning="Groups of like load that a part's vertices are sorted into; a batch takes equally many of each.",
+        meaning="Groups of like load that a part's nodes are sorted into; a batch takes equally many of each.",
     ),
     Option(
         name="epoch_batches",
@@ -527,7 +527,7 @@ SIZES: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most memory that a step may take for a batch of all vertices to stand in for one that the reservoir "
+        meaning="Most memory that a step may take for a batch of all nodes to stand in for one that the reservoir "
         "does not give; above, a new batch is built while the step waits.",
     ),
 )
@@ -556,7 +556,7 @@ ADJUSTING: tuple[Option, ...] = (
         kind=str,
         default="0.01 0.05 0.1",
         live="epoch",
-        meaning="Sizes in vertices that an adjuster may choose: numbers as batch_vertices takes, blanks between.",
+        meaning="Sizes in nodes that an adjuster may choose: numbers as batch_vertices takes, blanks between.",
     ),
     Option(
         name="decide_every",
@@ -577,7 +577,7 @@ ADJUSTING: tuple[Option, ...] = (
         default="train",
         choices=("train", "validation"),
         live="step",
-        meaning="Whose fall rewards an adjuster: the loss of the batches, or that of the validation part, which it "
+        meaning="Whose fall rewards an adjuster: the loss of the batches, or that of the validation split, which it "
         "hears after evaluations only.",
     ),
     Option(
@@ -822,7 +822,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.02,
         low=0.0,
         high=1.0,
-        meaning="Share of the vertices that change their community at every generated snapshot.",
+        meaning="Share of the nodes that change their community at every generated snapshot.",
     ),
     # models
     Option(
@@ -870,7 +870,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="regression",
         choices=("regression", "classification", "link"),
-        meaning="What is learned: the next snapshot's log-degree (or a given value), a vertex's class, or its edges.",
+        meaning="What is learned: the next snapshot's log-degree (or a given value), a node's class, or its edges.",
     ),
     Option(
         name="link_share",
@@ -1036,7 +1036,7 @@ GLOSSARY: tuple[Option, ...] = (
         default="hash",
         choices=names("partition"),
         live="epoch",
-        meaning="How vertices are dealt to parts.",
+        meaning="How nodes are dealt to parts.",
     ),
     Option(
         name="dealing",
@@ -1045,7 +1045,7 @@ GLOSSARY: tuple[Option, ...] = (
         default="boustrophedon",
         choices=("boustrophedon", "plain"),
         live="epoch",
-        meaning="How load_aware deals vertices sorted by load: 1..P, P..1 in turns, or 1..P every time.",
+        meaning="How load_aware deals nodes sorted by load: 1..P, P..1 in turns, or 1..P every time.",
     ),
     Option(
         name="imbalance",
@@ -1082,8 +1082,8 @@ GLOSSARY: tuple[Option, ...] = (
         default="profile",
         choices=("profile", "linear", "size"),
         live="epoch",
-        meaning="What groups are scheduled by: medians of profiled epochs, a linear model of vertices and edges fitted "
-        "to a few timed groups, or their vertices plus edges.",
+        meaning="What groups are scheduled by: medians of profiled epochs, a linear model of nodes and edges fitted "
+        "to a few timed groups, or their nodes plus edges.",
     ),
     Option(
         name="profile_epochs",
@@ -1179,7 +1179,7 @@ GLOSSARY: tuple[Option, ...] = (
         owner="training",
         kind=bool,
         default=True,
-        meaning="Whether graph convolutions add every vertex to its own neighbours.",
+        meaning="Whether graph convolutions add every node to its own neighbours.",
     ),
     Option(
         name="evaluate_every",
@@ -1190,7 +1190,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=100_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs between two evaluations of the training and validation parts.",
+        meaning="Epochs between two evaluations of the training and validation splits.",
     ),
     Option(
         name="checkpoint_every_s",
@@ -1290,7 +1290,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000_000,
         unit="epochs",
         live="epoch",
-        meaning="Passes over the training part.",
+        meaning="Passes over the training split.",
     ),
     Option(name="seed", owner="run", kind=int, default=0, low=0, high=2**53, meaning="Seed of every random stream."),
     Option(

@@ -17,7 +17,7 @@ from dtdg_lab.core.errors import PlanError
 # Plans of steps over a window of snapshots, of which older ones are taken in part: chunk by chunk.
 #
 # A *window* is a run of consecutive snapshots, the newest of which is the step's target. A *chunk* is a share of a
-# part's vertices; a snapshot that is *decayed* has only the first few chunks of every part, the others are *full*.
+# part's nodes; a snapshot that is *decayed* has only the first few chunks of every part, the others are *full*.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class HybridBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunking:
-    """The chunk of each vertex within its part, the same in all snapshots.
+    """The chunk of each node within its part, the same in all snapshots.
 
     Attributes:
         chunk: (N,) int32, 0 to C - 1.
@@ -82,7 +82,7 @@ class Chunking:
         note: what a reader must know of how it was made, such as that another chunker stood in; empty where nothing.
 
     Raises:
-        PlanError: a number is no chunk's, or there are not vertices enough for every chunk of every part.
+        PlanError: a number is no chunk's, or there are not nodes enough for every chunk of every part.
     """
 
     chunk: NDArray[np.int32]
@@ -100,8 +100,8 @@ class Chunking:
             )
         if self.chunks < 1 or self.parts < 1 or self.chunks * self.parts > len(given):
             raise PlanError(
-                f"{self.chunks} chunks in each of {self.parts} parts of {len(given)} vertices: every chunk holds at "
-                "least one vertex. Set fewer chunks or parts."
+                f"{self.chunks} chunks in each of {self.parts} parts of {len(given)} nodes: every chunk holds at "
+                "least one node. Set fewer chunks or parts."
             )
         if given.min() < 0 or given.max() >= self.chunks:
             raise PlanError(
@@ -113,19 +113,17 @@ class Chunking:
 
     def __repr__(self) -> str:
         made_by = self.made_by or "hand"
-        return (
-            f"Chunking({len(self.chunk):,} vertices, {self.chunks} chunks in each of {self.parts} parts by {made_by})"
-        )
+        return f"Chunking({len(self.chunk):,} nodes, {self.chunks} chunks in each of {self.parts} parts by {made_by})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOrder:
-    """The own vertices of one rank, those that survive longest first: any decayed snapshot has a prefix of them.
+    """The own nodes of one rank, those that survive longest first: any decayed snapshot has a prefix of them.
 
     Attributes:
         vertices: (n,) int64, ordered by the place of their chunk in its part's shuffle, then part, then number.
         parts: (n,) int32, the part of each.
-        rows: (C + 1,) int64: ``rows[c]`` vertices are in the first c chunks of the rank's parts.
+        rows: (C + 1,) int64: ``rows[c]`` nodes are in the first c chunks of the rank's parts.
 
     Raises:
         PlanError: the vectors do not fit, or a chunk is empty.
@@ -146,7 +144,7 @@ class SurvivalOrder:
             own.setflags(write=False)
             object.__setattr__(self, name, own)
         if self.parts.shape != self.vertices.shape:
-            raise PlanError(f"{len(self.parts)} parts for {len(self.vertices)} vertices: each vertex needs one.")
+            raise PlanError(f"{len(self.parts)} parts for {len(self.vertices)} nodes: each node needs one.")
         rows = self.rows
         if len(rows) < 2 or rows[0] != 0 or rows[-1] != len(self.vertices) or (np.diff(rows) < 1).any():
             raise PlanError(
@@ -253,19 +251,19 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Which part owns each vertex, in all snapshots: every vertex is owned once, every part owns at least one.
+    """Which part owns each node, in all snapshots: every node is owned once, every part owns at least one.
 
     Attributes:
-        owner: (N,) int32: the part of each vertex, 0 to P - 1.
+        owner: (N,) int32: the part of each node, 0 to P - 1.
         parts: P.
-        groups: (N,) int32: the group of each vertex within its part (DynaHB's balanced groups); None where the
+        groups: (N,) int32: the group of each node within its part (DynaHB's balanced groups); None where the
             partitioner makes none.
         data_hash: hash of the graph it was made for; empty where it was made for none in particular.
         made_by: the partitioner with its settings, in words.
         seconds: it took to make.
 
     Raises:
-        PlanError: the vectors do not fit, name a part that there is not, or leave a part without a vertex.
+        PlanError: the vectors do not fit, name a part that there is not, or leave a part without a node.
     """
 
     owner: NDArray[np.int32]
@@ -279,7 +277,7 @@ class Partition:
         object.__setattr__(self, "owner", _vertex_numbers("owner", self.owner))
         if not 1 <= self.parts <= len(self.owner):
             raise PlanError(
-                f"{self.parts} parts of {len(self.owner)} vertices: from 1 part to one for each vertex are allowed. "
+                f"{self.parts} parts of {len(self.owner)} nodes: from 1 part to one for each node are allowed. "
                 "Set parts (and ranks) accordingly."
             )
         if self.owner.min() < 0 or self.owner.max() >= self.parts:
@@ -289,13 +287,13 @@ class Partition:
         idle = np.flatnonzero(self.counts == 0)
         if len(idle):
             raise PlanError(
-                f"{len(idle)} of {self.parts} parts own no vertex: {idle[:8].tolist()}. Set fewer parts, or choose "
+                f"{len(idle)} of {self.parts} parts own no node: {idle[:8].tolist()}. Set fewer parts, or choose "
                 "another partitioner."
             )
         if self.groups is not None:
             object.__setattr__(self, "groups", _vertex_numbers("groups", self.groups))
             if self.groups.shape != self.owner.shape or self.groups.min() < 0:
-                raise PlanError("groups must give every vertex a number of at least 0.")
+                raise PlanError("groups must give every node a number of at least 0.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Partition):
@@ -306,7 +304,7 @@ class Partition:
         return hash((self.parts, self.owner.tobytes()))
 
     def __repr__(self) -> str:
-        return f"Partition({len(self.owner):,} vertices in {self.parts} parts by {self.made_by or 'hand'})"
+        return f"Partition({len(self.owner):,} nodes in {self.parts} parts by {self.made_by or 'hand'})"
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -314,7 +312,7 @@ class Partition:
         return np.bincount(self.owner, minlength=self.parts)
 
     def vertices(self, part: int) -> NDArray[np.int64]:
-        """The vertices of a part, ascending."""
+        """The nodes of a part, ascending."""
         return np.flatnonzero(self.owner == part)
 
     def on_ranks(self, ranks: int) -> Partition:
@@ -332,7 +330,7 @@ class Partition:
 
 
 def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A read-only copy of one whole number for each vertex."""
+    """A read-only copy of one whole number for each node."""
     numbers = np.asarray(given)
     if numbers.ndim != 1 or not len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
         raise PlanError(
@@ -350,8 +348,8 @@ class HaloPlan:
     """What one part sends to the others, and gets from them, so that it finds the sources of a pull.
 
     Made for S stacked snapshots, so that one exchange serves them all. A part's own rows are stacked snapshot after
-    snapshot: vertex i of its n in snapshot s is row s n + i. Rows to and from a part are ordered by snapshot, then by
-    global vertex; q's rows for p are those that p expects of q, in this order.
+    snapshot: node i of its n in snapshot s is row s n + i. Rows to and from a part are ordered by snapshot, then by
+    global node; q's rows for p are those that p expects of q, in this order.
 
     Attributes:
         part: the part it is for.
@@ -393,7 +391,7 @@ class SnapshotBlocks:
 
     R = K G ranks: G of them split each snapshot by rows (1 where a snapshot is on one rank); rank r belongs to group
     r // G, of K, and has share r % G of the rows. For what runs through time, each rank has a chunk of its own rows'
-    vertices, for all snapshots of a block.
+    nodes, for all snapshots of a block.
 
     Attributes:
         snapshots: the S consecutive ones.
@@ -418,7 +416,7 @@ class SnapshotBlocks:
         if not 1 <= self.blocks <= len(self.snapshots):
             raise PlanError(
                 f"blocks={self.blocks} of {len(self.snapshots)} snapshots: from 1 block to one for each snapshot of "
-                "the training part are allowed. Set fewer blocks, or cut the data finer (cut=...)."
+                "the training split are allowed. Set fewer blocks, or cut the data finer (cut=...)."
             )
         if self.ranks < 1 or self.row_ranks < 1 or self.ranks % self.row_ranks:
             raise PlanError(
@@ -427,7 +425,7 @@ class SnapshotBlocks:
             )
         if self.ranks > self.nodes:
             raise PlanError(
-                f"ranks={self.ranks} for {self.nodes} vertices: a rank needs at least one to run through time. "
+                f"ranks={self.ranks} for {self.nodes} nodes: a rank needs at least one to run through time. "
                 f"Set ranks to {self.nodes} or fewer."
             )
 
@@ -449,11 +447,11 @@ class SnapshotBlocks:
         return share(self.block(block), rank // self.row_ranks, self.groups)
 
     def rows(self, rank: int) -> range:
-        """The vertices whose rows of these snapshots a rank computes."""
+        """The nodes whose rows of these snapshots a rank computes."""
         return share(range(self.nodes), rank % self.row_ranks, self.row_ranks)
 
     def chunk(self, rank: int) -> range:
-        """The vertices that a rank runs through time: among its rows, so that rows stay within its column."""
+        """The nodes that a rank runs through time: among its rows, so that rows stay within its column."""
         return share(self.rows(rank), rank // self.row_ranks, self.groups)
 
 
@@ -463,7 +461,7 @@ def share(whole: range, number: int, of: int) -> range:
     return range(start + length * number // of, start + length * (number + 1) // of)
 
 
-# Hybrid batches: some vertices, the targets, of some consecutive snapshots.
+# Hybrid batches: some nodes, the targets, of some consecutive snapshots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,14 +496,14 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetBatch:
-    """The targets of one step of one part: the same vertices in each of some consecutive snapshots.
+    """The targets of one step of one part: the same nodes in each of some consecutive snapshots.
 
     Attributes:
-        part: the part whose vertices they are.
+        part: the part whose nodes they are.
         action: number of its size among those that the run may choose from; 0 where there is one size.
         index: number of the batch among those of its part and size.
         snapshots: N_S consecutive ones, numbers in the graph.
-        targets: (N_V,) int64, places among the part's own vertices, 0 to n - 1: ascending, each once.
+        targets: (N_V,) int64, places among the part's own nodes, 0 to n - 1: ascending, each once.
 
     Raises:
         PlanError: a number is negative, there is no snapshot or no target, snapshots do not follow each other, or

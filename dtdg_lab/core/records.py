@@ -201,7 +201,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
         "whole_bytes": "what their arrays take, brought each whole",
         "to": "rank the rows were sent to; the rank of the line sent them",
-        "rows": "rows of vertices sent in the step, of this layer and way; in `batches`, the rank's rows of all "
+        "rows": "rows of nodes sent in the step, of this layer and way; in `batches`, the rank's rows of all "
         "snapshots of the batch, copies of neighbours among them",
         "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
         "target": "snapshot whose loss the step took, the newest of the batch",
@@ -219,11 +219,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "values": "what each choice was thought to be worth: for greedy, validation losses; Q-values or mean rewards",
         "action": "the choice made; in `targets` and `reservoir`, the number of the size of a batch",
         "reward": "what it gained by these values; 0 where nothing was changed; for sizes of batches, of the last one",
-        "part": "number of the part of vertices, from 0",
+        "part": "number of the part of nodes, from 0",
         "index": "number of the batch among those of its part and size",
-        "source": "where the batch came from: reservoir; new, built in the step; snapshot, all vertices stand in",
+        "source": "where the batch came from: reservoir; new, built in the step; snapshot, all nodes stand in",
         "built_s": "seconds that building it took, whoever did it",
-        "map": "targets in each sixtieth of the part's vertices, the largest load first; a few times a second",
+        "map": "targets in each sixtieth of the part's nodes, the largest load first; a few times a second",
         "targets": "vertices of which the batch's loss is taken, in each of its snapshots",
         "held": "batches of a part and size in the reservoir",
         "capacity": "most of them that it holds",
@@ -234,7 +234,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "joined_step": "steps this rank had made when it gave its model",
         "applied_step": "steps it had made when it took the mean; the difference is how stale the mean was",
         "weight": "of the rank in the mean: its steps since the round before; in round 0, which ends all, its share of "
-        "the trained vertices",
+        "the trained nodes",
         "gathered": "whether the mean came while this rank waited for the others to finish",
         "choice": "size of batches that rank 0 asked for in the round, from 0; plus 1,024 for each change of sizes",
         "window": "in `resolved`, number of the cache that served, from 0; -1 where there is none; in "

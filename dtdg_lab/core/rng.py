@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError
 
 
 def key(seed: int, name: str, *counters: int) -> int:
-    """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, vertex, ...), the same on every machine.
+    """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, node, ...), the same on every machine.
 
     Raises:
         ConfigError: the name ends in a number, which would make two streams one (``"a/2"`` and ``"a", 2``).

@@ -100,7 +100,7 @@ WIKIPEDIA = Published(
     page="https://snap.stanford.edu/jodie/",
     licence="not stated; cite the paper",
     cite="Kumar, Zhang, Leskovec 2019 (KDD); JODIE wikipedia",
-    summary="Edits of Wikipedia pages by users; a page is vertex users + its number.",
+    summary="Edits of Wikipedia pages by users; a page is node users + its number.",
     interval=86_400,
     rows=157_474,
     nodes=9_227,
@@ -155,7 +155,7 @@ def konect(name: str) -> Form:
     return Form(
         files=(PublishedFile(name=file, also=(f"out.{name}", f"{name}/out.{name}"), urls=urls, member="out.*"),),
         format="konect",
-        # Network Repository numbers users and items alike from 1, and the papers count its vertices
+        # Network Repository numbers users and items alike from 1, and the papers count its nodes
         options=MappingProxyType({"bipartite": False}),
     )
 
@@ -344,7 +344,7 @@ OGBN_PAPERS100M_T = Published(
 )
 
 
-# Citation graphs of the Planetoid repository, static, with features, classes and a fixed split of the vertices.
+# Citation graphs of the Planetoid repository, static, with features, classes and a fixed split of the nodes.
 
 
 _RAW = "https://github.com/kimiyoung/planetoid/raw/master/data/"

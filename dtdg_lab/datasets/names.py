@@ -36,7 +36,7 @@ class DatasetInfo:
         source: the paper to cite, and the collection.
         licence: as far as stated.
         rows: edges in the source; None where options decide, or where it is not stated.
-        nodes: vertices; None as for ``rows``.
+        nodes: nodes; None as for ``rows``.
         bytes: size of its files on this machine, else of the download; None where neither is known.
         tasks: what can be learned on it: ``regression``, ``link``, ``classification``.
         on_this_machine: whether it can be loaded without the web.

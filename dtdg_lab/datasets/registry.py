@@ -99,7 +99,7 @@ class Published:
         summary: one sentence.
         interval: usual length of a base interval in the data's unit of time, counted from the first edge; edges only.
         rows: published number of temporal edges, or of the edges of a static graph; None where not stated.
-        nodes: published number of vertices; None where not stated.
+        nodes: published number of nodes; None where not stated.
         exact: whether rows and nodes were counted from the file. Another count is then an error, else a warning.
         bytes: size of the download, about; None where not stated.
         weights: ``keep`` those of the file, or ``drop`` them: degrees are sums of weights, which a rating below 0

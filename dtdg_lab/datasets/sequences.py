@@ -61,12 +61,12 @@ def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], 
 #
 # Ours, where the papers say nothing: the parts are nested, so an edge that is there once stays; the two directions of
 # an
-# undirected edge come together; vertices, their features, classes and split never change; the last snapshot holds all
-# edges. Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print, and vertices are not
+# undirected edge come together; nodes, their features, classes and split never change; the last snapshot holds all
+# edges. Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print, and nodes are not
 # deleted
 # (of its three graphs it does that to two); one without an edge so far is simply alone. Differs from DynaHB: Cora-T
 # has
-# 0.05 million vertices there, Cora 2,708, and Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
+# 0.05 million nodes there, Cora 2,708, and Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
 
 
 VERSION = 1  # raise it when the same table and settings give other snapshots
@@ -76,7 +76,7 @@ VERSION = 1  # raise it when the same table and settings give other snapshots
 def grow(
     table: StaticTable, *, seed: int, snapshots: int, growth: float, growth_curve: str = "linear", noise: float = 0.0
 ) -> IntervalStream:
-    """B = ``snapshots`` base intervals over the table's N vertices; duplicates are merged, self loops kept.
+    """B = ``snapshots`` base intervals over the table's N nodes; duplicates are merged, self loops kept.
 
     Memory: 8 bytes for each of the table's E edges as long as the intervals are used, 50 for a moment here, and one
     snapshot at a time; never B times E.
@@ -151,7 +151,7 @@ def _snapshots(
     in_degree: NDArray[np.int64], src: NDArray[np.int32], born: NDArray[np.int32], snapshots: int
 ) -> Iterator[Snapshot]:
     occupied = in_degree > 0
-    starts = (np.cumsum(in_degree) - in_degree)[occupied]  # where the edges into each vertex that has some begin
+    starts = (np.cumsum(in_degree) - in_degree)[occupied]  # where the edges into each node that has some begin
     for interval in range(snapshots):
         there = born <= interval
         indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)

@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.snapshot import frozen
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32 in snapshots
-MAX_ID = 2**31 - 1  # the largest number a file may call a vertex by
+MAX_ID = 2**31 - 1  # the largest number a file may call a node by
 SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST, SPLIT_NONE = 0, 1, 2, -1
 
 
@@ -28,7 +28,7 @@ class EdgeTable:
         dst: shape (E,), int64: targets.
         time: shape (E,), int64 or finite float64, in the file's unit.
         weight: shape (E,), finite float64, of either sign; None where edges carry none.
-        node_ids: shape (N,): what the file calls the vertices, where ``src`` and ``dst`` are positions; else None.
+        node_ids: shape (N,): what the file calls the nodes, where ``src`` and ``dst`` are positions; else None.
 
     Raises:
         DataError: an array has the wrong type or shape, or a value is out of its range.
@@ -55,7 +55,7 @@ class EdgeTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTable:
-    """A sequence already cut into B steps over N vertices, with E edges over all steps, E at least 1.
+    """A sequence already cut into B steps over N nodes, with E edges over all steps, E at least 1.
 
     Attributes:
         src: shape (E,), int64: sources, 0 .. N - 1.
@@ -68,7 +68,7 @@ class StepTable:
         targets: shape (B, N), finite float32: the value to predict at step b from the graph and features of step b.
         persistence: shape (B, N), finite float32: what a prediction that nothing changes would say; or None.
         classes: shape (B, N), or (N,) where they never change, int16; -1 where unlabelled; or None.
-        node_ids: shape (N,): what the file calls the vertices; or None.
+        node_ids: shape (N,): what the file calls the nodes; or None.
 
     Raises:
         DataError: an array has the wrong type or shape, or a value is out of its range.
@@ -115,7 +115,7 @@ class StepTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StaticTable:
-    """A static graph of N vertices and E edges, E at least 1; time is added later, by deleting edges.
+    """A static graph of N nodes and E edges, E at least 1; time is added later, by deleting edges.
 
     Attributes:
         src: shape (E,), int64: sources, 0 .. N - 1.
@@ -124,7 +124,7 @@ class StaticTable:
         features: shape (N, F), finite float32; or None.
         classes: shape (N,), int16; -1 where unlabelled; or None.
         vertex_split: shape (N,), int8: 0 training, 1 validation, 2 test, -1 none of them; or None.
-        node_ids: shape (N,): what the file calls the vertices; or None.
+        node_ids: shape (N,): what the file calls the nodes; or None.
 
     Raises:
         DataError: an array has the wrong type or shape, or a value is out of its range.
@@ -154,7 +154,7 @@ Table = EdgeTable | StepTable | StaticTable
 
 
 def _ids_checked(table: Table, *, nodes: int | None = None) -> None:
-    """Check ``src`` and ``dst``, which may not be empty, and ``node_ids``, which names each of ``nodes`` vertices."""
+    """Check ``src`` and ``dst``, which may not be empty, and ``node_ids``, which names each of ``nodes`` nodes."""
     _set(table, "src", np.int64, (None,))
     _set(table, "dst", np.int64, table.src.shape)
     if not len(table.src):

@@ -158,7 +158,7 @@ def different_columns(columns: Mapping[str, Any]) -> None:
         seen[column] = role
 
 
-# Features and classes that a user gives for vertices: as arrays in the order of their ids, or by id.
+# Features and classes that a user gives for nodes: as arrays in the order of their ids, or by id.
 
 
 _NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.unique(x, return_inverse=True)[1],"}
@@ -166,12 +166,12 @@ _MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
 def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
-    """Features of N vertices, shape (N, F), or (B, N, F) where they change from base interval to base interval.
+    """Features of N nodes, shape (N, F), or (B, N, F) where they change from base interval to base interval.
 
     Args:
-        given: an array of that shape in the order of the vertices; or a mapping from their ids to F numbers each, such
+        given: an array of that shape in the order of the nodes; or a mapping from their ids to F numbers each, such
             as a data frame with the ids as its index.
-        edges: the edges, which say how many vertices and intervals there are, and what the ids are.
+        edges: the edges, which say how many nodes and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, or a value that is no finite number.
@@ -180,9 +180,9 @@ def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalE
     wanted = ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes))
     if array.ndim not in (2, 3) or array.shape[:-1] not in wanted or not array.shape[-1]:
         raise DataError(
-            f"features have shape {array.shape}; ({edges.num_nodes}, F) is needed, one row for each vertex in the "
+            f"features have shape {array.shape}; ({edges.num_nodes}, F) is needed, one row for each node in the "
             f"order of the sorted ids, or ({edges.num_intervals}, {edges.num_nodes}, F), one such table for each base "
-            "interval, with F at least 1. Vertices are those that an edge has: give a mapping from ids where there are "
+            "interval, with F at least 1. Nodes are those that an edge has: give a mapping from ids where there are "
             "more."
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
@@ -191,19 +191,19 @@ def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalE
     if len(wrong):
         at = tuple(int(place) for place in wrong[0])
         raise DataError(
-            f"features{list(at)} (vertex {_name(edges, at[-2])}) is {array[at]}; finite numbers are needed. Replace "
+            f"features{list(at)} (node {_name(edges, at[-2])}) is {array[at]}; finite numbers are needed. Replace "
             "missing values before."
         )
     return give_up(array)
 
 
 def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
-    """Classes of N vertices, shape (N,), or (B, N) where they change; -1 is unknown.
+    """Classes of N nodes, shape (N,), or (B, N) where they change; -1 is unknown.
 
     Args:
-        given: an array of that shape in the order of the vertices; or a mapping from their ids to a class each, such
+        given: an array of that shape in the order of the nodes; or a mapping from their ids to a class each, such
             as a column of a data frame with the ids as its index.
-        edges: the edges, which say how many vertices and intervals there are, and what the ids are.
+        edges: the edges, which say how many nodes and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, a value that is no whole number from -1 to 32767, or no class at all.
@@ -211,14 +211,14 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
     array = _in_order(given, edges, "labels")
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
         raise DataError(
-            f"labels have shape {array.shape}; ({edges.num_nodes},) is needed, one class for each vertex in the order "
+            f"labels have shape {array.shape}; ({edges.num_nodes},) is needed, one class for each node in the order "
             f"of the sorted ids, or ({edges.num_intervals}, {edges.num_nodes}), one row for each base interval."
         )
     wrong = np.argwhere(~((array >= -1) & (array <= _MOST_CLASSES) & (array == np.floor(array))))
     if len(wrong):
         at = tuple(int(place) for place in wrong[0])
         raise DataError(
-            f"labels{list(at)} (vertex {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {_MOST_CLASSES} "
+            f"labels{list(at)} (node {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {_MOST_CLASSES} "
             "are needed, or -1 where the class is unknown. Number classes with np.unique(..., return_inverse=True)."
         )
     if not (array >= 0).any():
@@ -227,7 +227,7 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
 
 
 def never_change(classes: NDArray[np.int16]) -> bool:
-    """Whether every vertex has one class at most, for classes of shape (N,) or (B, N)."""
+    """Whether every node has one class at most, for classes of shape (N,) or (B, N)."""
     if classes.ndim == 1:
         return True
     known = np.where(classes < 0, np.iinfo(np.int16).max, classes).min(axis=0)
@@ -235,7 +235,7 @@ def never_change(classes: NDArray[np.int16]) -> bool:
 
 
 def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The part of each vertex that has a class, shape (N,), drawn by no seed of a run; -1 where it has none.
+    """The part of each node that has a class, shape (N,), drawn by no seed of a run; -1 where it has none.
 
     Of fewer than three, all train: there is nothing to test on.
     """
@@ -257,7 +257,7 @@ def _numbers(given: Any, what: str) -> NDArray[Any]:
 
 
 def _in_order(given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """Numbers in the order of the vertices: a mapping, or a table with an index, by its ids; else as they are."""
+    """Numbers in the order of the nodes: a mapping, or a table with an index, by its ids; else as they are."""
     if isinstance(given, Mapping):
         return _by_id(list(given.keys()), list(given.values()), edges, what)
     index = getattr(given, "index", None)
@@ -267,25 +267,25 @@ def _in_order(given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
 
 
 def _by_id(keys: Any, given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """The values of ``keys`` in the order of the vertices; ids that no edge has are left out."""
+    """The values of ``keys`` in the order of the nodes; ids that no edge has are left out."""
     ids = np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids
     keys, values = read_ids(keys, f"ids of {what}"), _numbers(given, what)
     if not len(keys) or keys.dtype.kind != ids.dtype.kind:
         kind = "text" if keys.dtype.kind == "U" else "whole numbers"
         raise DataError(
-            f"{what} are given for {f'ids that are {kind}' if len(keys) else 'no ids'}, and the vertices have ids such "
+            f"{what} are given for {f'ids that are {kind}' if len(keys) else 'no ids'}, and the nodes have ids such "
             f"as {ids[0].item()!r}. Use the ids that src and dst have."
         )
     order = np.argsort(keys)
     twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     if len(twice):
-        raise DataError(f"{what} are given twice for {keys[order][twice[0]].item()!r}. Give every vertex one row.")
+        raise DataError(f"{what} are given twice for {keys[order][twice[0]].item()!r}. Give every node one row.")
     place = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
     missing = np.flatnonzero(keys[order][place] != ids)
     if len(missing):
         raise DataError(
-            f"{what} are missing for {len(missing)} of {len(ids)} vertices, the first of them "
-            f"{ids[missing[0]].item()!r}. Give a value for every vertex that an edge has."
+            f"{what} are missing for {len(missing)} of {len(ids)} nodes, the first of them "
+            f"{ids[missing[0]].item()!r}. Give a value for every node that an edge has."
         )
     return np.asarray(values[order][place])
 
@@ -319,7 +319,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
 ) -> DynamicGraph:
     """A dynamic graph from E edges with times, for ``RunConfig(dataset=graph)``.
 
-    Vertices are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those
+    Nodes are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those
     that an edge has. B base intervals result from ``cut`` or ``interval``, one of which is needed.
 
     Args:
@@ -328,12 +328,12 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         dst: targets, shape (E,).
         time: times, shape (E,), in any order: numbers in any unit, or datetimes, which count in nanoseconds.
         weight: weights, shape (E,), finite and at least 0; those of equal edges in a window are summed.
-        features: what vertices are described by. A name (``log_degrees``, the default; ``degrees``,
+        features: what nodes are described by. A name (``log_degrees``, the default; ``degrees``,
             ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of the sorted ids, or (B, N, F)
             where they change from interval to interval; or a mapping from every id to its F numbers, such as a data
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
-            ids. Where no vertex ever changes its class, 60 % of the labelled vertices train, 20 % validate and 20 %
+            ids. Where no node ever changes its class, 60 % of the labelled nodes train, 20 % validate and 20 %
             test, drawn once and for all: else what is tested would have been told.
         cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
         cut_by: what they share equally: ``time`` or ``edges``.
@@ -425,7 +425,7 @@ def built(
     min_edges: int = 0,
     strict_label: bool = False,
 ) -> DynamicGraph:
-    """The dynamic graph of base intervals and what is given for their vertices; see :func:`from_edges`."""
+    """The dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
     name, strict_label = graph_name(name), STRICT_LABEL.check(strict_label)
     given: dict[str, Any] = {}
     if features is not None and not isinstance(features, str):
@@ -477,7 +477,7 @@ def from_csv(
     """A dynamic graph from a text file with one edge a line; plain, gzip, bzip2, or the only file in a zip or tar.
 
     Ids may be anything of up to 1,000 characters: where all of them are whole numbers below 2^63 they are ordered as
-    numbers, else as text. Vertices are numbered anew in that order, so that numbers may be as large or as far apart as
+    numbers, else as text. Nodes are numbered anew in that order, so that numbers may be as large or as far apart as
     they like; ``graph.node_ids`` keeps them.
     Times are numbers, or dates such as 2014-01-31 or 2014-01-31T16:39:58Z, which count in nanoseconds. Values may be
     in double quotes; blank lines are skipped.
@@ -737,10 +737,10 @@ def from_dgl(
     name: str = "mine",
     **building: Any,
 ) -> DynamicGraph:
-    """A dynamic graph from a list of DGLGraphs over the same N vertices, one for each of B base intervals.
+    """A dynamic graph from a list of DGLGraphs over the same N nodes, one for each of B base intervals.
 
     Args:
-        graphs: the graphs, oldest first, at least two, each with one type of vertex and of edge.
+        graphs: the graphs, oldest first, at least two, each with one type of node and of edge.
         features: name in ``ndata`` of the features, shape (N, F) in every graph; None takes log-degrees.
         labels: name in ``ndata`` of the classes, shape (N,); or an array, shape (N,) or (B, N); None where there are
             none.
@@ -797,12 +797,12 @@ def _check(graphs: list[Any]) -> None:
             raise DataError(f"graphs[{place}] is a {type(graph).__name__}; a DGLGraph is needed.")
         if len(getattr(graph, "ntypes", [""])) > 1 or len(getattr(graph, "etypes", [""])) > 1:
             raise DataError(
-                f"graphs[{place}] has several types of vertices or edges; one of each is needed: dgl.to_homogeneous."
+                f"graphs[{place}] has several types of nodes or edges; one of each is needed: dgl.to_homogeneous."
             )
         if graph.num_nodes() != graphs[0].num_nodes():
             raise DataError(
-                f"graphs[{place}] has {graph.num_nodes()} vertices and graphs[0] has {graphs[0].num_nodes()}; all must "
-                "be over the same vertices. Number them over all time."
+                f"graphs[{place}] has {graph.num_nodes()} nodes and graphs[0] has {graphs[0].num_nodes()}; all must "
+                "be over the same nodes. Number them over all time."
             )
 
 
@@ -862,8 +862,8 @@ def from_static(
 ) -> DynamicGraph:
     """A graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
-    With ``labels``, 60 % of the labelled vertices train, 20 % validate and 20 % test; each part of the sequence tells
-    of its own vertices. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
+    With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each part of the sequence tells
+    of its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).
@@ -879,7 +879,7 @@ def from_static(
     """
     if snapshots < LEAST:
         raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each part of a protocol has some.")
-    sources, targets = as_vector(src, "src", "ids of vertices"), as_vector(dst, "dst", "ids of vertices")
+    sources, targets = as_vector(src, "src", "ids of nodes"), as_vector(dst, "dst", "ids of nodes")
     times = np.repeat(np.arange(_BUILT), len(sources))
     repeated = None if weight is None else np.tile(as_vector(weight, "weight", "numbers"), _BUILT)
     edges = cut_own(np.tile(sources, _BUILT), np.tile(targets, _BUILT), times, repeated, interval=1.0)

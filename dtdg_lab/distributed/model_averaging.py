@@ -40,7 +40,7 @@ class Round:
     ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
     averagers, one after another, can be told apart. ``joined_step`` and ``applied_step`` count this rank's steps, 1
     after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
-    since it joined the round before, and in the round that ends all its share of the trained vertices. ``version`` and
+    since it joined the round before, and in the round that ends all its share of the trained nodes. ``version`` and
     ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
     """
 
@@ -396,7 +396,7 @@ class ModelAverager:
     asynchronous all-reduce of the copy, and goes on stepping. When the sum has arrived, ``parameters += mean - copy``
     keeps the steps taken meanwhile. A model counts by the steps its rank made since the round before; the weight rides
     in the buffer. Ranks that have finished join until all have. A last round of all, where a model counts by its
-    rank's ``share`` of the trained vertices, leaves the same model everywhere. The number of ranks never shrinks: a
+    rank's ``share`` of the trained nodes, leaves the same model everywhere. The number of ranks never shrinks: a
     dead rank is an error on all others.
 
     Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
@@ -408,7 +408,7 @@ class ModelAverager:
     mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
     steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run by the steps it has
     taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps keep what a fast rank learned: with
-    equal ones its many steps would count as much as the slow rank's few. In the round of all they are by vertices, so
+    equal ones its many steps would count as much as the slow rank's few. In the round of all they are by nodes, so
     that the last steps of every part count. Before it, a part whose rank makes an n-th of the steps pulls the mean by
     about an n-th of an n-th.
 
@@ -809,7 +809,7 @@ def averager_for(
         step: steps this rank has taken before.
         replay: the rounds of an earlier run of this rank.
         place: the epoch that is under way, and how many of its steps all ranks have made before.
-        share: of the trained vertices that this rank has, its weight in the round that ends all.
+        share: of the trained nodes that this rank has, its weight in the round that ends all.
         limit_s: seconds of silence after which a rank is taken for dead.
 
     Raises:

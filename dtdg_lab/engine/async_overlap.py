@@ -162,7 +162,7 @@ class TaskSize:
 
     Attributes:
         snapshot: its number.
-        rows: own vertices that it has.
+        rows: own nodes that it has.
         edges: along which they pull here.
         halo: rows that a pull brings; None where it brings none, as of a decayed snapshot.
     """

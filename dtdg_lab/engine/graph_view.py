@@ -30,8 +30,8 @@ class Apart:
     ask.
 
     Attributes:
-        where: what holds some of the vertices, for a message.
-        instead: the system that serves losses of all vertices at once.
+        where: what holds some of the nodes, for a message.
+        instead: the system that serves losses of all nodes at once.
     """
 
     collective = False
@@ -43,13 +43,13 @@ class Apart:
         return flag
 
     def join(self, z: Tensor) -> Tensor:
-        """Refused: other vertices' rows are not computed here, and no rows are exchanged.
+        """Refused: other nodes' rows are not computed here, and no rows are exchanged.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            f"a loss that needs all vertices at once, on {self.where}. Choose {self.instead}, or another task."
+            f"a loss that needs all nodes at once, on {self.where}. Choose {self.instead}, or another task."
         )
 
     def has_turn(self, t: int) -> bool:
@@ -64,7 +64,7 @@ class Gather(Protocol):
     """Joins ranks' rows; collective, without gradient."""
 
     def __call__(self, rows: Tensor, each: int | None = None) -> Tensor:
-        """All ranks' rows in rank order: of all vertices, or ``each`` from every rank."""
+        """All ranks' rows in rank order: of all nodes, or ``each`` from every rank."""
         ...
 
 
@@ -88,14 +88,14 @@ class Neighbours(Protocol):
 
 
 class AllHere:
-    """All vertices are own rows."""
+    """All nodes are own rows."""
 
     async def joined(self, x: Tensor, way: str) -> Tensor:
         """The rows given."""
         return x
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """All of them, by vertex."""
+        """All of them, by node."""
         return x, scores
 
     def layer(self, number: int) -> AllHere:
@@ -104,7 +104,7 @@ class AllHere:
 
 
 class Gathered:
-    """Own rows are a share of consecutive vertices; all others' are gathered, without gradient.
+    """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
 
     Args:
         gather: joins the ranks' shares.
@@ -114,11 +114,11 @@ class Gathered:
         self._gather = gather
 
     async def joined(self, x: Tensor, way: str) -> Tensor:
-        """The rows of all vertices, in order."""
+        """The rows of all nodes, in order."""
         return self._gather(x)
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, in rank order; ranks with fewer vertices fill up with minus infinity."""
+        """The k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
         joined = self._gather(best_filled(x, scores, k), each=k)
         return joined[:, :-1], joined[:, -1]
 
@@ -136,7 +136,7 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
     return torch.cat([own, missing])
 
 
-# A snapshot, or several stacked ones, as a model sees them from some of their vertices.
+# A snapshot, or several stacked ones, as a model sees them from some of their nodes.
 
 
 WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
@@ -153,7 +153,7 @@ class SnapshotView:
         snapshots: which snapshots of the sequence, S of them.
         inputs: features of the own rows, (S n, F).
         neighbours: where a pull finds others' rows.
-        num_nodes: N, the vertices of a snapshot.
+        num_nodes: N, the nodes of a snapshot.
         all_inputs: features of all columns of ``in``, where they are here already.
         pulled: first-layer pulls that are kept, by their kinds in order; the space adds to it.
         may_keep: told the bytes of a first-layer pull, says whether they may be kept; None keeps none.
@@ -248,7 +248,7 @@ class SnapshotView:
         return self._operators.attention().apply(x, scores_from, scores_to)
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows of the k vertices with the largest scores, (min(k, N), F), and these scores; ties to the lower vertex.
+        """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
 
         Raises:
             UnsupportedError: the space stands for several snapshots.
@@ -347,17 +347,17 @@ PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
 class DeviceSequence:
-    """Snapshots of a graph as :class:`SnapshotView`, for the vertices in ``rows`` (see ``parallel.sequence``).
+    """Snapshots of a graph as :class:`SnapshotView`, for the nodes in ``rows`` (see ``parallel.sequence``).
 
     Args:
-        graph: T labelled snapshots of N vertices.
+        graph: T labelled snapshots of N nodes.
         device: where tensors live.
         dtype: type of features and products.
         kernel: ``auto``, ``dgl`` or ``torch``.
         norm: ``in`` or ``in_out``, the scaling of graph convolutions.
-        self_loops: whether they add every vertex to its own neighbours.
-        rows: vertices computed here; all where None.
-        gather: where rows are a share, gives all vertices' rows from every rank's; without gradient.
+        self_loops: whether they add every node to its own neighbours.
+        rows: nodes computed here; all where None.
+        gather: where rows are a share, gives all nodes' rows from every rank's; without gradient.
         pulls_bytes: most bytes of first-layer pulls kept.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
         feed: brings copies of snapshots; where None, those of the graph are used as they are.
@@ -468,7 +468,7 @@ class DeviceSequence:
         return stacked([self._brought[t] for t in snapshots])
 
     def _features(self, snapshots: range) -> Tensor:
-        """Features of all vertices, (N, F), or (S N, F); static ones are moved once."""
+        """Features of all nodes, (N, F), or (S N, F); static ones are moved once."""
         features = self.graph.features
         if features.strides[0] == 0 and len(snapshots) == 1:
             if self._static is None:
@@ -493,11 +493,11 @@ def operator_settings(
     return OperatorSettings(backend, dtype, device, norm, loops)
 
 
-# The least space there is: one vertex that hears itself, for asking a model what it does wherever it is.
+# The least space there is: one node that hears itself, for asking a model what it does wherever it is.
 
 
 class OneVertex:
-    """A vertex without edges (see :class:`dtdg_lab.models.base.Space`); a pull gives back what was put in."""
+    """A node without edges (see :class:`dtdg_lab.models.base.Space`); a pull gives back what was put in."""
 
     num_rows = 1
 
@@ -514,7 +514,7 @@ class OneVertex:
         return x[:1], scores[:1]
 
 
-# What lies between the spatial and the temporal part of a layer, found out on one vertex without edges.
+# What lies between the spatial and the temporal part of a layer, found out on one node without edges.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,15 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline
 from dtdg_lab.tasks.base import Task
 
-# A rank's own vertices in every snapshot; the rows of neighbours that other ranks own are exchanged.
+# A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
 
 
 class HaloSequence:
-    """Snapshots as spaces of the vertices of one rank (see ``parallel.sequence``); collective.
+    """Snapshots as spaces of the nodes of one rank (see ``parallel.sequence``); collective.
 
     Args:
-        graph: T labelled snapshots of N vertices.
-        partition: of the vertices into as many parts as there are ranks.
+        graph: T labelled snapshots of N nodes.
+        partition: of the nodes into as many parts as there are ranks.
         exchanger: exchanges rows between the ranks.
         group: the ranks.
         settings: how operators are made.
@@ -67,7 +67,7 @@ class HaloSequence:
         self._own_vertices = own
         self.vertices: Tensor | None = torch.from_numpy(own).to(self.device)
         everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
-        self._place = torch.from_numpy(everyone).to(self.device)  # of each vertex where ranks' rows follow one another
+        self._place = torch.from_numpy(everyone).to(self.device)  # of each node where ranks' rows follow one another
         self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
         self._static: Tensor | None = None
         self._halos: dict[int, int] = {}
@@ -100,7 +100,7 @@ class HaloSequence:
         return bool(word.item() > 0)
 
     def join(self, z: Tensor) -> Tensor:
-        """All vertices' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
         stacked, _, width = z.shape
         rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
         return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
@@ -147,32 +147,32 @@ class HaloSequence:
         return torch.from_numpy(np.ascontiguousarray(features)).to(self.device).to(self.dtype)
 
     def _estimated_bytes(self, snapshots: range) -> int:
-        """As of all vertices (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        """As of all nodes (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
         graph, width = self.graph, torch.finfo(self.dtype).bits // 8
         edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
         rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
 
 
-# Vertex parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
+# Node parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
 
 
 class HaloStrategy:
-    """One step an epoch: each rank computes its own vertices in the whole training part, loss at every snapshot.
+    """One step an epoch: each rank computes its own nodes in the whole training split, loss at every snapshot.
 
     The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
     gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
 
     Args:
         model: any model.
-        sequence: the own vertices of this rank (``HaloSequence``), or all of them where there is one rank.
+        sequence: the own nodes of this rank (``HaloSequence``), or all of them where there is one rank.
         task: what is predicted.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
         plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
 
-    References: ADGNN-T as DynaHB section 7.1 describes it (vertex parts, communication, no redundant computation).
+    References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
     """
 
     def __init__(

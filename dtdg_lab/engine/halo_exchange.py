@@ -64,11 +64,11 @@ def covered_s(flights: list[tuple[float, float]]) -> float:
     return total
 
 
-# Rows of one rank's vertices where another rank's vertices pull from them; gradients go back the way they came.
+# Rows of one rank's nodes where another rank's nodes pull from them; gradients go back the way they came.
 
 
 _WAYS = ("forward", "backward", "rerun")
-NO_LAYER = -1  # rows of all vertices are no layer's halo
+NO_LAYER = -1  # rows of all nodes are no layer's halo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ class Exchanger:
         self._exchanges = 0
 
     def pull(self, x: Tensor, plan: HaloPlan | Route, layer: int) -> Tensor:
-        """Rows that this rank's vertices pull from and other ranks own, (h, F); differentiable once.
+        """Rows that this rank's nodes pull from and other ranks own, (h, F); differentiable once.
 
         Args:
             x: (S n, F) this rank's own rows, of S stacked snapshots; of 4 or 8 bytes a number.
@@ -370,7 +370,7 @@ class PendingExchange:
 
 
 async def awaited_rows(x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
-    """Rows that this rank's vertices pull from and other ranks own, (h, F); suspends once, after they have left.
+    """Rows that this rank's nodes pull from and other ranks own, (h, F); suspends once, after they have left.
 
     Args:
         x: (n, F) own rows.
@@ -428,7 +428,7 @@ class HaloRows:
         exchanger: sends and receives rows, in forward and in backward.
         group: the ranks it does so between.
         route: gives the exchange of these snapshots along a way, ``in`` or ``out``.
-        vertices: (n,) the own vertices' numbers in the graph, ascending.
+        vertices: (n,) the own nodes' numbers in the graph, ascending.
         number: the layer of the model that exchanges are counted for.
         awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
     """
@@ -453,7 +453,7 @@ class HaloRows:
         return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, by vertex: (R k, F) and (R k,), differentiable."""
+        """The k best of every rank, by node: (R k, F) and (R k,), differentiable."""
         best = torch.sort(scores, descending=True, stable=True).indices[:k]
         numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
         numbers[: len(best), 0] = self._vertices[best]
@@ -594,18 +594,18 @@ def part_edges(
 ) -> tuple[PartEdges, HaloPlan]:
     """The edges along which a part pulls in S snapshots, stacked, and the exchange that brings the rows it lacks.
 
-    Vertex i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
-    After these S n columns come the rows it receives, ordered by owner, then snapshot, then vertex, as
+    Node i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
+    After these S n columns come the rows it receives, ordered by owner, then snapshot, then node, as
     :class:`dtdg_lab.core.plans.HaloPlan` has them: x of the columns is own rows, then what arrived.
 
     Args:
-        snapshots: S of them, each of the same N vertices.
-        partition: of these vertices into P parts.
+        snapshots: S of them, each of the same N nodes.
+        partition: of these nodes into P parts.
         part: which of them.
-        way: ``in``: a vertex pulls from its in-neighbours; ``out``: from its out-neighbours.
+        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
     Raises:
-        PlanError: the partition is of other vertices, there are no snapshots, or there is no such part or way.
+        PlanError: the partition is of other nodes, there are no snapshots, or there is no such part or way.
     """
     if not snapshots or not 0 <= part < partition.parts:
         raise PlanError(
@@ -620,7 +620,7 @@ def part_edges(
     place[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
     bounds = np.cumsum([0, *(len(receive[1]) for _, receive in exchanged)])
 
-    number = np.zeros(len(partition.owner), np.int64)  # of each vertex among its columns in the snapshot at hand
+    number = np.zeros(len(partition.owner), np.int64)  # of each node among its columns in the snapshot at hand
     number[own] = np.arange(len(own))
     stacked_own = np.repeat(np.arange(len(snapshots)) * len(own), [len(send[1]) for send, _ in exchanged])
     plan = HaloPlan(part, (stacked_own + number[sent])[send_order], send_counts, receive_counts)
@@ -646,7 +646,7 @@ Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _exchanged(snapshot: Snapshot, partition: Partition, part: int, way: str) -> tuple[Ends, Ends]:
-    """What a part sends and what it receives in one snapshot: the other part and the vertex, ordered by both."""
+    """What a part sends and what it receives in one snapshot: the other part and the node, ordered by both."""
     to, source = pulls_of(snapshot, partition, way)
     owners = partition.owner[source]
     cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))
@@ -663,7 +663,7 @@ def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _pulls(snapshot: Snapshot, own: NDArray[np.int64], way: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
-    """How many edges each vertex pulls along, (n,), the vertices it pulls from, ascending, (E,), and weights."""
+    """How many edges each node pulls along, (n,), the nodes it pulls from, ascending, (E,), and weights."""
     indptr, vertices = snapshot.indptr, snapshot.num_nodes
     if way == "in":
         lengths = np.diff(indptr)[own]
@@ -684,7 +684,7 @@ def _pulls(snapshot: Snapshot, own: NDArray[np.int64], way: str) -> tuple[NDArra
 
 
 def _degrees(snapshot: Snapshot, way: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted degrees of all vertices along the way and along the other one, (N,) each."""
+    """Weighted degrees of all nodes along the way and along the other one, (N,) each."""
     into, out = snapshot.in_degrees(), snapshot.out_degrees()
     return (into, out) if way == "in" else (out, into)
 

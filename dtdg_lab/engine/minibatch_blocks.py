@@ -20,7 +20,7 @@ from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart, Reach
 # How the blocks of a batch grow: from its targets hop by hop, in all of its snapshots at once.
 
 
-_SCRATCH = 1 << 22  # vertices of snapshots looked at together: few enough to be cheap to touch anywhere
+_SCRATCH = 1 << 22  # nodes of snapshots looked at together: few enough to be cheap to touch anywhere
 
 Whole = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class Held(Protocol):
 
     @property
     def own(self) -> int:
-        """n, the vertices that may be targets."""
+        """n, the nodes that may be targets."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Held(Protocol):
         ...
 
     def prefix(self, t: int, hops: int) -> int:
-        """How many vertices are held within some hops."""
+        """How many nodes are held within some hops."""
         ...
 
     def vertices(self, t: int) -> NDArray[Any]:
@@ -66,7 +66,7 @@ class Entries:
 
     Attributes:
         snapshot: (K,) which of the S a row is of.
-        place: (K,) its place among the vertices that the part holds in the snapshot.
+        place: (K,) its place among the nodes that the part holds in the snapshot.
         counts: (S,) rows of each snapshot.
     """
 
@@ -117,8 +117,8 @@ class TargetGrowth:
     Args:
         part: what a part holds.
         snapshots: S of the cached ones.
-        targets: (V,) places among the part's own vertices, ascending.
-        shared: whether the vertices are the same in all snapshots: those that edges of any of the S lead to. Needs a
+        targets: (V,) places among the part's own nodes, ascending.
+        shared: whether the nodes are the same in all snapshots: those that edges of any of the S lead to. Needs a
             part that holds the same ones in all.
 
     Attributes:
@@ -202,7 +202,7 @@ class TargetGrowth:
         return columns, Entries(of, new - self._wide_at[of], np.bincount(of, minlength=self._count))
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """Runs of the S snapshots whose vertices scratch memory has room for, one after another."""
+        """Runs of the S snapshots whose nodes scratch memory has room for, one after another."""
         most = max(1, _SCRATCH // max(int(self._heights.max()), 1))
         return [(first, min(first + most, self._count)) for first in range(0, self._count, most)]
 
@@ -259,11 +259,11 @@ class BlockShape:
     Attributes:
         layers: L.
         layer_hops: h of each layer.
-        memory: the model's. ``per_vertex`` and ``neighbourhood`` have the same vertices in all snapshots of the batch:
+        memory: the model's. ``per_vertex`` and ``neighbourhood`` have the same nodes in all snapshots of the batch:
             those within L h hops of a target by edges of any of them. Others have each snapshot's own.
         ways: along which edges the model pulls.
         inputs_once: whether all that the first layer pulls are the features, in one hop, so that of the farthest
-            vertices nothing but the features is needed, in the snapshots where an edge leads to them.
+            nodes nothing but the features is needed, in the snapshots where an edge leads to them.
         out_degrees: whether rows are scaled by out-degrees too.
 
     Raises:
@@ -283,7 +283,7 @@ class BlockShape:
         if self.inputs_once and (self.layer_hops > 1 or self.ways != ("in",) or self.truncated):
             raise PlanError(
                 f"inputs_once for layers of {self.layer_hops} hops along {', '.join(self.ways)}, memory {self.memory}: "
-                "it needs layers of one hop along 'in' whose state no vertex pulls."
+                "it needs layers of one hop along 'in' whose state no node pulls."
             )
 
     @property
@@ -293,12 +293,12 @@ class BlockShape:
 
     @property
     def shared(self) -> bool:
-        """Whether all snapshots have the same vertices."""
+        """Whether all snapshots have the same nodes."""
         return self.memory in STATIC_MEMORIES
 
     @property
     def truncated(self) -> bool:
-        """Whether the farthest vertices too keep those of their edges that stay inside."""
+        """Whether the farthest nodes too keep those of their edges that stay inside."""
         return self.memory == "neighbourhood"
 
 
@@ -454,7 +454,7 @@ class TargetBlocks:
 def target_blocks(
     part: Held, batch: TargetBatch, shape: BlockShape, growth: TargetGrowth | None = None
 ) -> TargetBlocks:
-    """The blocks of a batch: all vertices within the layers' hops of a target, and all edges that layers pull along.
+    """The blocks of a batch: all nodes within the layers' hops of a target, and all edges that layers pull along.
 
     No neighbour is left out. Where the part is truncated, what is beyond the hops of the *targets* is cut off.
 
@@ -465,7 +465,7 @@ def target_blocks(
         growth: of the batch's targets, where it leaves out some neighbours.
 
     Raises:
-        PlanError: the part does not hold what the blocks need, a target is none of its own vertices, or there are more
+        PlanError: the part does not hold what the blocks need, a target is none of its own nodes, or there are more
             rows than can be numbered.
     """
     _check(part, batch, shape)
@@ -563,9 +563,9 @@ def _check(part: Held, batch: TargetBatch, shape: BlockShape) -> None:
     if reach.hops < shape.hops or not {*shape.ways} <= {*reach.ways} or (shape.shared and not reach.static):
         raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")
     if shape.truncated and not reach.truncated:
-        raise PlanError(f"blocks of {shape} from a part whose farthest vertices have no edges: set truncated=True.")
+        raise PlanError(f"blocks of {shape} from a part whose farthest nodes have no edges: set truncated=True.")
     if batch.targets[-1] >= part.own:
-        raise PlanError(f"target {batch.targets[-1]} of a part with {part.own} own vertices, 0 to {part.own - 1}.")
+        raise PlanError(f"target {batch.targets[-1]} of a part with {part.own} own nodes, 0 to {part.own - 1}.")
 
 
 def _frozen(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -15,16 +15,16 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.core.rng import generator, key
 from dtdg_lab.graphs.snapshot import Snapshot
 
-# A few in-neighbours of each vertex, drawn so that its number, the snapshot and the epoch alone decide which.
+# A few in-neighbours of each node, drawn so that its number, the snapshot and the epoch alone decide which.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledEdges:
-    """The edges that were drawn for k vertices.
+    """The edges that were drawn for k nodes.
 
     Attributes:
-        indptr: (k + 1,) int64: the i-th vertex pulls from ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: (E,) int32, numbers in the graph, ascending within a vertex.
+        indptr: (k + 1,) int64: the i-th node pulls from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, numbers in the graph, ascending within a node.
         weights: (E,) float32: an edge's own weight (1 where edges carry none), times neighbours over drawn neighbours.
             None where that is 1 for every edge.
     """
@@ -40,16 +40,16 @@ def sampling_key(seed: int, epoch: int, snapshot: int, layer: int) -> int:
 
 
 def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
-    """At most ``fanout`` of the in-neighbours of each vertex, evenly and without repetition; all where there are fewer.
+    """At most ``fanout`` of the in-neighbours of each node, evenly and without repetition; all where there are fewer.
 
-    What is drawn for a vertex depends on its number and the key alone: not on what else is asked for, and so neither
+    What is drawn for a node depends on its number and the key alone: not on what else is asked for, and so neither
     on parts nor on ranks. With c neighbours of which k are drawn, weights grow by c / k. A sum over drawn neighbours is
     then on average the sum over all, whatever each is scaled by; with the degrees of the whole graph, convolutions and
     means over neighbours are so too.
 
     Args:
-        snapshot: N vertices.
-        rows: (k,) the vertices.
+        snapshot: N nodes.
+        rows: (k,) the nodes.
         fanout: the most neighbours drawn of one.
         key: see :func:`sampling_key`.
 
@@ -62,7 +62,7 @@ def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int,
     Differs from the paper: how DynaGraph draws and scales is not told; even draws and unbiased sums are ours.
     """
     if fanout < 1:
-        raise PlanError(f"fanout={fanout}: at least 1 neighbour of each vertex must be drawn.")
+        raise PlanError(f"fanout={fanout}: at least 1 neighbour of each node must be drawn.")
     vertices = rows.astype(np.int64)
     start = snapshot.indptr[vertices]
     found = snapshot.indptr[vertices + 1] - start
@@ -103,7 +103,7 @@ def _below(bounds: NDArray[np.int64], rows: NDArray[np.int64], place: int, key: 
     return ((state * bounds.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
-# Mini-batches of one part's vertices, such that seed, part and number alone decide what each has.
+# Mini-batches of one part's nodes, such that seed, part and number alone decide what each has.
 
 
 def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
@@ -133,22 +133,22 @@ def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeedBatches:
-    """The mini-batches of one part: B of its trained vertices at L consecutive snapshots, in a new order every epoch.
+    """The mini-batches of one part: B of its trained nodes at L consecutive snapshots, in a new order every epoch.
 
-    In an epoch every trained vertex is a seed once in each stretch of L snapshots, or once in all where snapshots are
-    alike. Parts have as many batches as the one with the most vertices: smaller ones go round again.
+    In an epoch every trained node is a seed once in each stretch of L snapshots, or once in all where snapshots are
+    alike. Parts have as many batches as the one with the most nodes: smaller ones go round again.
 
     Attributes:
         seed: of the run.
         part: number of the part.
-        seeds: (k,) int64, numbers in the graph of the vertices that may be trained, ascending.
-        size: B; batches of fewer vertices are whole parts.
+        seeds: (k,) int64, numbers in the graph of the nodes that may be trained, ascending.
+        size: B; batches of fewer nodes are whole parts.
         stretches: of consecutive snapshots that a batch may have, all of one length.
-        rounds: batches in which the largest part's vertices are gone through.
+        rounds: batches in which the largest part's nodes are gone through.
         alike: whether snapshots are the same: then a batch has any one stretch.
 
     Raises:
-        DataError: the part has no vertex to train.
+        DataError: the part has no node to train.
         PlanError: a number below 1, or no stretch.
 
     References: Hamilton, Ying, Leskovec 2017, algorithm 2 (mini-batches); DistDGL (Zheng et al. 2020) section 5 (every
@@ -166,12 +166,12 @@ class SeedBatches:
     def __post_init__(self) -> None:
         if not len(self.seeds):
             raise DataError(
-                f"part {self.part} has no vertex whose label may be trained: its mini-batches would be empty. Choose "
+                f"part {self.part} has no node whose label may be trained: its mini-batches would be empty. Choose "
                 "fewer parts, or another partitioner."
             )
         if self.size < 1 or self.rounds < 1 or not self.stretches:
             raise PlanError(
-                f"mini-batches of {self.size} vertices in {self.rounds} rounds of {len(self.stretches)} stretches: "
+                f"mini-batches of {self.size} nodes in {self.rounds} rounds of {len(self.stretches)} stretches: "
                 "each must be at least 1."
             )
 
@@ -210,19 +210,19 @@ def _turns(seed: int, part: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def _order(seed: int, part: int, epoch: int, stretch: int, count: int) -> NDArray[np.int64]:
-    """The order in which a stretch goes through the part's vertices."""
+    """The order in which a stretch goes through the part's nodes."""
     return generator(seed, "seed-batches/order", part, epoch, stretch).permutation(count)
 
 
 def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
-    """The training part in stretches of L consecutive snapshots, the last of which may overlap the one before.
+    """The training split in stretches of L consecutive snapshots, the last of which may overlap the one before.
 
     Raises:
-        ConfigError: the training part is shorter.
+        ConfigError: the training split is shorter.
     """
     if length > len(snapshots):
         raise ConfigError(
-            f"batch_length={length} of a training part of {len(snapshots)} snapshots: at most all of them are allowed."
+            f"batch_length={length} of a training split of {len(snapshots)} snapshots: at most all of them are allowed."
         )
     firsts = [*range(snapshots.start, snapshots.stop - length + 1, length)]
     if firsts[-1] + length < snapshots.stop:
@@ -231,5 +231,5 @@ def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
 
 
 def rounds_of(trained: Sequence[int], size: int) -> int:
-    """Batches of B vertices in which the largest part is gone through."""
+    """Batches of B nodes in which the largest part is gone through."""
     return max(1, -(-max(trained) // size))

@@ -277,7 +277,7 @@ def task_features(
 
     Args:
         kind: ``compute`` or ``communicate``.
-        rows: of vertices that the stretch computes, or the exchange brings.
+        rows: of nodes that the stretch computes, or the exchange brings.
         edges: that the stretch aggregates over.
         width: numbers of a row.
         sent_bytes: of the exchange.

@@ -30,30 +30,30 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 
-# A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its vertices.
+# A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its nodes.
 
 
 class OwnBest(AllHere):
-    """All rows that a pull needs are here; the best vertices are looked for among the own ones.
+    """All rows that a pull needs are here; the best nodes are looked for among the own ones.
 
     Args:
         own: n, the first rows.
 
-    Differs from the papers: they take the best of all vertices; SYSTEMS.md's table names this approximation.
+    Differs from the papers: they take the best of all nodes; SYSTEMS.md's table names this approximation.
     """
 
     def __init__(self, own: int) -> None:
         self._own = own
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The own ones, by vertex."""
+        """The own ones, by node."""
         return x[: self._own], scores[: self._own]
 
 
 class CachedSequence(Apart):
     """Snapshots of a cached part as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
 
-    Layer l of L, of h hops each, sees the vertices within (L - l) h hops, which are the first rows of its input, and
+    Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
     pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as
     :class:`dtdg_lab.engine.graph_view.DeviceSequence` keeps them.
 
@@ -103,11 +103,11 @@ class CachedSequence(Apart):
         self._features_once: Tensor | None = None
 
     def view(self, t: int) -> SnapshotView:
-        """Snapshot t with all vertices held."""
+        """Snapshot t with all nodes held."""
         return self._stores[0].get(range(t, t + 1))
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer, several as one space where the part's vertices stay the same.
+        """Consecutive snapshots for one layer, several as one space where the part's nodes stay the same.
 
         Raises:
             PlanError: the part holds no such layer.
@@ -138,7 +138,7 @@ class CachedSequence(Apart):
         return SnapshotView(operators, snapshots, unfed, neighbours, num_nodes=self.own)
 
     def _features(self, snapshots: range) -> Tensor:
-        """Features of all vertices held, (M, F), or (S M, F); those that never change are moved once."""
+        """Features of all nodes held, (M, F), or (S M, F); those that never change are moved once."""
         if not self.part.same_features or len(snapshots) > 1:
             features = np.concatenate([self.part.features(t) for t in snapshots])
             return torch.tensor(features, device=self.device).to(self.dtype)
@@ -156,7 +156,7 @@ class CachedSequence(Apart):
 
 
 def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> PartEdges:
-    """The edges along which the vertices within some hops pull, in S snapshots stacked block-diagonally.
+    """The edges along which the nodes within some hops pull, in S snapshots stacked block-diagonally.
 
     Rows whose neighbours may be farther away than that are empty.
 
@@ -191,25 +191,25 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-# Vertex parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
+# Node parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
 
 
 class ReplicatedStrategy:
-    """One step an epoch: each part goes through the whole training part of the sequence with its own vertices' loss.
+    """One step an epoch: each part goes through the whole training split of the sequence with its own nodes' loss.
 
     The shares of all parts add up to what the strategy ``single`` computes: exactly for memories
-    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best vertices are each part's own
+    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best nodes are each part's own
     (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
 
     Args:
         model: any model.
         sequences: of the parts that this rank executes.
         task: what is predicted.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
 
     Raises:
-        UnsupportedError: the task needs all vertices at once.
+        UnsupportedError: the task needs all nodes at once.
 
     References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 7.1, baseline PyGT-Dist.
     """
@@ -219,7 +219,7 @@ class ReplicatedStrategy:
     ) -> None:
         if not task.per_vertex:
             raise UnsupportedError(
-                f"task={task.name!r} on layout cached_vertex: its loss needs all vertices at once, and each part "
+                f"task={task.name!r} on layout cached_vertex: its loss needs all nodes at once, and each part "
                 "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
             )
         self._model, self._counts_group = model, counts_group
@@ -259,8 +259,8 @@ def cached_sequences(
     Every rank comes to the same decision on the size, since it is that of all parts together.
 
     Args:
-        graph: N vertices.
-        partition: of these vertices into P parts.
+        graph: N nodes.
+        partition: of these nodes into P parts.
         parts: those of this rank.
         model: whose layers they serve.
         train: the snapshots that are trained.

@@ -26,7 +26,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
 from dtdg_lab.partition.halo import WAYS, hop_distance, transposed, union_of
 
-# One part's vertices with the neighbours that its layers reach: what it trains on without asking anybody.
+# One part's nodes with the neighbours that its layers reach: what it trains on without asking anybody.
 
 
 STATIC_MEMORIES = ("per_vertex", "neighbourhood")  # state that runs through time carries every snapshot's pulls
@@ -39,12 +39,12 @@ class Reach:
     Attributes:
         snapshots: those that are trained.
         hops: D, the layers times the hops of each.
-        ways: along which edges vertices pull: ``in``, ``out`` or both.
-        static: whether the same vertices are held in all snapshots: those within D hops by edges of any of them. Else
+        ways: along which edges nodes pull: ``in``, ``out`` or both.
+        static: whether the same nodes are held in all snapshots: those within D hops by edges of any of them. Else
             each snapshot has its own.
-        truncated: whether the vertices at D hops keep those of their edges that stay inside, for state that comes from
+        truncated: whether the nodes at D hops keep those of their edges that stay inside, for state that comes from
             beyond D hops in the course of time and is cut off there. Else they need none, since nothing that they pull
-            reaches an own vertex. Only with ``static``.
+            reaches an own node. Only with ``static``.
 
     Raises:
         PlanError: no snapshot, no hop, other ways, or truncated and not static.
@@ -62,9 +62,9 @@ class Reach:
                 f"a cache of {len(self.snapshots)} snapshots and {self.hops} hops: both must be at least 1."
             )
         if not self.ways or not {*self.ways} <= {*WAYS}:
-            raise PlanError(f"ways={self.ways}: a vertex pulls along its edges 'in', 'out' or both ways.")
+            raise PlanError(f"ways={self.ways}: a node pulls along its edges 'in', 'out' or both ways.")
         if self.truncated and not self.static:
-            raise PlanError("a truncated cache holds the same vertices in all snapshots: set static=True.")
+            raise PlanError("a truncated cache holds the same nodes in all snapshots: set static=True.")
 
 
 def reach_of(memory: str, hops: int, snapshots: range, *, ways: Iterable[str] = ("in",)) -> Reach:
@@ -84,11 +84,11 @@ def reach_of(memory: str, hops: int, snapshots: range, *, ways: Iterable[str] = 
 
 @dataclass(frozen=True, slots=True)
 class LocalEdges:
-    """Rows of edges between a part's vertices, numbered as the part orders them.
+    """Rows of edges between a part's nodes, numbered as the part orders them.
 
     Attributes:
-        indptr: (k + 1,) offsets of the first k vertices' rows.
-        indices: (E,) int32, places of the vertices they pull from.
+        indptr: (k + 1,) offsets of the first k nodes' rows.
+        indices: (E,) int32, places of the nodes they pull from.
         weights: (E,) float32, or None.
     """
 
@@ -105,9 +105,9 @@ class LocalEdges:
 
 
 class CachedPart:
-    """A part's vertices, nearest first, with features, edges and degrees, in arrays that are only read.
+    """A part's nodes, nearest first, with features, edges and degrees, in arrays that are only read.
 
-    Vertices are ordered by how many pulls away they are: the n own ones, ascending, then those at distance 1, 2 .. D,
+    Nodes are ordered by how many pulls away they are: the n own ones, ascending, then those at distance 1, 2 .. D,
     each ascending. So what a layer needs is a beginning of every array.
 
     Args:
@@ -129,7 +129,7 @@ class CachedPart:
         if missing:
             raise DataError(f"a cached part lacks {', '.join(missing)}. Delete its folder; it is made again.")
         bounds = arrays["bounds"]
-        self._at = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # where each snapshot's vertices begin
+        self._at = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # where each snapshot's nodes begin
         held = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
         rows = _edge_rows(held, reach)
         self._rows_at = np.concatenate([[0], np.cumsum(rows + 1)])
@@ -158,7 +158,7 @@ class CachedPart:
 
     @property
     def own(self) -> int:
-        """n, the part's own vertices."""
+        """n, the part's own nodes."""
         return int(self._arrays["bounds"][0, 0])
 
     @property
@@ -177,22 +177,22 @@ class CachedPart:
         return sum(array.nbytes for array in self._arrays.values())
 
     def prefix(self, t: int, hops: int) -> int:
-        """How many vertices are within some hops in snapshot t, 0 to D; they come first."""
+        """How many nodes are within some hops in snapshot t, 0 to D; they come first."""
         return int(self._arrays["bounds"][0 if self.reach.static else self._place(t), hops])
 
     def edge_rows(self, t: int, hops: int) -> int:
-        """How many of the vertices within some hops (1 to D) need their edges."""
+        """How many of the nodes within some hops (1 to D) need their edges."""
         whole = self.reach.truncated and hops == self.reach.hops
         return self.prefix(t, hops if whole else hops - 1)
 
     def vertices(self, t: int) -> NDArray[np.int32]:
-        """The numbers in the graph of the M vertices held in snapshot t, (M,)."""
+        """The numbers in the graph of the M nodes held in snapshot t, (M,)."""
         place = 0 if self.reach.static else self._place(t)
         held: NDArray[np.int32] = self._arrays["vertices"][self._at[place] : self._at[place + 1]]
         return held
 
     def edges(self, t: int, way: str) -> LocalEdges:
-        """The rows of edges held of snapshot t: those of all but the farthest vertices, or of all where truncated.
+        """The rows of edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
 
         Raises:
             PlanError: no edges are held along this way.
@@ -209,18 +209,18 @@ class CachedPart:
         )
 
     def num_edges(self, t: int, hops: int) -> int:
-        """How many edges the vertices within some hops (1 to D) need, all ways together."""
+        """How many edges the nodes within some hops (1 to D) need, all ways together."""
         rows = self.edge_rows(t, hops)
         return sum(int(self.edges(t, way).indptr[rows]) for way in self.reach.ways)
 
     def degrees(self, t: int, way: str) -> NDArray[Any]:
-        """Sums of the weights of each vertex's edges in the whole snapshot, or their number without weights, (M,)."""
+        """Sums of the weights of each node's edges in the whole snapshot, or their number without weights, (M,)."""
         place = self._place(t)
         held: NDArray[Any] = self._arrays[f"degrees_{way}"][self._degrees_at[place] : self._degrees_at[place + 1]]
         return held
 
     def features(self, t: int) -> NDArray[np.float32]:
-        """Features of the vertices held in snapshot t, (M, F)."""
+        """Features of the nodes held in snapshot t, (M, F)."""
         if self._constant:
             once: NDArray[np.float32] = self._arrays["constant_features"]
             return once if self.reach.static else once[np.searchsorted(self._arrays["known"], self.vertices(t))]
@@ -230,7 +230,7 @@ class CachedPart:
 
     @property
     def same_features(self) -> bool:
-        """Whether every snapshot has the same vertices with the same features."""
+        """Whether every snapshot has the same nodes with the same features."""
         return self._constant and self.reach.static
 
     def joined(self, name: str, snapshots: range) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -261,7 +261,7 @@ class CachedPart:
 
     @property
     def constant_features(self) -> tuple[NDArray[np.float32], NDArray[np.int32]] | None:
-        """Features that never change, (K, F), and the K vertices that have them, where there are such."""
+        """Features that never change, (K, F), and the K nodes that have them, where there are such."""
         if not self._constant:
             return None
         known = self._arrays["vertices" if self.reach.static else "known"]
@@ -277,8 +277,8 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
     """The arrays of a :class:`CachedPart`, piece by piece: pieces of one name are to be joined in order.
 
     Args:
-        graph: N vertices.
-        own: (n,) the part's vertices, ascending.
+        graph: N nodes.
+        own: (n,) the part's nodes, ascending.
         reach: what is to be held.
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
@@ -334,12 +334,12 @@ def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], N
 
 
 def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], place: NDArray[np.int32]) -> LocalEdges:
-    """Some vertices' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
+    """Some nodes' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
 
     Args:
-        snapshot: N vertices.
-        rows: (k,) the vertices.
-        place: (N,) the place of each vertex, -1 where it has none.
+        snapshot: N nodes.
+        rows: (k,) the nodes.
+        place: (N,) the place of each node, -1 where it has none.
     """
     start = snapshot.indptr[rows]
     length = snapshot.indptr[rows.astype(np.int64) + 1] - start
@@ -355,7 +355,7 @@ def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], place: NDArray[np.i
 
 
 def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
-    """How many vertices' edges are held, from (.., D + 1) counts by distance."""
+    """How many nodes' edges are held, from (.., D + 1) counts by distance."""
     return bounds[..., -1 if reach.truncated else -2]
 
 
@@ -371,13 +371,13 @@ KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest 
 
 
 def cached_part(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
-    """The cached part of some vertices, mapped from disk; made there by the first process that asks.
+    """The cached part of some nodes, mapped from disk; made there by the first process that asks.
 
-    Two partitions that give a part the same vertices share it. A damaged one is made anew.
+    Two partitions that give a part the same nodes share it. A damaged one is made anew.
 
     Args:
-        graph: N vertices.
-        own: (n,) the part's vertices, ascending.
+        graph: N nodes.
+        own: (n,) the part's nodes, ascending.
         reach: what is to be held.
 
     Raises:
@@ -460,7 +460,7 @@ class CacheSize:
     """What each of P parts holds; (P,) each.
 
     Attributes:
-        rows: vertices held, own and replicated, summed over snapshots.
+        rows: nodes held, own and replicated, summed over snapshots.
         edges: edges held, summed over snapshots and ways.
         bytes: of all arrays, as :attr:`dtdg_lab.engine.replicated_part.CachedPart.nbytes` finds them.
     """
@@ -474,7 +474,7 @@ class CacheSize:
 
         Args:
             cache_gib: most that they may take, in GiB.
-            owned: rows that are not copies: vertices times snapshots.
+            owned: rows that are not copies: nodes times snapshots.
 
         Raises:
             UnsupportedError: they take more; with the numbers.
@@ -494,8 +494,8 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     """Rows, edges and bytes that the parts of a partition hold; exact.
 
     Args:
-        graph: N vertices.
-        partition: of these vertices into P parts.
+        graph: N nodes.
+        partition: of these nodes into P parts.
         reach: what is held.
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
@@ -504,7 +504,7 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     rows, starts, edges, known = np.array(found, np.int64).T
     feature_rows = known if graph.static_features else rows
     total = 8 * (reach.hops + 1) * (1 if reach.static else len(snapshots))  # bounds
-    total += 4 * (rows // len(snapshots) if reach.static else rows)  # vertices
+    total += 4 * (rows // len(snapshots) if reach.static else rows)  # nodes
     total += len(reach.ways) * (starts * offset_type(snapshots).itemsize + 8 * len(snapshots))
     total += edges * (8 if graph.weighted else 4)
     total += len(WAYS) * rows * degree_type(graph).itemsize
@@ -514,11 +514,11 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     return CacheSize(rows, edges, total)
 
 
-Counts = tuple[int, int, int, int]  # rows, row starts along one way, edges, distinct vertices
+Counts = tuple[int, int, int, int]  # rows, row starts along one way, edges, distinct nodes
 
 
 def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
-    """Counts of each part that holds the same vertices in all snapshots."""
+    """Counts of each part that holds the same nodes in all snapshots."""
     union, none = union_of(snapshots), np.zeros(snapshots[0].num_nodes, np.int64)
     pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
     found = []
@@ -551,6 +551,6 @@ def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64
 
 
 def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
-    """How many edges each vertex pulls along, all ways together, (N,)."""
+    """How many edges each node pulls along, all ways together, (N,)."""
     each = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
     return sum((each[way] for way in reach.ways), np.zeros(snapshot.num_nodes, np.int64))

@@ -36,7 +36,7 @@ class DglSampler:
         self._graphs: dict[int, tuple[Snapshot, DglNeighbours]] = {}
 
     def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
-        """At most ``fanout`` in-neighbours of each of k different vertices; the key is not used."""
+        """At most ``fanout`` in-neighbours of each of k different nodes; the key is not used."""
         if id(snapshot) not in self._graphs:  # the snapshot is kept with it, so that its id stays its own
             self._graphs[id(snapshot)] = snapshot, DglNeighbours(snapshot.indptr, snapshot.indices)
         counts, places = self._graphs[id(snapshot)][1].draw(rows, fanout)
@@ -49,20 +49,20 @@ class DglSampler:
         return SampledEdges(indptr, snapshot.indices[places], weights)
 
 
-# A whole graph as blocks are built from it, with a few neighbours drawn of each vertex, and keys for features.
+# A whole graph as blocks are built from it, with a few neighbours drawn of each node, and keys for features.
 
 
-Draw = Callable[[int, NDArray[np.int64], int], SampledEdges]  # snapshot, vertices, layer
+Draw = Callable[[int, NDArray[np.int64], int], SampledEdges]  # snapshot, nodes, layer
 
 
 class WholeGraph:
-    """All vertices of a graph; where features are asked for, the keys by which they are fetched, plus 1.
+    """All nodes of a graph; where features are asked for, the keys by which they are fetched, plus 1.
 
-    0 stands for rows that only fill up a snapshot. Key of vertex v at snapshot t: ``t N + v``, or ``v`` where features
+    0 stands for rows that only fill up a snapshot. Key of node v at snapshot t: ``t N + v``, or ``v`` where features
     never change.
 
     Args:
-        graph: N vertices.
+        graph: N nodes.
         reach: what layers need.
     """
 
@@ -73,7 +73,7 @@ class WholeGraph:
 
     @property
     def own(self) -> int:
-        """N: any vertex may be a target."""
+        """N: any node may be a target."""
         return self.graph.num_nodes
 
     @property
@@ -83,7 +83,7 @@ class WholeGraph:
 
     @cached_property
     def constant_features(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
-        """Keys plus 1 of all vertices, (N, 1), where features never change."""
+        """Keys plus 1 of all nodes, (N, 1), where features never change."""
         if not self.graph.static_features:
             return None
         return np.arange(1, self.graph.num_nodes + 1)[:, np.newaxis], self._vertices
@@ -97,7 +97,7 @@ class WholeGraph:
         return self._vertices
 
     def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
-        """Keys, degrees or vertices of some snapshots, one after another.
+        """Keys, degrees or nodes of some snapshots, one after another.
 
         Raises:
             PlanError: anything else is asked for.
@@ -111,7 +111,7 @@ class WholeGraph:
         return _Degrees(self, snapshots, way), begins
 
     def degrees(self, t: int, way: str) -> NDArray[np.float64]:
-        """Of all vertices in a snapshot, (N,); kept, once for snapshots that are one object."""
+        """Of all nodes in a snapshot, (N,); kept, once for snapshots that are one object."""
         snapshot = self.graph.snapshots[t]
         at = id(snapshot), way
         if at not in self._degrees:
@@ -151,14 +151,14 @@ class _Degrees:
 class SampledGrowth(TargetGrowth):
     """Vertices within ever more hops of the targets, of whose neighbours a few are drawn.
 
-    What is drawn for a vertex at a layer must not depend on how often it is asked for.
+    What is drawn for a node at a layer must not depend on how often it is asked for.
 
     Args:
         part: the graph.
         snapshots: S consecutive ones.
-        targets: (V,) vertices, ascending.
-        shared: whether the vertices are the same in all snapshots.
-        draw: gives the edges of some vertices.
+        targets: (V,) nodes, ascending.
+        shared: whether the nodes are the same in all snapshots.
+        draw: gives the edges of some nodes.
     """
 
     def __init__(
@@ -231,10 +231,10 @@ class SampledBatch:
 
 
 class NeighbourSampler(Protocol):
-    """Draws in-neighbours of vertices."""
+    """Draws in-neighbours of nodes."""
 
     def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
-        """At most ``fanout`` of each of k vertices; see :func:`dtdg_lab.engine.minibatches.sampled_edges`."""
+        """At most ``fanout`` of each of k nodes; see :func:`dtdg_lab.engine.minibatches.sampled_edges`."""
         ...
 
 
@@ -242,8 +242,8 @@ class BatchSampler:
     """Makes a part's mini-batches: each a pure function of seed, part and number, whoever asks for it and when.
 
     Args:
-        graph: N vertices.
-        batches: says which vertices at which snapshots.
+        graph: N nodes.
+        batches: says which nodes at which snapshots.
         shape: of the model's blocks; layers pull along in-edges.
         fanouts: (L,) most neighbours drawn for each layer.
         sampler: draws them.
@@ -297,7 +297,7 @@ def _distinct_keys(blocks: TargetBlocks) -> tuple[NDArray[np.int64], NDArray[np.
     return keys - 1, row_of.astype(np.int32)
 
 
-# One part's vertices with the neighbours drawn for them in one epoch: what its layers need in each snapshot.
+# One part's nodes with the neighbours drawn for them in one epoch: what its layers need in each snapshot.
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +308,9 @@ class Drawing:
         snapshots: those that are trained.
         layers: L of the model.
         layer_hops: h of each layer, whose pulls share what is drawn for the layer.
-        lasting: whether what a layer gives to the next must be there in all snapshots, because vertices are run
+        lasting: whether what a layer gives to the next must be there in all snapshots, because nodes are run
             through time in every layer.
-        fanout: the most in-neighbours drawn of a vertex.
+        fanout: the most in-neighbours drawn of a node.
         seed: of the run.
         epoch: another one draws other neighbours.
 
@@ -334,23 +334,23 @@ class Drawing:
             )
 
     def layer_of(self, hop: int) -> int:
-        """The layer that makes this hop; hops are counted from the own vertices, from 1, layers from the features."""
+        """The layer that makes this hop; hops are counted from the own nodes, from 1, layers from the features."""
         return self.layers - 1 - (hop - 1) // self.layer_hops
 
     def edges(self, graph: DynamicGraph, t: int, rows: NDArray[np.integer], layer: int) -> SampledEdges:
-        """What is drawn for some vertices in snapshot t, for a layer."""
+        """What is drawn for some nodes in snapshot t, for a layer."""
         drawn_by = sampling_key(self.seed, self.epoch, t, layer)
         return sampled_edges(graph.snapshots[t], rows, fanout=self.fanout, key=drawn_by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledSnapshot:
-    """A part's vertices of one snapshot, nearest first, and for each layer the edges along which it pulls.
+    """A part's nodes of one snapshot, nearest first, and for each layer the edges along which it pulls.
 
     Attributes:
         vertices: (M,) int64, numbers in the graph: the n own ones, ascending, then those that hop 1, 2 .. D adds.
         bounds: (D + 1,) int64: how many of them are there after 0, 1 .. D hops.
-        edges: for each layer, from the features, the rows of those vertices that must be right after it.
+        edges: for each layer, from the features, the rows of those nodes that must be right after it.
     """
 
     vertices: NDArray[np.int64]
@@ -363,20 +363,20 @@ class SampledSnapshot:
         return sum(len(edges.indices) for edges in self.edges)
 
     def rows(self, layer: int) -> int:
-        """How many vertices, the first ones, a layer sees."""
+        """How many nodes, the first ones, a layer sees."""
         hops = (len(self.bounds) - 1) // len(self.edges)
         return int(self.bounds[(len(self.edges) - layer) * hops])
 
 
 class SampledPart:
-    """The own vertices of a part and what is drawn for them, snapshot by snapshot; the same whenever it is asked for.
+    """The own nodes of a part and what is drawn for them, snapshot by snapshot; the same whenever it is asked for.
 
-    Where vertices are run through time, those that a layer hands to the next are the same in all snapshots: what is
+    Where nodes are run through time, those that a layer hands to the next are the same in all snapshots: what is
     drawn in any snapshot of the epoch. Only what the first layer reads, features, is each snapshot's own.
 
     Args:
-        graph: N vertices.
-        own: (n,) the part's vertices, ascending.
+        graph: N nodes.
+        own: (n,) the part's nodes, ascending.
         drawing: for which model and epoch.
     """
 
@@ -397,7 +397,7 @@ class SampledPart:
 
     @property
     def own(self) -> int:
-        """n, the part's own vertices."""
+        """n, the part's own nodes."""
         return len(self.vertices)
 
     def snapshot(self, t: int) -> SampledSnapshot:
@@ -415,7 +415,7 @@ class SampledPart:
         drawn: list[list[SampledEdges]] = [[] for _ in range(drawing.layers)]
         for hop in range(1, drawing.layers * drawing.layer_hops + 1):
             of_layer = drawn[drawing.layer_of(hop)]
-            # the pulls of a layer share what is drawn: only vertices that the hop before has added are missing
+            # the pulls of a layer share what is drawn: only nodes that the hop before has added are missing
             rows = levels[hop - 1] if of_layer else np.concatenate(levels[:hop])
             of_layer.append(drawing.edges(self._graph, t, rows, drawing.layer_of(hop)))
             if hop == len(levels):
@@ -437,7 +437,7 @@ def _distinct(vertices: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _joined(drawn: list[SampledEdges], place: NDArray[np.int32]) -> LocalEdges:
-    """Rows one below the other, with the places of the vertices they pull from."""
+    """Rows one below the other, with the places of the nodes they pull from."""
     lengths = np.concatenate([np.diff(edges.indptr) for edges in drawn])
     indices = place[np.concatenate([edges.indices for edges in drawn])]
     weights = None

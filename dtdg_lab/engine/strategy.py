@@ -66,7 +66,7 @@ class StepResult:
     """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
 
     A group that several ranks share counts on one of them, and each adds its share of the group's loss.
-    ``vertex_snapshots`` are the vertices of every snapshot of every group, whatever of it the loss needs.
+    ``vertex_snapshots`` are the nodes of every snapshot of every group, whatever of it the loss needs.
     """
 
     loss_sum: float
@@ -143,7 +143,7 @@ class Learned:
                 parameter.grad.add_(gradient)
 
 
-# What the engine asks of a training sequence: some vertices' rows, and spaces in which they find their neighbours.
+# What the engine asks of a training sequence: some nodes' rows, and spaces in which they find their neighbours.
 
 
 class StackedView(GraphView, Protocol):
@@ -158,12 +158,12 @@ class StackedView(GraphView, Protocol):
 
 
 class SnapshotSequence(Protocol):
-    """Snapshots as spaces, for the vertices that this rank (or one part) trains.
+    """Snapshots as spaces, for the nodes that this rank (or one part) trains.
 
     Attributes:
         device: where tensors live.
         dtype: of features and products.
-        own: n, the vertices whose loss is computed here. They are the first rows of every space.
+        own: n, the nodes whose loss is computed here. They are the first rows of every space.
         vertices: (n,) their numbers in the graph; None where they are all N, in order.
         collective: whether spaces exchange rows with other ranks while a model pulls, in forward and in backward. Then
             every rank must ask the same of its sequence in the same order, one thing after another.
@@ -192,14 +192,14 @@ class SnapshotSequence(Protocol):
         ...
 
     def join(self, z: Tensor) -> Tensor:
-        """Rows of all N vertices of the graph, in order, from every rank's own: (S, n, F) -> (S, N, F); differentiable.
+        """Rows of all N nodes of the graph, in order, from every rank's own: (S, n, F) -> (S, N, F); differentiable.
 
         Collective where the sequence is.
         """
         ...
 
     def has_turn(self, t: int) -> bool:
-        """Whether what needs all vertices of snapshot t at once is computed here; true on one rank."""
+        """Whether what needs all nodes of snapshot t at once is computed here; true on one rank."""
         ...
 
 
@@ -215,11 +215,11 @@ class SequenceSegment:
 
     Attributes:
         model: whose parameters' gradients are wanted.
-        sequence: the graph on this device, all vertices or some.
+        sequence: the graph on this device, all nodes or some.
         task: what is predicted.
         snapshots: S consecutive ones.
         loss_at: ``last`` or ``all`` of them.
-        kept: of snapshots that have some vertices alone, the share of their labelled items that these hold, on all
+        kept: of snapshots that have some nodes alone, the share of their labelled items that these hold, on all
             ranks together; their loss is the mean over what is kept.
     """
 
@@ -242,7 +242,7 @@ class SequenceSegment:
 
     @property
     def own(self) -> int:
-        """n, the vertices whose loss is computed here."""
+        """n, the nodes whose loss is computed here."""
         return self.sequence.own
 
     def initial_state(self) -> State:
@@ -250,15 +250,15 @@ class SequenceSegment:
         return self.model.initial_state(self.sequence.view(self.snapshots[0]).num_rows)
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """What some vertices at some snapshots add to the loss of the run, a scalar.
+        """What some nodes at some snapshots add to the loss of the run, a scalar.
 
-        A task that needs all vertices at once gets them, joined from all ranks, for the snapshots that are this rank's
+        A task that needs all nodes at once gets them, joined from all ranks, for the snapshots that are this rank's
         turn.
 
         Args:
             z: their readout, (S', n, outputs).
             snapshots: S' of those where loss is taken.
-            rows: which of the own vertices they are; all of them where the task is not ``per_vertex``.
+            rows: which of the own nodes they are; all of them where the task is not ``per_vertex``.
         """
         if self.task.per_vertex:
             vertices = self.sequence.vertices
@@ -337,13 +337,13 @@ class AllToAllPhase:
 
 
 class BlockRedistribution(Protocol):
-    """Moves rows from own snapshots, which have all vertices (n), to own vertices (m), which have all S snapshots.
+    """Moves rows from own snapshots, which have all nodes (n), to own nodes (m), which have all S snapshots.
 
     What is computed is handed over as work on pieces, so that rows of one piece may travel while the next is computed.
     """
 
     def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
-        """Rows of own vertices in every snapshot of the block, S times (m, C), and what else the work gave, in order.
+        """Rows of own nodes in every snapshot of the block, S times (m, C), and what else the work gave, in order.
 
         Args:
             work: given the place of an own stack of S' snapshots, its rows (S' n, C) without history, and a rest.
@@ -360,11 +360,11 @@ class BlockRedistribution(Protocol):
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
-        """Rows of all vertices in each own stack, (S' height, C), and what else the work gave, in order.
+        """Rows of all nodes in each own stack, (S' height, C), and what else the work gave, in order.
 
         Args:
-            work: given a piece of the own vertices, their rows in all snapshots, (S, piece, C), and a rest.
-            pieces: of the own vertices, in order; as many on every rank.
+            work: given a piece of the own nodes, their rows in all snapshots, (S, piece, C), and a rest.
+            pieces: of the own nodes, in order; as many on every rank.
             leg: what moves.
             like: of the type and on the device of the result.
             height: rows of a snapshot where nothing moves; those that no piece has are zero.
@@ -372,7 +372,7 @@ class BlockRedistribution(Protocol):
         ...
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """The first ``rows`` own vertices in pieces of at most ``size``, as many pieces on every rank."""
+        """The first ``rows`` own nodes in pieces of at most ``size``, as many pieces on every rank."""
         ...
 
 
@@ -383,9 +383,9 @@ class TimeBlock:
     Attributes:
         snapshots: all S of them.
         stacks: for every layer the spaces of own snapshots, some stacked; the same snapshots for all layers.
-        vertices: for every layer how many vertices are run through time here: those that the next layer reads, and the
+        vertices: for every layer how many nodes are run through time here: those that the next layer reads, and the
             own ones in the last.
-        seam: moves rows between own snapshots and own vertices.
+        seam: moves rows between own snapshots and own nodes.
     """
 
     snapshots: range

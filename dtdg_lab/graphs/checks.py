@@ -71,7 +71,7 @@ def _listed(name: str, given: Any) -> tuple[Any, ...]:
 
 
 def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snapshot, ...]) -> None:
-    """Refuse anything that is no snapshot, or not over the vertices of ``like[0]``, or has weights where that has none.
+    """Refuse anything that is no snapshot, or not over the nodes of ``like[0]``, or has weights where that has none.
 
     Raises:
         DataError: naming the first that does not fit.
@@ -83,15 +83,15 @@ def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snap
             raise DataError(f"{name}[{t}] is a {type(snapshot).__name__}; a Snapshot is needed.")
         if snapshot.num_nodes != like[0].num_nodes:
             raise DataError(
-                f"{name}[{t}] has {snapshot.num_nodes} vertices and snapshots[0] has {like[0].num_nodes}; "
-                "all must be over the same vertices. Number them over all time."
+                f"{name}[{t}] has {snapshot.num_nodes} nodes and snapshots[0] has {like[0].num_nodes}; "
+                "all must be over the same nodes. Number them over all time."
             )
         if name == "snapshots" and (snapshot.weights is None) != (like[0].weights is None):
             raise DataError(f"{name}[{t}] and snapshots[0] differ in having weights; give all of them weights or none.")
 
 
 def check_ids(node_ids: Any, nodes: int) -> NDArray[Any]:
-    """The ids of N vertices, read-only.
+    """The ids of N nodes, read-only.
 
     Raises:
         DataError: they are neither whole numbers nor text, or not N of them.

@@ -1,4 +1,4 @@
-"""Dealing edges with times to base intervals, and numbering their vertices over all time.
+"""Dealing edges with times to base intervals, and numbering their nodes over all time.
 
 Edges may come in any order, with any times that are finite numbers: negative, fractional, equal. Self loops and
 duplicates stay; duplicates are merged when snapshots are made. Intervals without edges stay too.
@@ -50,7 +50,7 @@ def cut_edges(
     drop_first: bool = False,
     drop_partial: bool = False,
 ) -> IntervalEdges:
-    """Deal edges to base intervals and number the vertices over all time, in the order of their ids.
+    """Deal edges to base intervals and number the nodes over all time, in the order of their ids.
 
     Args:
         src: sources, shape (E,); whole numbers or text.
@@ -61,8 +61,8 @@ def cut_edges(
         cut_by: what the intervals share equally: ``time`` or ``edges``.
         window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; messages call
             it interval, as the option is called.
-        drop_first: leave out the edges of the first distinct time; their vertices keep their numbers.
-        drop_partial: leave out the edges of a last interval that is not full; their vertices keep their numbers.
+        drop_first: leave out the edges of the first distinct time; their nodes keep their numbers.
+        drop_partial: leave out the edges of a last interval that is not full; their nodes keep their numbers.
             An interval of a fixed length is full where the last time, and the unit of time after it (the largest
             that all times are multiples of, counted from the first), reach its end; one of edges with its share.
 
@@ -123,14 +123,14 @@ def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, 
         )
     if sources.dtype.kind != targets.dtype.kind:
         raise DataError(
-            f"src and dst must both be whole numbers or both be text, because they name the same vertices: src[0] is "
+            f"src and dst must both be whole numbers or both be text, because they name the same nodes: src[0] is "
             f"{sources[0].item()!r}, dst[0] is {targets[0].item()!r}. Convert one of them."
         )
     return sources, targets, times
 
 
 def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
-    """The sorted ids, and the vertices of sources and targets as places in them."""
+    """The sorted ids, and the nodes of sources and targets as places in them."""
     whole = sources.dtype.kind == "i"
     low = int(min(sources.min(), targets.min())) if whole else 0
     high = int(max(sources.max(), targets.max())) if whole else 0
@@ -146,7 +146,7 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
         node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
         numbers = every[: len(sources)], every[len(sources) :]
     if len(node_ids) > MAX_NODES:
-        raise DataError(f"{len(node_ids):,} vertices; at most {MAX_NODES:,} fit the index type.")
+        raise DataError(f"{len(node_ids):,} nodes; at most {MAX_NODES:,} fit the index type.")
     return node_ids, numbers[0].astype(np.int32), numbers[1].astype(np.int32)
 
 

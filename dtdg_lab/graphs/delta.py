@@ -51,7 +51,7 @@ class TransferFormat:
         return weighted or self.always_valued
 
     def whole_numbers(self, nodes: int, edges: int) -> int:
-        """Numbers of a whole snapshot of N vertices and E edges, beside its values."""
+        """Numbers of a whole snapshot of N nodes and E edges, beside its values."""
         return 2 * edges if self.pairs else nodes + 1 + edges
 
     def difference_numbers(self, leaving: int, arriving: int) -> int:
@@ -290,8 +290,8 @@ def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:
     kinds = {(of.num_nodes, of.weights is not None) for of in snapshots}
     if len(kinds) > 1:
         raise DataError(
-            f"snapshots that differ in vertices or in having weights cannot follow one another: {sorted(kinds)} "
-            "(vertices, weighted). Build them as one graph."
+            f"snapshots that differ in nodes or in having weights cannot follow one another: {sorted(kinds)} "
+            "(nodes, weighted). Build them as one graph."
         )
     most = max((of.num_edges for of in snapshots), default=0)
     if most > _MOST_EDGES:
@@ -307,7 +307,7 @@ _NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceChanges:
-    """How T consecutive snapshots of N vertices change.
+    """How T consecutive snapshots of N nodes change.
 
     Attributes:
         nodes: N.
@@ -358,7 +358,7 @@ class SequenceChanges:
 
 
 def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
-    """How at least one snapshot, all over the same vertices, change one after the other."""
+    """How at least one snapshot, all over the same nodes, change one after the other."""
     edges = np.array([of.num_edges for of in snapshots], np.int64)
     leaving, arriving = np.zeros_like(edges), np.zeros_like(edges)
     before = edge_keys(snapshots[0])

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DynamicGraph:
-    """T labelled snapshots of one graph over N vertices, with F features and one target per vertex and snapshot.
+    """T labelled snapshots of one graph over N nodes, with F features and one target per node and snapshot.
 
     Frozen: all arrays are read-only. Two graphs with equal ``data_hash`` hold the same data.
 
     Attributes:
         name: what runs and reports call it.
-        snapshots: the T labelled snapshots, oldest first, all over the same N vertices.
+        snapshots: the T labelled snapshots, oldest first, all over the same N nodes.
         features: shape (T, N, F), float32; (N, F) is taken too, and repeated over time by a view.
         targets: shape (T, N), float32: the label at t, taken from the snapshot after t where it is not given.
         persistence: shape (T, N), float32: what "tomorrow is like today" predicts for ``targets``.
         source: where the data came from, in words.
         edge_life: base intervals an edge lives; neighbouring snapshots share all but one of them.
-        node_ids: shape (N,): the vertices' ids in the source; None where there are none.
+        node_ids: shape (N,): the nodes' ids in the source; None where there are none.
         strict_label: whether targets count only edges of the newest base interval.
         following: T snapshots: the edges that the label at t counts, which link prediction predicts; None where
             targets are given and there are none.
@@ -89,14 +89,14 @@ class DynamicGraph:
     def __repr__(self) -> str:
         edges = self.num_edges
         return (
-            f"DynamicGraph({self.name!r}: {self.num_snapshots} labelled snapshots, {self.num_nodes:,} vertices, "
+            f"DynamicGraph({self.name!r}: {self.num_snapshots} labelled snapshots, {self.num_nodes:,} nodes, "
             f"{edges.min():,} to {edges.max():,} edges, {self.num_features} features, edge life {self.edge_life}; "
             f"{self.source})"
         )
 
     @property
     def num_nodes(self) -> int:
-        """N, the number of vertices over all time."""
+        """N, the number of nodes over all time."""
         return self.snapshots[0].num_nodes
 
     @property
@@ -106,12 +106,12 @@ class DynamicGraph:
 
     @property
     def num_features(self) -> int:
-        """F, the number of features of a vertex."""
+        """F, the number of features of a node."""
         return self.features.shape[2]
 
     @cached_property
     def num_classes(self) -> int:
-        """The number of classes, 0 where vertices have none."""
+        """The number of classes, 0 where nodes have none."""
         return 0 if self.classes is None else int(stored_once(self.classes).max(initial=-1)) + 1
 
     @property

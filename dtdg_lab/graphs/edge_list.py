@@ -281,7 +281,7 @@ def _no_ids(array: NDArray[Any], name: str) -> DataError:
     wrong = np.flatnonzero(~(np.isfinite(array) & (array == np.floor(array))))
     if not len(wrong):
         return DataError(f"{found}; {_IDS} are needed: convert it by .astype(np.int64).")
-    advice = "Drop edges without an id." if np.isnan(array[wrong[0]]) else "Number the vertices, or use text."
+    advice = "Drop edges without an id." if np.isnan(array[wrong[0]]) else "Number the nodes, or use text."
     return DataError(f"{found} and {name}[{wrong[0]}] is {array[wrong[0]]}; {_IDS} are needed. {advice}")
 
 

@@ -78,7 +78,7 @@ class FeatureRows:
 
 
 def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
-    """log(1 + in-degree) of every vertex, shape (N,), weighted where edges carry weights."""
+    """log(1 + in-degree) of every node, shape (N,), weighted where edges carry weights."""
     return np.log1p(graph.in_degrees()).astype(np.float32)
 
 

@@ -18,7 +18,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, frozen, keys_of, snapshot_of_keys
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class IntervalStream:
-    """B base intervals over vertices 0 .. N - 1, one snapshot after the other, and what is given with them.
+    """B base intervals over nodes 0 .. N - 1, one snapshot after the other, and what is given with them.
 
     Only the snapshots stream: what is given beside them is as large as the features of the graph, and is held.
 
@@ -54,7 +54,7 @@ class IntervalStream:
     def __post_init__(self) -> None:
         if self.num_intervals < 1 or self.num_nodes < 1:
             raise DataError(
-                f"{self.num_intervals} base intervals over {self.num_nodes} vertices: at least 1 of each is needed."
+                f"{self.num_intervals} base intervals over {self.num_nodes} nodes: at least 1 of each is needed."
             )
         steps, nodes = self.num_intervals, self.num_nodes
         if self.node_ids is not None:
@@ -83,7 +83,7 @@ class IntervalStream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalEdges:
-    """E edges dealt to B base intervals, over vertices 0 .. N - 1.
+    """E edges dealt to B base intervals, over nodes 0 .. N - 1.
 
     Attributes:
         src: shape (E,): sources.

@@ -21,7 +21,7 @@ _BLOCK = 1 << 20  # candidates drawn at once, so that little memory is needed be
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkSamples:
-    """P edges and Q pairs of different vertices that are no edges, each in the order of (source, target).
+    """P edges and Q pairs of different nodes that are no edges, each in the order of (source, target).
 
     Attributes:
         src: shape (P + Q,), int32: sources, the edges' first.
@@ -42,7 +42,7 @@ def link_samples(edges: EdgeSet, *, seed: int, t: int, share: float, negatives: 
         seed: of the data.
         t: number of the snapshot.
         share: share of the edges that are taken, rounded, at least 1 where there are edges (theta of ESDG).
-        negatives: pairs for each edge taken, out of all pairs of different vertices that are no edges, all equally
+        negatives: pairs for each edge taken, out of all pairs of different nodes that are no edges, all equally
             likely and none twice; all of them where there are fewer.
 
     Source: ESDG section 6 (theta = 0.1, as many negatives); the seed is ours.
@@ -68,7 +68,7 @@ def ranking_candidates(
 
     Args:
         edges: the edges to be predicted.
-        sources: shape (U,): distinct vertices.
+        sources: shape (U,): distinct nodes.
         seed: of the data.
         t: number of the snapshot.
         count: targets wanted for each source.

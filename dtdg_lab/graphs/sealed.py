@@ -1,4 +1,4 @@
-"""A graph whose test part is sealed: it is read when a run is over, and never by what steers or tunes the run."""
+"""A graph whose test split is sealed: it is read when a run is over, and never by what steers or tunes the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _none() -> None:
 
 
 class Seal:
-    """Says whether what lies after the training and validation parts may be read.
+    """Says whether what lies after the training and validation splits may be read.
 
     Labels are sealed from the start. Snapshots and their features, which the labels before them are counted from, are
     sealed once training begins: until then partitioners and layouts plan by the edges of the whole sequence.
@@ -54,13 +54,13 @@ class Seal:
         """Let labels of snapshots up to ``last`` be read, or refuse.
 
         Raises:
-            TestPartError: the seal is closed, and ``last`` is after the validation part.
+            TestPartError: the seal is closed, and ``last`` is after the validation split.
         """
         if last >= self.readable and not self.is_open:
             self._refuse(f"{what} of snapshot {last}")
 
     def check_input(self, what: str, last: int) -> None:
-        """Let snapshots up to ``last`` be read, or refuse; the one after the validation part is that part's last label.
+        """Let snapshots up to ``last`` be read, or refuse; the one after the validation split is that's last label.
 
         Raises:
             TestPartError: the seal is closed, training has begun, and ``last`` is after that one.
@@ -70,9 +70,9 @@ class Seal:
 
     def _refuse(self, what: str) -> NoReturn:
         raise TestPartError(
-            f"the {what} cannot be read while a run trains: it belongs to the test part, which only the evaluation "
+            f"the {what} cannot be read while a run trains: it belongs to the test split, which only the evaluation "
             "after the last step reads (Evaluator.evaluate(..., final=True)). Layouts, tuners, adjusters and tasks may "
-            f"read snapshots 0 to {self.readable - 1}, the training and validation parts: tune by the validation loss."
+            f"read snapshots 0 to {self.readable - 1}, the training and validation splits: tune by the validation loss."
         )
 
 
@@ -83,7 +83,7 @@ class SealedArray(NDArrayOperatorsMixin):
         array: shape (T, N) or (T, N, F).
         check: lets entries up to one be read, or raises (of a :class:`Seal`).
         what: what messages call an entry.
-        hidden: gives the vertices whose entries read as -1 now, (N,), or None.
+        hidden: gives the nodes whose entries read as -1 now, (N,), or None.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class SealedSnapshots(Sequence[Snapshot]):
 
 
 class SealedGraph(DynamicGraph):
-    """A graph like another one, of which what lies after the validation part is read only while its seal is open.
+    """A graph like another one, of which what lies after the validation split is read only while its seal is open.
 
     Labels are ``targets``, ``classes`` and ``following``, and ``persistence``, which is the label before. Where the
-    data set divides its vertices, labels of test vertices read as -1. ``snapshots`` and ``features`` are sealed when
+    data set divides its nodes, labels of test nodes read as -1. ``snapshots`` and ``features`` are sealed when
     training begins, but for features that never change.
 
     It is a guard against mistakes, not against somebody who is set on reading: all lies in the same memory.
@@ -162,7 +162,7 @@ class SealedGraph(DynamicGraph):
 
 
 def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
-    """The same graph with what is after its training and validation parts sealed; nothing is copied.
+    """The same graph with what is after its training and validation splits sealed; nothing is copied.
 
     Args:
         graph: T snapshots; one that is sealed is sealed anew.
@@ -172,7 +172,7 @@ def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
 
 
 def begin_training(graph: DynamicGraph) -> None:
-    """Seal what plans were made by, too: from here on nothing reads the edges or features of the test part."""
+    """Seal what plans were made by, too: from here on nothing reads the edges or features of the test split."""
     seal_of(graph).plans = False
 
 

@@ -29,7 +29,7 @@ class SlidingEdges:
     """
 
     def __init__(self, num_nodes: int, length: int, *, weighted: bool) -> None:
-        self.in_degree = np.zeros(num_nodes, dtype=np.int64)  # distinct edges into every vertex, shape (N,)
+        self.in_degree = np.zeros(num_nodes, dtype=np.int64)  # distinct edges into every node, shape (N,)
         self._length, self._weighted = length, weighted
         self._alive: deque[NDArray[np.int64]] = deque()
         self._keys = np.empty(0, dtype=np.int64)  # rising; with weights, once for each interval that holds the edge

@@ -102,7 +102,7 @@ def stored_once(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """N vertices and E directed edges: row v lists the in-neighbours (sources) of v, sorted, without duplicates.
+    """N nodes and E directed edges: row v lists the in-neighbours (sources) of v, sorted, without duplicates.
 
     Self loops may occur and E may be 0. The arrays are read-only; writable ones are copied.
 
@@ -162,11 +162,11 @@ class Snapshot:
 
     def __repr__(self) -> str:
         weighted = ", weighted" if self.weights is not None else ""
-        return f"Snapshot({self.num_nodes:,} vertices, {self.num_edges:,} edges{weighted})"
+        return f"Snapshot({self.num_nodes:,} nodes, {self.num_edges:,} edges{weighted})"
 
     @property
     def num_nodes(self) -> int:
-        """N, the number of vertices."""
+        """N, the number of nodes."""
         return len(self.indptr) - 1
 
     @property
@@ -175,7 +175,7 @@ class Snapshot:
         return len(self.indices)
 
     def equals(self, other: Snapshot) -> bool:
-        """Whether the other one holds the same edges and weights, over as many vertices."""
+        """Whether the other one holds the same edges and weights, over as many nodes."""
         if self is other:
             return True
         if self.num_edges != other.num_edges or (self.weights is None) != (other.weights is None):
@@ -184,24 +184,24 @@ class Snapshot:
         return all(a is None or b is None or np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def rows(self) -> NDArray[np.int64]:
-        """The target vertex of every edge, shape (E,), in the order of ``indices``."""
+        """The target node of every edge, shape (E,), in the order of ``indices``."""
         return np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
 
     def in_degrees(self) -> NDArray[np.float64]:
-        """The sum of the weights of the edges into every vertex, or their number without weights; shape (N,)."""
+        """The sum of the weights of the edges into every node, or their number without weights; shape (N,)."""
         if self.weights is None:
             return np.diff(self.indptr).astype(np.float64)
         return np.bincount(self.rows(), weights=self.weights, minlength=self.num_nodes).astype(np.float64)
 
     def out_degrees(self) -> NDArray[np.float64]:
-        """The sum of the weights of the edges out of every vertex, or their number without weights; shape (N,)."""
+        """The sum of the weights of the edges out of every node, or their number without weights; shape (N,)."""
         return np.bincount(self.indices, weights=self.weights, minlength=self.num_nodes).astype(np.float64)
 
 
 def _check_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
     edges = len(indices)
     if len(indptr) < 2:
-        raise DataError(f"indptr has {len(indptr)} entries; a snapshot of N vertices needs N + 1, with N at least 1.")
+        raise DataError(f"indptr has {len(indptr)} entries; a snapshot of N nodes needs N + 1, with N at least 1.")
     if indptr[0] != 0 or indptr[-1] != edges or (np.diff(indptr) < 0).any():
         raise DataError(
             f"indptr runs from {indptr[0]} to {indptr[-1]}; it must start at 0, never fall, and end at the number of "
@@ -209,7 +209,7 @@ def _check_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
         )
     if edges and not (indices.min() >= 0 and indices.max() < len(indptr) - 1):
         raise DataError(
-            f"indices run from {indices.min()} to {indices.max()}; vertices are numbered 0 to {len(indptr) - 2}."
+            f"indices run from {indices.min()} to {indices.max()}; nodes are numbered 0 to {len(indptr) - 2}."
         )
     falls = indices[1:] <= indices[:-1]
     starts = indptr[1:-1]
@@ -230,12 +230,12 @@ Ints = NDArray[np.int64]
 
 
 class EdgeSet:
-    """The E edges of a snapshot that are no self loops, among the N (N - 1) ordered pairs of different vertices.
+    """The E edges of a snapshot that are no self loops, among the N (N - 1) ordered pairs of different nodes.
 
     Pair (u, v) has the number u (N - 1) + v, one less where v > u, so that the pairs from a source are consecutive.
 
     Args:
-        snapshot: N vertices.
+        snapshot: N nodes.
 
     Attributes:
         num_nodes: N.
@@ -253,11 +253,11 @@ class EdgeSet:
 
     @property
     def absent(self) -> int:
-        """How many pairs of different vertices are no edges."""
+        """How many pairs of different nodes are no edges."""
         return self.num_nodes * (self.num_nodes - 1) - len(self)
 
     def number(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
-        """The numbers of pairs of different vertices; any shape."""
+        """The numbers of pairs of different nodes; any shape."""
         return src.astype(np.int64) * (self.num_nodes - 1) + dst - (dst > src)
 
     def pairs(self, numbers: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -267,7 +267,7 @@ class EdgeSet:
         return src.astype(np.int32), dst.astype(np.int32)
 
     def holds(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which pairs of different vertices are edges; any shape."""
+        """Which pairs of different nodes are edges; any shape."""
         asked = self.number(src, dst)
         if not len(self):
             return np.zeros(asked.shape, dtype=bool)

@@ -26,11 +26,11 @@ class Split:
 def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
     """Split T labelled snapshots by a protocol.
 
-    The last ``test_snapshots`` of them are the test part, or, where that is 0, all after the first ``train_share``.
-    What lies before ends with the purge gap, before it lies the validation part (``validation_share`` of it, at least
+    The last ``test_snapshots`` of them are the test split, or, where that is 0, all after the first ``train_share``.
+    What lies before ends with the purge gap, before it lies the validation split (``validation_share`` of it, at least
     1, or none where that is 0), before that another gap. A gap is ``edge_life - 1`` snapshots where the protocol
     purges: with it, the label of the last snapshot before the gap shares no base interval with the label of the first
-    one after it. Gaps are taken from what lies before the test part, so that this is the same whether one purges.
+    one after it. Gaps are taken from what lies before the test split, so that this is the same whether one purges.
 
     Args:
         num_snapshots: T.
@@ -41,7 +41,7 @@ def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
         DataError: fewer than 2 snapshots would train, or a part that the protocol has would be empty; the message
             says how many labelled snapshots are needed.
 
-    Source: 40/60 split of DynaHB and FlareDTDG, test on the last snapshot of ESDG; validation inside the training part
+    Source: 40/60 split of DynaHB and FlareDTDG, test on the last snapshot of ESDG; validation inside the training split
     and the purge gap are ours.
     """
     gap = protocol.gap(edge_life)

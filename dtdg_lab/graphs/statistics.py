@@ -90,7 +90,7 @@ class GraphStatistics:
     Attributes:
         name: the graph's name.
         S: snapshots cut, as the papers count them; T where the graph was not cut here.
-        V: vertices.
+        V: nodes.
         E: distinct edges of every base interval, summed; None where that cannot be known any more.
         EL: distinct edges of every snapshot, summed: the edges while they live.
         rows: edges in the source, duplicates counted; None where nobody counted.
@@ -99,16 +99,16 @@ class GraphStatistics:
         features: F.
         self_loops: self loops of every snapshot, summed.
         edges: distinct edges of every snapshot, shape (T,).
-        active: vertices with an edge in every snapshot, shape (T,).
+        active: nodes with an edge in every snapshot, shape (T,).
         jaccard: edges that two consecutive snapshots share, over those that either has, shape (T - 1,); NaN where
             both are empty.
         kept: share of a snapshot's edges that the next one has too, shape (T - 1,); NaN where it is empty.
         empty: ranges of snapshots without edges.
-        in_degrees: quantile -> in-degree, over all vertices with in-neighbours in all snapshots.
+        in_degrees: quantile -> in-degree, over all nodes with in-neighbours in all snapshots.
         tail: the power law of those in-degrees' tail; None where they have none.
         degrees: the in-degrees above 0 that occur, rising, shape (D,).
-        degree_counts: how often each of them does, over all vertices and snapshots, shape (D,).
-        classes: how many vertices have each class; vertices count once a snapshot where classes change.
+        degree_counts: how often each of them does, over all nodes and snapshots, shape (D,).
+        classes: how many nodes have each class; nodes count once a snapshot where classes change.
         unlabelled: how many have none; None where there are no classes.
         persistence_mse: mean squared error of "tomorrow is like today" over all targets.
         mean_mse: that of the mean of all targets: their variance.
@@ -241,7 +241,7 @@ def _overlaps(graph: DynamicGraph) -> list[tuple[float, float]]:
 
 
 def _in_degrees(graph: DynamicGraph) -> NDArray[np.int64]:
-    """How often each in-degree occurs, over all vertices and snapshots."""
+    """How often each in-degree occurs, over all nodes and snapshots."""
     histogram = np.zeros(1, dtype=np.int64)
     for snapshot in graph.snapshots:
         part = np.bincount(np.diff(snapshot.indptr))

@@ -41,12 +41,12 @@ class CutCounts:
 
 
 def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None:
-    """Refuse a graph whose vertex values alone, whatever its edges, are larger than the place they are to go.
+    """Refuse a graph whose node values alone, whatever its edges, are larger than the place they are to go.
 
     Args:
         steps: T, snapshots that will be kept.
         nodes: N.
-        features: numbers that each vertex has anew at every snapshot; 0 where features never change.
+        features: numbers that each node has anew at every snapshot; 0 where features never change.
         into: the folder that the graph is written to; None where it is held in memory.
 
     Raises:
@@ -60,7 +60,7 @@ def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None
         have, place = free_bytes(into), f"{into.parent} has {{}} free"
     if needed > have:
         raise DataError(
-            f"{steps:,} snapshots of {nodes:,} vertices, with {values} numbers each, take {_size(needed)}, and "
+            f"{steps:,} snapshots of {nodes:,} nodes, with {values} numbers each, take {_size(needed)}, and "
             f"{place.format(_size(have))}. Cut fewer intervals, set min_edges to leave empty ones out, or choose "
             "features='constant'."
         )
@@ -179,8 +179,8 @@ class Windows:
         for number, base in enumerate(stream.make()):
             if base.num_nodes != stream.num_nodes or (base.weights is not None) != stream.weighted:
                 raise DataError(
-                    f"base interval {number} has {base.num_nodes} vertices and weighted={base.weights is not None}; "
-                    f"the stream says {stream.num_nodes} vertices and weighted={stream.weighted}."
+                    f"base interval {number} has {base.num_nodes} nodes and weighted={base.weights is not None}; "
+                    f"the stream says {stream.num_nodes} nodes and weighted={stream.weighted}."
                 )
             if number == stream.num_intervals:
                 break

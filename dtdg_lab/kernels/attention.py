@@ -1,4 +1,4 @@
-"""Graph attention: sums over in-neighbours and the vertex itself, weighted by a softmax of scores."""
+"""Graph attention: sums over in-neighbours and the node itself, weighted by a softmax of scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AttentionOperator:
 
     Args:
         adjacency: (n, M); edge weights play no part, and a self loop that is there counts once, as v itself.
-        first: the vertex of row 0.
+        first: the node of row 0.
 
     References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 4, slope 0.2.
     """

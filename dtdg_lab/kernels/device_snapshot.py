@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSnapshot:
-    """N vertices and E edges, as :class:`dtdg_lab.graphs.snapshot.Snapshot` has them; nobody changes the tensors.
+    """N nodes and E edges, as :class:`dtdg_lab.graphs.snapshot.Snapshot` has them; nobody changes the tensors.
 
     Attributes:
         indptr: (N + 1,) int32 offsets.
@@ -35,7 +35,7 @@ class DeviceSnapshot:
 
 
 def stacked_on_device(snapshots: Sequence[DeviceSnapshot]) -> DeviceSnapshot:
-    """S snapshots of N vertices as one of S N: vertex v of snapshot s becomes s N + v."""
+    """S snapshots of N nodes as one of S N: node v of snapshot s becomes s N + v."""
     nodes, end = snapshots[0].num_nodes, 0
     offsets = [snapshots[0].indptr[:1]]
     for snapshot in snapshots:

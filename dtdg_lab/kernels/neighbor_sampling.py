@@ -1,4 +1,4 @@
-"""DGL's neighbour sampler: which of each vertex's in-edges it draws."""
+"""DGL's neighbour sampler: which of each node's in-edges it draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtdg_lab.kernels.spmm import import_dgl
 
 
 class DglNeighbours:
-    """Draws in-edges of vertices of one graph, evenly and without repetition.
+    """Draws in-edges of nodes of one graph, evenly and without repetition.
 
     DGL seeds the threads of its pool, not the one that calls: what a thread of ours draws does not repeat.
 
@@ -32,10 +32,10 @@ class DglNeighbours:
         self._graph: Any = self._dgl.graph(("csc", edges), num_nodes=len(indptr) - 1)
 
     def draw(self, rows: NDArray[np.integer], fanout: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """At most ``fanout`` in-edges of each of k different vertices.
+        """At most ``fanout`` in-edges of each of k different nodes.
 
         Returns:
-            how many each has, (k,), and their places among the E edges, vertex after vertex.
+            how many each has, (k,), and their places among the E edges, node after node.
         """
         vertices = torch.tensor(rows, dtype=torch.int64)
         drawn = self._dgl.sampling.sample_neighbors(self._graph, vertices, fanout)

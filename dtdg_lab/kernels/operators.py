@@ -28,7 +28,7 @@ class OperatorSettings:
         dtype: type of the products.
         device: where they run.
         norm: ``in`` or ``in_out``, the scaling of ``gcn``.
-        self_loops: whether ``gcn`` adds every vertex to its own neighbours.
+        self_loops: whether ``gcn`` adds every node to its own neighbours.
     """
 
     backend: str = "torch"
@@ -78,11 +78,11 @@ class EdgeSource(Protocol):
 
 
 class SnapshotSource:
-    """Rows of one snapshot (or of several, stacked), with all its vertices as columns.
+    """Rows of one snapshot (or of several, stacked), with all its nodes as columns.
 
     Args:
-        snapshot: N vertices and E edges; row v lists the edges into v. On the device it is used where it is.
-        rows: the vertices whose rows are computed.
+        snapshot: N nodes and E edges; row v lists the edges into v. On the device it is used where it is.
+        rows: the nodes whose rows are computed.
         settings: backend, type and device of the products.
     """
 
@@ -94,7 +94,7 @@ class SnapshotSource:
 
     @property
     def first(self) -> int:
-        """The column of row 0: its vertex."""
+        """The column of row 0: its node."""
         return self._rows.start
 
     def adjacency(self, way: str) -> Adjacency:
@@ -115,7 +115,7 @@ class SnapshotSource:
         return self.adjacency(way).row_sums()
 
     def column_degrees(self, way: str) -> Tensor:
-        """Weighted in-degree or out-degree of every vertex, (N,).
+        """Weighted in-degree or out-degree of every node, (N,).
 
         Raises:
             UnsupportedError: there is no such way.
@@ -187,7 +187,7 @@ class Operators:
     """The operators of some rows, whose neighbours are columns that may be more than the rows.
 
     - ``gcn``: D^-1/2 (A + I) D^-1/2 with D = 1 + weighted in-degree (SYSTEMS.md, notation). ``norm="in_out"`` has the
-      sources' out-degrees on the right: w / sqrt(in(v) out(u)). Without self loops there is no I and no 1; a vertex
+      sources' out-degrees on the right: w / sqrt(in(v) out(u)). Without self loops there is no I and no 1; a node
       without edges then gets 0.
     - ``mean``, ``diffusion-in``: D_in^-1 A, the weighted mean over in-neighbours; 0 where there are none.
     - ``diffusion-out``: D_out^-1 A^T, the weighted mean over out-neighbours; 0 where there are none.
@@ -223,7 +223,7 @@ class Operators:
         return self._scaled[kind]
 
     def attention(self) -> AttentionOperator:
-        """The attention over in-neighbours and the vertex itself."""
+        """The attention over in-neighbours and the node itself."""
         if self._attention is None:
             self._attention = AttentionOperator(self._source.adjacency("in"), first=self._source.first)
         return self._attention

@@ -1,6 +1,6 @@
-"""GRU and LSTM of every vertex through S snapshots.
+"""GRU and LSTM of every node through S snapshots.
 
-Everything lies with vertices side by side: an array of a step is (numbers, n), so that each gate is one contiguous
+Everything lies with nodes side by side: an array of a step is (numbers, n), so that each gate is one contiguous
 piece of memory. The state, a row of ones and narrow inputs lie on top of one another, z = [h ; 1 ; x], so that one
 product gives all gates; wide inputs stay where they are and have a product of their own. Backward is written by hand
 and works in place, on arrays that are still in the cache when n is a thousand or two. What costs beside the products is

@@ -91,7 +91,7 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
     return "dgl"
 
 
-# What matrices need of their rows when these are tensors: transposes, and an edge from every vertex to itself.
+# What matrices need of their rows when these are tensors: transposes, and an edge from every node to itself.
 #
 # The same as the numpy functions that matrices of the host use, without leaving the device.
 
@@ -114,7 +114,7 @@ def transposed(
 
 
 def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """The edges that are not self loops, where row i is vertex ``first + i``: offsets (n + 1,) and in-neighbours."""
+    """The edges that are not self loops, where row i is node ``first + i``: offsets (n + 1,) and in-neighbours."""
     kept = indices != edge_rows(indptr, len(indices)) + first
     dropped = torch.zeros(len(indices) + 1, dtype=indptr.dtype, device=indptr.device)
     dropped[1:] = (~kept).cumsum(0)
@@ -124,12 +124,12 @@ def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, 
 def with_self(
     indptr: Tensor, indices: Tensor, first: int, values: Tensor | None = None, own: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Every row's own vertex before its in-neighbours; a self loop that is there stays beside it.
+    """Every row's own node before its in-neighbours; a self loop that is there stays beside it.
 
     Args:
         indptr: (n + 1,).
         indices: (E,).
-        first: the vertex of row 0.
+        first: the node of row 0.
         values: (E,) of the edges; None where there are none.
         own: (n,) of the new edges, where there are values.
 
@@ -151,7 +151,7 @@ def with_self(
     return indptr + numbers, joined(indices, numbers[:-1] + first), both
 
 
-# A sparse matrix whose row v lists the in-neighbours of vertex v, and its differentiable product with features.
+# A sparse matrix whose row v lists the in-neighbours of node v, and its differentiable product with features.
 
 
 _INT32_EDGES = 2**31 - 1
@@ -178,11 +178,11 @@ class Adjacency:
     there, and so is what is made of them: nothing goes by the host.
 
     Args:
-        indptr: (N + 1,) offsets of each vertex's in-neighbours: an array, or an int32 tensor on the device.
+        indptr: (N + 1,) offsets of each node's in-neighbours: an array, or an int32 tensor on the device.
         indices: (E,) in-neighbours, of the same kind.
         weights: (E,) edge weights, or None where every edge counts 1.
-        rows: the vertices whose rows are kept; all where None.
-        columns: M, the vertices that may be in-neighbours; N where None.
+        rows: the nodes whose rows are kept; all where None.
+        columns: M, the nodes that may be in-neighbours; N where None.
         backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
         dtype: type of the products.
         device: where the products run.
@@ -243,7 +243,7 @@ class Adjacency:
         return self._csr(weights) @ x
 
     def block(self) -> Any:
-        """The edges as a DGL block from M to n vertices, made once."""
+        """The edges as a DGL block from M to n nodes, made once."""
         if self._block is None:
             # edges numbered by hand: where DGL numbers them itself, its sum of edge values fails in single precision
             numbers = torch.arange(self.num_edges, dtype=self.indices.dtype, device=self.device)
@@ -300,7 +300,7 @@ class Adjacency:
         return self.like(*held, rows=rows, columns=self.shape[1])
 
     def transposed_adjacency(self) -> Adjacency:
-        """The transpose, (M, n): row u lists the vertices that have u as in-neighbour. Made once."""
+        """The transpose, (M, n): row u lists the nodes that have u as in-neighbour. Made once."""
         if self._transposed is None:
             if self._host is None:
                 turned: tuple[Any, ...] = transposed(self.indptr, self.indices, self.weights, self.shape[1])
@@ -350,14 +350,14 @@ def _on(array: NDArray[Any], device: str) -> Tensor:
         return torch.from_numpy(array).to(device)
 
 
-# An edge from every vertex to itself, put into a matrix whose rows are some of the vertices.
+# An edge from every node to itself, put into a matrix whose rows are some of the nodes.
 
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 
 
 def without_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
-    """The edges that are not self loops, where row i is vertex ``first + i``: offsets (n + 1,) and in-neighbours."""
+    """The edges that are not self loops, where row i is node ``first + i``: offsets (n + 1,) and in-neighbours."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     kept = indices != rows + first
     if kept.all():
@@ -367,7 +367,7 @@ def without_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) 
 
 
 def with_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
-    """Every row's own vertex before its in-neighbours; a self loop that is there stays beside it."""
+    """Every row's own node before its in-neighbours; a self loop that is there stays beside it."""
     rows = len(indptr) - 1
     own = np.arange(first, first + rows, dtype=indices.dtype)
     offsets = indptr + np.arange(rows + 1, dtype=indptr.dtype)
@@ -394,14 +394,14 @@ def put_first(offsets: NDArray[Any], values: NDArray[Any], own: NDArray[Any]) ->
 
 
 class ScaledOperator:
-    """diag(left) (A + I) diag(right), or without the identity; rows (n,) of M vertices.
+    """diag(left) (A + I) diag(right), or without the identity; rows (n,) of M nodes.
 
     Args:
         adjacency: A, (n, M).
         left: (n,) scale of each row; 1 where None.
         right: (M,) scale of each column; 1 where None.
         add_self: whether the identity is added: a self loop that is there counts beside it.
-        first: the vertex of row 0.
+        first: the node of row 0.
     """
 
     def __init__(
@@ -466,7 +466,7 @@ class ScaledOperator:
 
 
 def stacked(snapshots: Sequence[Snapshot | DeviceSnapshot]) -> Snapshot | DeviceSnapshot:
-    """S snapshots of N vertices as one of S N, where they are: vertex v of snapshot s becomes s N + v."""
+    """S snapshots of N nodes as one of S N, where they are: node v of snapshot s becomes s N + v."""
     if len(snapshots) == 1:
         return snapshots[0]
     if isinstance(snapshots[0], DeviceSnapshot):

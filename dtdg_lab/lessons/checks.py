@@ -64,13 +64,13 @@ REPORT_CASES: tuple[tuple[list[float], list[float]], ...] = (
 MEANINGS: Mapping[str, str] = {
     "a": "the loss is below zero",
     "b": "the loss is twice that of saying that tomorrow is as today",
-    "c": "the loss is as high as that of saying the mean for every vertex",
+    "c": "the loss is as high as that of saying the mean for every node",
     "d": "the loss has doubled while training",
 }
 MEANS = "b"
 HINTS: Mapping[str, str] = {
-    "a": "a step of a full batch sees the whole training part, however it was divided",
-    "b": "who owns which vertex decides what travels; what it is summed to is the same",
+    "a": "a step of a full batch sees the whole training split, however it was divided",
+    "b": "who owns which node decides what travels; what it is summed to is the same",
     "c": "one step for all snapshots and one for each few groups are different steps",
     "d": "more parts take more groups in one step, so that an epoch has fewer steps",
     "e": "a cache decides how rows come, not which",
@@ -186,7 +186,7 @@ def check_reported(function: Any) -> Feedback:
     """Of ``reported(validation, test)``."""
     wrong = _differs(function, reported, REPORT_CASES, close)
     if wrong:
-        hint = "the validation part chooses one system; then that one's test loss is looked at, and no other"
+        hint = "the validation split chooses one system; then that one's test loss is looked at, and no other"
         return Feedback(False, f"5: {wrong}; {hint}")
     return Feedback(True, "5: chosen by one part, measured by another")
 
@@ -498,7 +498,7 @@ def check_choose(function: Any) -> Feedback:
             f"6: {wrong}; the least median of validation_loss over seeds chooses the cell, and the median of "
             "the test_loss of that cell is told",
         )
-    return Feedback(True, "6: validation chooses; the test part is looked at once, of what was chosen")
+    return Feedback(True, "6: validation chooses; the test split is looked at once, of what was chosen")
 
 
 def _differs_study_checks(

@@ -88,7 +88,7 @@ class BatchBench:
             for stage in range(stages)
         ]
         self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>Snapshots x vertices of a batch</b>, from each stage of the way to the target on")
+        head = ipywidgets.HTML("<b>Snapshots x nodes of a batch</b>, from each stage of the way to the target on")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
         self._box = ipywidgets.VBox([head, menus, self._described, self._picture])
         self._held = False

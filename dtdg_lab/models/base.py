@@ -28,8 +28,8 @@ from dtdg_lab.core.rng import torch_seed
 class State:
     """Recurrent state: one tuple of tensors per layer.
 
-    Where ``per_vertex``, each tensor has one row per vertex held (memories ``per_vertex`` and ``neighbourhood``, and
-    ``none`` with no tensors); else rows are not vertices (memories ``weights`` and ``weights_from_data``).
+    Where ``per_vertex``, each tensor has one row per node held (memories ``per_vertex`` and ``neighbourhood``, and
+    ``none`` with no tensors); else rows are not nodes (memories ``weights`` and ``weights_from_data``).
     """
 
     layers: tuple[tuple[Tensor, ...], ...]
@@ -44,7 +44,7 @@ class State:
         return State(tuple(tuple(t.detach() for t in layer) for layer in self.layers), self.per_vertex)
 
     def slice(self, rows: slice) -> State:
-        """The state of some of the vertices; weight memories are the same for all and stay whole."""
+        """The state of some of the nodes; weight memories are the same for all and stay whole."""
         if not self.per_vertex:
             return self
         return State(tuple(tuple(t[rows] for t in layer) for layer in self.layers))
@@ -88,17 +88,17 @@ class GraphView(Protocol):
         Args:
             x: (n, F) rows; for ``attention`` (n, heads d), the heads side by side.
             kind: ``gcn`` (Ã x), ``mean`` and ``diffusion-in`` (weighted mean over in-neighbours), ``diffusion-out``
-                (weighted mean over out-neighbours), ``attention``. A vertex without such neighbours gets 0 from
+                (weighted mean over out-neighbours), ``attention``. A node without such neighbours gets 0 from
                 ``mean`` and both diffusions.
-            scores: for ``attention``, (from, to), each (n, heads): vertex v weighs u, out of its in-neighbours and
+            scores: for ``attention``, (from, to), each (n, heads): node v weighs u, out of its in-neighbours and
                 itself, by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
         """
         ...
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows of the k vertices of the snapshot with the largest scores, largest first, and these scores.
+        """Rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
 
-        Ties go to the lower vertex; fewer than k vertices give all of them. Differentiable in both.
+        Ties go to the lower node; fewer than k nodes give all of them. Differentiable in both.
 
         Args:
             x: (n, F).
@@ -112,21 +112,21 @@ class GraphView(Protocol):
 
 
 class DynamicModel(nn.Module):
-    """A DTDG model, taken apart into what mixes vertices and what runs through time.
+    """A DTDG model, taken apart into what mixes nodes and what runs through time.
 
     A layer first evolves its weights (``evolve``; memories of weights), then mixes neighbours (``spatial``, the only
-    place that pulls), then runs each vertex through time (``temporal_sequence``, for S snapshots at once).
+    place that pulls), then runs each node through time (``temporal_sequence``, for S snapshots at once).
 
     A layout may compute S snapshots together, layer by layer: ``evolve`` for each of them in turn, ``spatial`` once on
     a stacked space (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
-    ``temporal_sequence``, in blocks of vertices if it likes. This holds for every memory but ``neighbourhood``, whose
+    ``temporal_sequence``, in blocks of nodes if it likes. This holds for every memory but ``neighbourhood``, whose
     ``spatial`` reads what the snapshot before left.
 
     Args:
         features: F, width of the input.
         hidden: H, width of every layer's output.
         layers: number of layers.
-        outputs: numbers predicted for each vertex.
+        outputs: numbers predicted for each node.
         seed: parameters are drawn from the stream (seed, "parameters").
     """
 
@@ -159,7 +159,7 @@ class DynamicModel(nn.Module):
         return self.features if layer == 0 else self.hidden
 
     def initial_state(self, rows: int) -> State:
-        """The state before the first snapshot, for ``rows`` vertices."""
+        """The state before the first snapshot, for ``rows`` nodes."""
         raise NotImplementedError
 
     def zeros(self, *shape: int) -> Tensor:
@@ -176,16 +176,16 @@ class DynamicModel(nn.Module):
     async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Mix neighbours: (n, width) -> (n, C), whatever ``temporal_sequence`` takes.
 
-        All pulls are here, and little else after the last one: what it returns is kept for every vertex and snapshot.
+        All pulls are here, and little else after the last one: what it returns is kept for every node and snapshot.
         """
         raise NotImplementedError
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Run vertices through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix."""
+        """Run nodes through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix."""
         return x, state
 
     def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Run vertices through one snapshot: (n, C) -> (n, H) and the new state."""
+        """Run nodes through one snapshot: (n, C) -> (n, H) and the new state."""
         h, state = self.temporal_sequence(layer, x.unsqueeze(0), state)
         return h.squeeze(0), state
 
@@ -199,7 +199,7 @@ class DynamicModel(nn.Module):
         return x, state
 
     def readout(self, h: Tensor) -> Tensor:
-        """Predictions of each vertex: (..., H) -> (..., outputs)."""
+        """Predictions of each node: (..., H) -> (..., outputs)."""
         weight, bias = self.readout_layer.weight, self.readout_layer.bias
         if h.ndim < 3 or h.is_contiguous():
             return torch.nn.functional.linear(h, weight, bias)
@@ -224,7 +224,7 @@ def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
 def vertices_last(x: Tensor, weights: Tensor) -> Tensor:
     """Product x W for S snapshots, (S, n, C) times (C, H): (S, n, H), which lies in memory as (S, H, n).
 
-    Recurrences work on vertices side by side (:mod:`dtdg_lab.kernels.recurrence`): what goes into one and what comes
+    Recurrences work on nodes side by side (:mod:`dtdg_lab.kernels.recurrence`): what goes into one and what comes
     out of one is best multiplied as it lies.
     """
     return torch.bmm(weights.t().expand(len(x), -1, -1), x.transpose(1, 2)).transpose(1, 2)

@@ -31,7 +31,7 @@ class DCRNN(DynamicModel):
         features: F, width of the input.
         hidden: H, width of every layer's output.
         layers: number of layers.
-        outputs: numbers predicted for each vertex.
+        outputs: numbers predicted for each node.
         diffusion_steps: K, hops in each direction.
         seed: parameters are drawn from the stream (seed, "parameters").
     """
@@ -77,7 +77,7 @@ class DCRNN(DynamicModel):
         return torch.cat(terms, dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The new hidden states of each vertex: (S, n, 2H) -> (S, n, H)."""
+        """The new hidden states of each node: (S, n, 2H) -> (S, n, H)."""
         (h,) = state.layers[layer]
         states = []
         for now in x:

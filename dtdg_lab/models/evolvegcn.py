@@ -7,22 +7,22 @@ from torch import Tensor, nn
 
 from dtdg_lab.models.base import DynamicModel, GraphView, State, apply_weights
 
-# EvolveGCN-H: the convolution's weights run through a GRU that reads the vertices with the largest scores.
+# EvolveGCN-H: the convolution's weights run through a GRU that reads the nodes with the largest scores.
 
 
 class EvolveGCNH(DynamicModel):
     """Evolving graph convolutional network, version H, (n, F) -> (n, H) a snapshot.
 
     Per layer, with a scorer p (width,) and W_t (width, H): y = x p / |p|; Z_t (width, H) holds, as columns, the rows
-    x_v tanh(y_v) of the H vertices with the largest y, largest first; then W_t = GRU(Z_t, W_{t-1}), column by column:
+    x_v tanh(y_v) of the H nodes with the largest y, largest first; then W_t = GRU(Z_t, W_{t-1}), column by column:
     u, r = sigma(V_g Z_t + U_g W_{t-1} + B_g), c = tanh(V_c Z_t + U_c (r * W_{t-1}) + B_c),
     W_t = (1 - u) * W_{t-1} + u * c; then h = ReLU(Ã_t x W_t). W_0 is learned.
 
     References: Pareja et al. 2020, "EvolveGCN", section 3.2 (weight evolution, -H) with the summary and the matrix GRU
     of section 3.4.
 
-    Differs from the paper: where a snapshot has fewer than H vertices the last one chosen is repeated, as the authors'
-    code does (the paper does not say); equal scores go to the lower vertex. PyG-Temporal's evolves the rows of W, with
+    Differs from the paper: where a snapshot has fewer than H nodes the last one chosen is repeated, as the authors'
+    code does (the paper does not say); equal scores go to the lower node. PyG-Temporal's evolves the rows of W, with
     biases that are vectors, multiplies r into U_c W instead of W, and applies no activation.
     """
 
@@ -58,7 +58,7 @@ class EvolveGCNH(DynamicModel):
         return state.with_layer(layer, ((1 - update) * weights + update * candidate,))
 
     async def summary(self, layer: int, space: GraphView, x: Tensor) -> Tensor:
-        """Z_t: the H best vertices' features times tanh of their scores, as columns, (width, H)."""
+        """Z_t: the H best nodes' features times tanh of their scores, as columns, (width, H)."""
         scorer = self.scorer[layer]
         rows, scores = await space.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
         missing = self.hidden - len(rows)

@@ -9,14 +9,14 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import lstm_sequence
 from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side, vertices_last
 
-# The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every vertex; its weights are shared by all vertices.
+# The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every node; its weights are shared by all nodes.
 
 
 Memory = tuple[Tensor, Tensor]
 
 
 class VertexLSTM(nn.Module):
-    """An LSTM over each vertex's own sequence of inputs; rows never mix.
+    """An LSTM over each node's own sequence of inputs; rows never mix.
 
     i, f, o = sigma(x W_g + h U_g + b_g), g = tanh(x W_c + h U_c + b_c), c' = f * c + i * g, h' = o * tanh(c').
 
@@ -40,13 +40,13 @@ class VertexLSTM(nn.Module):
         return hs, (hs[-1], cell)
 
 
-# CD-GCN: a graph convolution beside what it was fed, then an LSTM that every vertex runs through time.
+# CD-GCN: a graph convolution beside what it was fed, then an LSTM that every node runs through time.
 
 
 class CDGCN(DynamicModel):
     """Concatenated dynamic GCN, (n, F) -> (n, H) a snapshot.
 
-    With Y0 = Ã x: Y = ReLU([Y0 ; Y0 W]), of width F + H; h = LSTM(Y), vertex by vertex.
+    With Y0 = Ã x: Y = ReLU([Y0 ; Y0 W]), of width F + H; h = LSTM(Y), node by node.
 
     References: ESDG section 5.1 (and its two layers); Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional
     networks" (Concatenate Dynamic-GCN).
@@ -73,14 +73,14 @@ class CDGCN(DynamicModel):
         return await space.pull(x, "gcn")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Y and the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
+        """Y and the LSTM of each node: (S, n, width) -> (S, n, H)."""
         convolved = vertices_last(x, self.convolve[layer])
         y = torch.relu(torch.cat([x.transpose(1, 2), convolved.transpose(1, 2)], dim=1)).transpose(1, 2)
         hs, memory = self.lstm[layer](y, state.layers[layer])
         return hs, state.with_layer(layer, memory)
 
 
-# GAT-LSTM: graph attention, then an LSTM that every vertex runs through time.
+# GAT-LSTM: graph attention, then an LSTM that every node runs through time.
 
 
 class GATLSTM(DynamicModel):
@@ -88,7 +88,7 @@ class GATLSTM(DynamicModel):
 
     With z = x W, ``heads`` slices of it of width H / heads, and for each head e[v, u] = LeakyReLU(a . [z_v ; z_u]):
     y_v = ELU(sum over u of softmax_u(e[v, u]) z_u), u over the in-neighbours of v and v itself, heads side by side;
-    h = LSTM(y), vertex by vertex.
+    h = LSTM(y), node by node.
 
     References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 5, with the slope 0.2 of section 2.1
     and ELU; paired with an LSTM as in DyGNeX section 5.1 (GAT-LSTM, there after Wu et al. 2018).
@@ -124,19 +124,19 @@ class GATLSTM(DynamicModel):
         return await space.pull(z, "attention", scores)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """ELU and the LSTM of each vertex: (S, n, H) -> (S, n, H)."""
+        """ELU and the LSTM of each node: (S, n, H) -> (S, n, H)."""
         hs, memory = self.lstm[layer](nn.functional.elu(x), state.layers[layer])
         return hs, state.with_layer(layer, memory)
 
 
-# MPNN-LSTM: two graph convolutions, both kept, then two stacked LSTMs that every vertex runs through time.
+# MPNN-LSTM: two graph convolutions, both kept, then two stacked LSTMs that every node runs through time.
 
 
 class MPNNLSTM(DynamicModel):
     """Message passing and LSTM, (n, F) -> (n, H) a snapshot; one layer is the whole of the paper's network.
 
     H1 = ReLU(Ã x W_1), H2 = ReLU(Ã H1 W_2), y = [H1 ; H2] of width 2H; a first LSTM runs over y, a second one over the
-    hidden state of the first, vertex by vertex; h is the second one's.
+    hidden state of the first, node by node; h is the second one's.
 
     References: Panagopoulos, Nikolentzos, Vazirgiannis 2021, "Transfer graph neural networks for pandemic forecasting",
     MPNN+LSTM.
@@ -168,7 +168,7 @@ class MPNNLSTM(DynamicModel):
         return torch.cat([first, await space.pull(first, "gcn")], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Finish the second convolution and run both LSTMs of each vertex: (S, n, 2H) -> (S, n, H)."""
+        """Finish the second convolution and run both LSTMs of each node: (S, n, 2H) -> (S, n, H)."""
         first, pulled = x.split(self.hidden, dim=-1)
         second = torch.relu(vertices_last(pulled, self.second[layer]))
         y = torch.cat([first.transpose(1, 2), second.transpose(1, 2)], dim=1).transpose(1, 2)
@@ -178,11 +178,11 @@ class MPNNLSTM(DynamicModel):
         return hs, state.with_layer(layer, (*lower, *upper))
 
 
-# WD-GCN: a graph convolution, then an LSTM that every vertex runs through time.
+# WD-GCN: a graph convolution, then an LSTM that every node runs through time.
 
 
 class WDGCN(DynamicModel):
-    """Waterfall dynamic GCN, (n, F) -> (n, H) a snapshot: h = LSTM(ReLU(Ã x W)), vertex by vertex.
+    """Waterfall dynamic GCN, (n, F) -> (n, H) a snapshot: h = LSTM(ReLU(Ã x W)), node by node.
 
     References: Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional networks" (Waterfall Dynamic-GCN);
     DyGNeX section 5.1 uses two such layers.
@@ -208,6 +208,6 @@ class WDGCN(DynamicModel):
         return await space.pull(x, "gcn")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Finish the convolution and run the LSTM of each vertex: (S, n, width) -> (S, n, H)."""
+        """Finish the convolution and run the LSTM of each node: (S, n, width) -> (S, n, H)."""
         hs, memory = self.lstm[layer](torch.relu(vertices_last(x, self.convolve[layer])), state.layers[layer])
         return hs, state.with_layer(layer, memory)

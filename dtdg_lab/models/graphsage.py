@@ -1,4 +1,4 @@
-"""GraphSAGE: each vertex beside the mean of its in-neighbours; nothing is remembered between snapshots."""
+"""GraphSAGE: each node beside the mean of its in-neighbours; nothing is remembered between snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GraphSAGE(DynamicModel):
     mean aggregator of section 3.3.
 
     Differs from the paper: no normalisation of h to length 1 (Algorithm 1, line 7); a bias is added; where edges carry
-    weights, the mean is weighted; a vertex without in-neighbours has mean 0.
+    weights, the mean is weighted; a node without in-neighbours has mean 0.
     """
 
     memory = "none"
@@ -34,5 +34,5 @@ class GraphSAGE(DynamicModel):
         return torch.cat([x, await space.pull(x, "mean")], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The dense part of each vertex and snapshot: (S, n, 2 width) -> (S, n, H)."""
+        """The dense part of each node and snapshot: (S, n, 2 width) -> (S, n, H)."""
         return torch.relu(self.combine[layer](x)), state

@@ -1,4 +1,4 @@
-"""T-GCN: a graph convolution feeds the gates of a GRU that every vertex runs through time."""
+"""T-GCN: a graph convolution feeds the gates of a GRU that every node runs through time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TGCN(DynamicModel):
         return await space.pull(torch.relu(self.first[layer](pulled)), "gcn")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Finish the convolution and run the GRU of each vertex: (S, n, C) -> (S, n, H)."""
+        """Finish the convolution and run the GRU of each node: (S, n, C) -> (S, n, H)."""
         (h,) = state.layers[layer]
         if self.gc_layers == 2:
             x = torch.sigmoid(self.second[layer](x))

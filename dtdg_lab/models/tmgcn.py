@@ -1,4 +1,4 @@
-"""TM-GCN: a graph convolution, then the mean of each vertex's last activations, which has no parameters."""
+"""TM-GCN: a graph convolution, then the mean of each node's last activations, which has no parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TMGCN(DynamicModel):
         features: F, width of the input.
         hidden: H, width of every layer's output.
         layers: number of layers.
-        outputs: numbers predicted for each vertex.
+        outputs: numbers predicted for each node.
         transform_window: w, snapshots averaged.
         seed: parameters are drawn from the stream (seed, "parameters").
     """

@@ -1,1 +1,1 @@
-"""Which part owns each vertex: one partitioner a file, all with the same ``assign`` function, and what they cost."""
+"""Which part owns each node: one partitioner a file, all with the same ``assign`` function, and what they cost."""

@@ -33,11 +33,11 @@ from dtdg_lab.graphs.storage import cache_folder
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assigned:
-    """The part of each vertex, as a partitioner chose it.
+    """The part of each node, as a partitioner chose it.
 
     Attributes:
-        owner: (N,) int32: the part of each vertex, 0 to P - 1; every part owns at least one.
-        groups: (N,) int32: the group of each vertex within its part; None where the partitioner makes none.
+        owner: (N,) int32: the part of each node, 0 to P - 1; every part owns at least one.
+        groups: (N,) int32: the group of each node within its part; None where the partitioner makes none.
         notes: what the reader of the partition should know, such as parts that had to be filled; may be empty.
     """
 
@@ -46,23 +46,23 @@ class Assigned:
     notes: str = ""
 
 
-# Parts that a partitioner left empty get a vertex each: every part must own one.
+# Parts that a partitioner left empty get a node each: every part must own one.
 
 
 def without_empty_parts(
     owner: NDArray[Any], parts: int, weights: NDArray[Any], *, groups: NDArray[np.int32] | None = None, notes: str = ""
 ) -> Assigned:
-    """Give each empty part the lightest vertex of the part that then has most vertices; ties go to the lower number.
+    """Give each empty part the lightest node of the part that then has most nodes; ties go to the lower number.
 
     Args:
-        owner: (N,) the part of each vertex, N >= P.
+        owner: (N,) the part of each node, N >= P.
         parts: P.
-        weights: (N,) what a vertex weighs, in any unit.
+        weights: (N,) what a node weighs, in any unit.
         groups: (N,) groups to pass on.
         notes: words to pass on; how many parts were filled is added.
 
     Returns:
-        owners under which every part has a vertex.
+        owners under which every part has a node.
     """
     owner = np.array(owner, dtype=np.int32)
     counts = np.bincount(owner, minlength=parts)
@@ -75,7 +75,7 @@ def without_empty_parts(
         counts[part] = 1
     words = [notes] if notes else []
     if len(empty):
-        words.append(f"{len(empty)} empty {'part was' if len(empty) == 1 else 'parts were'} given a vertex")
+        words.append(f"{len(empty)} empty {'part was' if len(empty) == 1 else 'parts were'} given a node")
     return Assigned(owner, groups, "; ".join(words))
 
 
@@ -105,7 +105,7 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
     """Write a partition into one file, whole or not at all; a file already there is replaced.
 
     Args:
-        partition: of N vertices.
+        partition: of N nodes.
         path: the file; it is given the ending .npz where it has none.
 
     Returns:
@@ -148,7 +148,7 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
     Args:
         path: the file.
         graph: the graph it must be for; any where None. A file made for no graph in particular fits every graph of
-            as many vertices.
+            as many nodes.
         parts: P it must have; any where None.
 
     Raises:
@@ -161,7 +161,7 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
         _check_graph(file, partition, graph)
     if parts is not None and parts != partition.parts:
         raise PartitionError(
-            f"{file} divides its vertices into {partition.parts} parts, and {parts} are asked for. Set "
+            f"{file} divides its nodes into {partition.parts} parts, and {parts} are asked for. Set "
             f"parts={partition.parts}, or give a file of {parts} parts."
         )
     return partition
@@ -205,7 +205,7 @@ def _check_graph(file: Path, partition: Partition, graph: DynamicGraph) -> None:
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"{file} divides {len(partition.owner):,} vertices, and {graph.name!r} has {graph.num_nodes:,}. Give a "
+            f"{file} divides {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Give a "
             "partition of this graph."
         )
 
@@ -231,14 +231,14 @@ _READ = {  # settings that decide what a partitioner makes
 def make_partition(
     name: str, graph: DynamicGraph, parts: int, *, hops: int = 1, seed: int = 0, **settings: Any
 ) -> Partition:
-    """Divide the vertices of a graph by the partitioner ``name`` of the catalogue.
+    """Divide the nodes of a graph by the partitioner ``name`` of the catalogue.
 
     A partition is kept in the cache folder under the graph's hash and everything its partitioner reads; several
     processes may ask at once: the first makes it, the others wait and read it. A damaged file there is made anew.
 
     Args:
         name: such as ``"metis"``.
-        graph: N vertices in T snapshots.
+        graph: N nodes in T snapshots.
         parts: P, from 1 to N.
         hops: layers times hops a layer, for partitioners that weigh computation graphs.
         seed: of the partitioners that draw lots.
@@ -248,7 +248,7 @@ def make_partition(
         The partition; ``seconds`` is the time making took, also where it comes from the cache.
 
     Raises:
-        PartitionError: there are more parts than vertices, or the partitioner failed.
+        PartitionError: there are more parts than nodes, or the partitioner failed.
         ConfigError: a name or a value is not allowed.
         NotAvailableError: the partitioner's library is not installed.
         DataError: a partition file is missing or damaged.
@@ -294,7 +294,7 @@ def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
         ) from error
     if not 1 <= number <= graph.num_nodes:
         raise PartitionError(
-            f"{number:,} parts of the {graph.num_nodes:,} vertices of {graph.name!r}: from 1 part to one for each "
+            f"{number:,} parts of the {graph.num_nodes:,} nodes of {graph.name!r}: from 1 part to one for each "
             "vertex are allowed. Set parts (and ranks) accordingly, or choose a larger graph."
         )
     return number

@@ -47,7 +47,7 @@ def main(parent: str, solver: str, given: str, answer: str) -> None:
 
 
 def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Mt-KaHyPar on nets of N vertices: starts, pins and weights in, (N,) parts out."""
+    """Mt-KaHyPar on nets of N nodes: starts, pins and weights in, (N,) parts out."""
     import mtkahypar
 
     # on several threads only the deterministic preset repeats itself, at three times the work for as many rows
@@ -112,7 +112,7 @@ def in_child(
     Raises:
         PartitionError: the child was killed, failed, took too long, or answered something else.
     """
-    size = f"{vertices:,} vertices in {parts} parts"
+    size = f"{vertices:,} nodes in {parts} parts"
     with tempfile.TemporaryDirectory(prefix="dtdg-lab-partition-") as name:
         given, answer = Path(name) / "given.npz", Path(name) / "answer.npy"
         start = time.monotonic()
@@ -177,7 +177,7 @@ def _answer(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.in
         span = f", from {owner.min()} to {owner.max()}" if whole else ""
         raise PartitionError(
             f"{solver} answered {owner.dtype} of shape {owner.shape}{span}; one part of 0 to {parts - 1} for each of "
-            f"{vertices:,} vertices is needed. {_REMEDY}"
+            f"{vertices:,} nodes is needed. {_REMEDY}"
         )
     return np.asarray(owner, np.int32)
 
@@ -186,7 +186,7 @@ def _answer(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.in
 
 
 def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """METIS on K vertices that all have a neighbour: compressed sparse rows and weights in, (K,) parts out."""
+    """METIS on K nodes that all have a neighbour: compressed sparse rows and weights in, (K,) parts out."""
     import pymetis
 
     number = pymetis.zero_copy_dtype()

@@ -15,19 +15,19 @@ WAYS = ("in", "out")
 
 
 def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tuple[NDArray[np.int64], ...]:
-    """The distinct vertices that each part pulls from and does not own.
+    """The distinct nodes that each part pulls from and does not own.
 
     Args:
-        snapshot: N vertices.
-        partition: of the same N vertices into P parts.
-        way: ``in``: a vertex pulls from its in-neighbours; ``out``: from its out-neighbours.
+        snapshot: N nodes.
+        partition: of the same N nodes into P parts.
+        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
-        ``part`` (h,) and ``source`` (h,), int64: part ``part[i]`` needs the row of vertex ``source[i]``. Sorted by
+        ``part`` (h,) and ``source`` (h,), int64: part ``part[i]`` needs the row of node ``source[i]``. Sorted by
         part, then by the source's owner, then by source.
 
     Raises:
-        PlanError: the partition is of other vertices, or there is no such way.
+        PlanError: the partition is of other nodes, or there is no such way.
     """
     to_part, sources = pulls_of(snapshot, partition, way)
     cut = np.flatnonzero(to_part != partition.owner[sources])
@@ -35,16 +35,16 @@ def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tu
 
 
 def pulls_of(snapshot: Snapshot, partition: Partition, way: str) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
-    """For every edge the part that pulls along it, and the vertex it pulls from; both (E,), in the snapshot's order.
+    """For every edge the part that pulls along it, and the node it pulls from; both (E,), in the snapshot's order.
 
     Raises:
-        PlanError: the partition is of other vertices, or there is no such way.
+        PlanError: the partition is of other nodes, or there is no such way.
     """
     if way not in WAYS:
-        raise PlanError(f"way={way!r}: a vertex pulls along its edges 'in' or 'out'.")
+        raise PlanError(f"way={way!r}: a node pulls along its edges 'in' or 'out'.")
     if len(partition.owner) != snapshot.num_nodes:
         raise PlanError(
-            f"the partition is of {len(partition.owner):,} vertices, the snapshot has {snapshot.num_nodes:,}. "
+            f"the partition is of {len(partition.owner):,} nodes, the snapshot has {snapshot.num_nodes:,}. "
             "Make a partition of this graph."
         )
     if way == "in":
@@ -88,7 +88,7 @@ def transposed(snapshot: Snapshot) -> Snapshot:
     return Snapshot.trusted(give_up(indptr), give_up(indices.astype(np.int32)), weights)
 
 
-# Vertices within some hops of others, along the edges they pull by: what a part must hold to need nothing else.
+# Nodes within some hops of others, along the edges they pull by: what a part must hold to need nothing else.
 
 
 MOST_HOPS = 126  # distances are int8, and one more means beyond
@@ -98,20 +98,20 @@ _KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
 def hop_distance(
     snapshots: Sequence[Snapshot], own: NDArray[np.integer], hops: int, ways: Sequence[str] = ("in",)
 ) -> NDArray[np.int8]:
-    """How many pulls away each vertex is from the nearest of some vertices.
+    """How many pulls away each node is from the nearest of some nodes.
 
-    A vertex is at distance d where an own vertex reaches it by d pulls and by no fewer. With several snapshots an edge
+    A node is at distance d where an own node reaches it by d pulls and by no fewer. With several snapshots an edge
     of any of them counts: state that runs through time carries what was pulled in another snapshot. For many calls over
     the same snapshots make :func:`union_of` them once and give that alone.
 
     Args:
-        snapshots: at least one, all over the same N vertices.
-        own: (n,) the vertices at distance 0.
+        snapshots: at least one, all over the same N nodes.
+        own: (n,) the nodes at distance 0.
         hops: D, the farthest that matters, 0 to 126.
-        ways: ``in``, ``out`` or both: along which edges vertices pull.
+        ways: ``in``, ``out`` or both: along which edges nodes pull.
 
     Returns:
-        (N,) int8: 0 to D, and D + 1 for every vertex beyond.
+        (N,) int8: 0 to D, and D + 1 for every node beyond.
 
     Raises:
         PlanError: no snapshots, other ways, or hops outside 0 to 126.
@@ -134,23 +134,23 @@ def hop_distance(
 def within_hops(
     snapshots: Sequence[Snapshot], owner: NDArray[np.int32], parts: int, hops: int, ways: Sequence[str] = ("in",)
 ) -> list[NDArray[np.uint64]]:
-    """For every part at once which vertices are within 0, 1, ..., D pulls of its own.
+    """For every part at once which nodes are within 0, 1, ..., D pulls of its own.
 
     Args:
         snapshots: at least one; an edge of any of them counts.
-        owner: (N,) the part of each vertex; a part may own none of them.
+        owner: (N,) the part of each node; a part may own none of them.
         parts: P.
         hops: D.
-        ways: along which edges vertices pull.
+        ways: along which edges nodes pull.
 
     Returns:
-        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says that the vertex is within so many hops of part
+        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says that the node is within so many hops of part
         p's own; :func:`outside` reads them.
 
     Raises:
         PlanError: no snapshots, or other ways.
     """
-    # a vertex tells those it is pulled from which parts have reached it: the lists turned round
+    # a node tells those it is pulled from which parts have reached it: the lists turned round
     pulled_by = [transposed(lists) for lists in lists_of(snapshots, ways)]
     reached = _own_bits(owner, parts)
     all_reached = [reached]
@@ -168,7 +168,7 @@ def within_hops(
 
 
 def outside(reached: NDArray[np.uint64], owner: NDArray[np.int32], parts: int) -> NDArray[np.bool_]:
-    """Whether each part has reached each vertex and does not own it, (N, P)."""
+    """Whether each part has reached each node and does not own it, (N, P)."""
     others = (reached & ~_own_bits(owner, parts)).astype("<u8", copy=False).view(np.uint8)
     return np.unpackbits(others, axis=1, count=parts, bitorder="little").view(bool)
 
@@ -187,7 +187,7 @@ def lists_of(snapshots: Sequence[Snapshot], ways: Sequence[str]) -> list[Snapsho
         PlanError: no snapshots, or other ways.
     """
     if not ways or any(way not in WAYS for way in ways):
-        raise PlanError(f"ways={tuple(ways)}: a vertex pulls along its edges 'in', 'out' or both ways.")
+        raise PlanError(f"ways={tuple(ways)}: a node pulls along its edges 'in', 'out' or both ways.")
     union = union_of(snapshots)
     return [union if way == "in" else transposed(union) for way in dict.fromkeys(ways)]
 
@@ -196,13 +196,13 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
     """One snapshot without weights that has every edge of the given ones, each once.
 
     Raises:
-        PlanError: no snapshots, or snapshots of different numbers of vertices.
+        PlanError: no snapshots, or snapshots of different numbers of nodes.
     """
     if not snapshots:
         raise PlanError("the union of no snapshots was asked for; give at least one.")
     vertices = snapshots[0].num_nodes
     if any(snapshot.num_nodes != vertices for snapshot in snapshots):
-        raise PlanError(f"snapshots of {sorted({s.num_nodes for s in snapshots})} vertices; all must have as many.")
+        raise PlanError(f"snapshots of {sorted({s.num_nodes for s in snapshots})} nodes; all must have as many.")
     if len(snapshots) == 1:
         only = snapshots[0]
         return only if only.weights is None else Snapshot.trusted(only.indptr, only.indices)
@@ -236,12 +236,12 @@ def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, way: str = 
     """Rows that part q sends to part p in each of T snapshots, at [t, q, p]: (T, P, P); none to itself.
 
     Args:
-        snapshots: T of N vertices.
-        partition: of the same vertices.
-        way: along which edges vertices pull: ``in`` or ``out``.
+        snapshots: T of N nodes.
+        partition: of the same nodes.
+        way: along which edges nodes pull: ``in`` or ``out``.
 
     Raises:
-        PlanError: the partition is of other vertices, or there is no such way.
+        PlanError: the partition is of other nodes, or there is no such way.
     """
     parts, found = partition.parts, []
     for snapshot in snapshots:
@@ -251,7 +251,7 @@ def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, way: str = 
     return np.array(found, np.int64).reshape(-1, parts, parts)
 
 
-# How many vertices and edges parts replicate that hold all within some hops of their own.
+# How many nodes and edges parts replicate that hold all within some hops of their own.
 
 
 Counts = NDArray[np.int64]
@@ -263,19 +263,19 @@ def count_replicated(
     """Replicated rows and the edges held for them.
 
     Args:
-        snapshots: T, all over the same N vertices.
-        partition: of the same vertices into P parts.
+        snapshots: T, all over the same N nodes.
+        partition: of the same nodes into P parts.
         hops: D, at least 1.
-        ways: along which edges vertices pull.
+        ways: along which edges nodes pull.
         static: hold in every snapshot what is within D hops by edges of any; else by those of each snapshot alone.
 
     Returns:
-        Vertices within D hops of a part's own that it does not own, and the edges along which those within D - 1 hops
+        Nodes within D hops of a part's own that it does not own, and the edges along which those within D - 1 hops
         pull, each way; both (T, P).
     """
     rows, edges = np.zeros((2, len(snapshots), partition.parts), np.int64)
     together = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
-    place = np.empty(len(partition.owner), np.int32)  # of a vertex among those that have edges
+    place = np.empty(len(partition.owner), np.int32)  # of a node among those that have edges
     for run in together:
         busy, compact = _with_edges(union_of(snapshots[run]), place)
         if not len(busy):
@@ -291,7 +291,7 @@ def count_replicated(
 
 
 def _with_edges(snapshot: Snapshot, place: NDArray[np.int32]) -> tuple[NDArray[np.int64], Snapshot]:
-    """The vertices that have edges, and the snapshot over them alone; their places are written into ``place``."""
+    """The nodes that have edges, and the snapshot over them alone; their places are written into ``place``."""
     marked = np.diff(snapshot.indptr) > 0
     marked[snapshot.indices] = True
     busy = np.flatnonzero(marked)
@@ -303,7 +303,7 @@ def _with_edges(snapshot: Snapshot, place: NDArray[np.int32]) -> tuple[NDArray[n
 
 
 def _edges_of(snapshot: Snapshot, held: NDArray[np.bool_], place: NDArray[np.int32], way: str) -> Counts:
-    """How many edges the vertices that each part holds pull along, (P,); held (n, P)."""
+    """How many edges the nodes that each part holds pull along, (P,); held (n, P)."""
     lengths = np.diff(snapshot.indptr) if way == "in" else np.bincount(snapshot.indices, minlength=snapshot.num_nodes)
     pulling = np.flatnonzero(lengths)
     # floats multiply fast, and whole numbers below 2^53 exactly

@@ -17,17 +17,17 @@ from dtdg_lab.partition.child_process import in_child, needs_library
 from dtdg_lab.partition.metis import fitting
 from dtdg_lab.partition.simple import mixed
 
-# The rows that vertices send, as nets of a hypergraph: a net cut k ways is a row sent to k - 1 parts.
+# The rows that nodes send, as nets of a hypergraph: a net cut k ways is a row sent to k - 1 parts.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nets:
-    """K different nets over N vertices: net k holds ``pins[starts[k]:starts[k + 1]]``.
+    """K different nets over N nodes: net k holds ``pins[starts[k]:starts[k + 1]]``.
 
     Attributes:
         starts: (K + 1,) int64.
-        pins: vertices, int32; each once in its net, two or more in each.
-        counts: (K,) int64: how many vertices and snapshots have this very net.
+        pins: nodes, int32; each once in its net, two or more in each.
+        counts: (K,) int64: how many nodes and snapshots have this very net.
     """
 
     starts: NDArray[np.int64]
@@ -36,12 +36,12 @@ class Nets:
 
 
 def merged_nets(snapshots: Sequence[Snapshot]) -> Nets:
-    """One net for each vertex v and snapshot t: v and those that pull from v at t. Equal nets are merged.
+    """One net for each node v and snapshot t: v and those that pull from v at t. Equal nets are merged.
 
     Nets of one pin, which nobody can cut, are dropped; a loop adds no pin. Equal sets are found by two sums of 64-bit
     mixed numbers of their pins: unequal ones are taken for equal once in 2^128 pairs. Costs O(E log E).
 
-    References: ESDG section 6 (hypergraph model of vertex partition).
+    References: ESDG section 6 (hypergraph model of node partition).
     """
     nodes = snapshots[0].num_nodes
     marks = [mixed(np.arange(nodes), salt) for salt in (1, 2)]
@@ -104,11 +104,11 @@ def assign(
     """Minimise the rows that are sent in one pass: the connectivity objective km1 over one net for each (t, v).
 
     The net of v at t holds v and those that pull from v. Over all nets, the sum of (parts that a net touches - 1) is
-    the halo rows of the whole sequence, counted exactly; an edge cut counts a row twice where two vertices of one
-    part pull it. A vertex weighs 1 plus what it pulls over all snapshots. Runs in a child process.
+    the halo rows of the whole sequence, counted exactly; an edge cut counts a row twice where two nodes of one
+    part pull it. A node weighs 1 plus what it pulls over all snapshots. Runs in a child process.
 
     Args:
-        graph: N vertices in T snapshots.
+        graph: N nodes in T snapshots.
         parts: P, at most N.
         hops: not read.
         seed: of Mt-KaHyPar, which runs on one thread: then it gives the same parts every time.
@@ -120,7 +120,7 @@ def assign(
         NotAvailableError: mtkahypar is not installed.
         PartitionError: Mt-KaHyPar crashed, failed or hung.
 
-    References: ESDG section 6 (hypergraph vertex partition); Gottesbueren, Heuer, Maas, Sanders, Schlag 2024
+    References: ESDG section 6 (hypergraph node partition); Gottesbueren, Heuer, Maas, Sanders, Schlag 2024
     (Mt-KaHyPar).
     Differs from the paper: ESDG uses PaToH; equal nets are merged here, which changes no cost.
     """

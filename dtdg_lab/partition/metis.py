@@ -55,7 +55,7 @@ class UnionGraph:
 
 
 def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
-    """The union of T snapshots over the same N vertices: duplicates merged, symmetrised, loops dropped.
+    """The union of T snapshots over the same N nodes: duplicates merged, symmetrised, loops dropped.
 
     Costs O(E log E) for E edges over all snapshots; memory O(E of the union), not of the sequence.
 
@@ -73,10 +73,10 @@ def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
 
 
 def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
-    """The union graph among some of its vertices, numbered anew in their order; costs O(their pairs).
+    """The union graph among some of its nodes, numbered anew in their order; costs O(their pairs).
 
     Args:
-        union: N vertices.
+        union: N nodes.
         vertices: (n,) ascending, distinct.
     """
     number = np.full(len(union.indptr) - 1, -1, np.int32)
@@ -93,7 +93,7 @@ def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
 
 
 def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
-    """Each pair of different vertices that an edge joins, once, as lower N + higher; sorted."""
+    """Each pair of different nodes that an edge joins, once, as lower N + higher; sorted."""
     rows, sources = snapshot.rows(), snapshot.indices.astype(np.int64)
     apart = rows != sources
     rows, sources = rows[apart], sources[apart]
@@ -138,18 +138,18 @@ def _firsts(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
 
 
-# METIS on a union graph, in a child process; vertices without a neighbour are dealt to what is smallest.
+# METIS on a union graph, in a child process; nodes without a neighbour are dealt to what is smallest.
 
 
 def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, seed: int, imbalance: float) -> Assigned:
     """Cut a union graph where fewest snapshots hold the edges, into parts of alike weight.
 
-    A pair weighs as much as snapshots hold it. Vertices without a neighbour are not shown to METIS: they go, in order,
-    to the parts that then have fewest vertices.
+    A pair weighs as much as snapshots hold it. Nodes without a neighbour are not shown to METIS: they go, in order,
+    to the parts that then have fewest nodes.
 
     Args:
-        union: N vertices.
-        weights: (N,) what a vertex weighs, in any unit, above 0 for some.
+        union: N nodes.
+        weights: (N,) what a node weighs, in any unit, above 0 for some.
         parts: P, at most N.
         seed: of METIS, below 2^31.
         imbalance: how far the heaviest part may be above the mean, as a share; METIS does not promise it.
@@ -171,14 +171,14 @@ def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, se
             "imbalance": np.array(imbalance),
         }
         owner[joined] = in_child("metis", arrays, vertices=len(joined), parts=parts)
-    else:  # nothing to cut: one part, or one for each vertex that has a neighbour
+    else:  # nothing to cut: one part, or one for each node that has a neighbour
         owner[joined] = np.arange(len(joined)) % parts
     owner[alone] = _to_smallest(np.bincount(owner[joined], minlength=parts), len(alone))
     return without_empty_parts(owner, parts, weights)
 
 
 def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The rows of the vertices that have neighbours, numbered anew; rows of the others are empty anyway."""
+    """The rows of the nodes that have neighbours, numbered anew; rows of the others are empty anyway."""
     number = np.zeros(len(union.indptr) - 1, np.int64)
     number[joined] = np.arange(len(joined))
     return {
@@ -189,9 +189,9 @@ def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[
 
 
 def _to_smallest(counts: NDArray[Any], number: int) -> NDArray[np.int32]:
-    """Parts for ``number`` vertices, one after another to the part that has fewest; ties go to the lower part."""
+    """Parts for ``number`` nodes, one after another to the part that has fewest; ties go to the lower part."""
     counts = counts.astype(np.int64)
-    # part p takes its k-th extra vertex when all parts stand at counts[p] + k: sort these levels
+    # part p takes its k-th extra node when all parts stand at counts[p] + k: sort these levels
     level = int(counts.max()) + number // len(counts) + 1
     room = np.minimum(level - counts, number)
     parts = np.repeat(np.arange(len(counts)), room)
@@ -210,15 +210,15 @@ def assign(
     imbalance: float = 0.03,
     partition_file: str = "",
 ) -> Assigned:
-    """Cut the union graph where fewest snapshots hold the edges, with edges and labelled vertices balanced.
+    """Cut the union graph where fewest snapshots hold the edges, with edges and labelled nodes balanced.
 
-    A pair weighs as much as snapshots hold it. A vertex weighs its share of all edges (in and out, over all
-    snapshots) plus its share of all labelled vertices: pymetis takes one weight a vertex, so the two balances that
-    METIS could keep apart are kept as their sum. Vertices without a neighbour in any snapshot are not shown to METIS:
-    they go, in order, to the parts that then have fewest vertices. METIS runs in a child process.
+    A pair weighs as much as snapshots hold it. A node weighs its share of all edges (in and out, over all
+    snapshots) plus its share of all labelled nodes: pymetis takes one weight a node, so the two balances that
+    METIS could keep apart are kept as their sum. Nodes without a neighbour in any snapshot are not shown to METIS:
+    they go, in order, to the parts that then have fewest nodes. METIS runs in a child process.
 
     Args:
-        graph: N vertices in T snapshots; labelled are those with a class at any time, or all where there are none.
+        graph: N nodes in T snapshots; labelled are those with a class at any time, or all where there are none.
         parts: P, at most N.
         hops: not read.
         seed: of METIS.
@@ -238,7 +238,7 @@ def assign(
 
 
 def vertex_weights(graph: DynamicGraph) -> NDArray[np.float64]:
-    """A vertex's share of all edges, in and out over all snapshots, plus its share of all labelled vertices; (N,)."""
+    """A node's share of all edges, in and out over all snapshots, plus its share of all labelled nodes; (N,)."""
     edges = np.zeros(graph.num_nodes)
     for snapshot in graph.snapshots:
         edges += np.diff(snapshot.indptr)

@@ -39,24 +39,24 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionMeasures:
-    """Counts of T snapshots over N vertices in P parts; made by :func:`measure`.
+    """Counts of T snapshots over N nodes in P parts; made by :func:`measure`.
 
     Attributes:
         snapshots: the T snapshots counted, by number in the graph.
         hops: D, how far a part that exchanges nothing must see.
-        ways: along which edges vertices pull: ``in``, ``out``.
+        ways: along which edges nodes pull: ``in``, ``out``.
         static: whether replicated rows are the same in all snapshots.
-        owned: (P,) vertices of each part.
-        edges: (T, P) edges into each part's own vertices.
+        owned: (P,) nodes of each part.
+        edges: (T, P) edges into each part's own nodes.
         all_edges: (T,) edges.
         cut_edges: (T,) edges between different parts.
         halo: (T, P) rows that each part receives for one pull each way.
         matrix: for each way (P, P): rows that part q sends to part p for one pull in every snapshot, at [q, p].
         first_matrix: the same for a pull in the first of the snapshots alone.
-        replicated: (T, P) vertices that a part does not own, within D hops of its own.
+        replicated: (T, P) nodes that a part does not own, within D hops of its own.
         replicated_edges: (T, P) edges that a part holds for them: all that those within D - 1 hops pull along, each
             way.
-        load: (P,) DynaHB's load of each part's vertices, in walks of up to D hops over all snapshots of the graph.
+        load: (P,) DynaHB's load of each part's nodes, in walks of up to D hops over all snapshots of the graph.
         halo_bytes: (P,) memory of a part's share of the data where rows are exchanged: features of its own rows
             (float32, once where they never change); for each snapshot and way its own rows' edges (int32 row starts
             and sources, float32 weights where there are any) and the numbers of the rows sent and received (int32).
@@ -165,8 +165,8 @@ def measure(
     """Count what a partition costs on some snapshots of a graph.
 
     Args:
-        graph: T snapshots of N vertices.
-        partition: of the same vertices.
+        graph: T snapshots of N nodes.
+        partition: of the same nodes.
         snapshots: consecutive ones; all by default.
         hops: D = layers times hops per layer, at least 1.
         ways: along which edges the model pulls: ``in``, ``out`` or both.
@@ -174,7 +174,7 @@ def measure(
             ``neighbourhood``, whose state runs through all of them); else by those of each snapshot alone.
 
     Raises:
-        PlanError: the partition is of other vertices, or snapshots, hops or ways are not allowed.
+        PlanError: the partition is of other nodes, or snapshots, hops or ways are not allowed.
     """
     chosen = range(graph.num_snapshots) if snapshots is None else snapshots
     if hops < 1 or not chosen or chosen.step != 1 or chosen.start < 0 or chosen.stop > graph.num_snapshots:
@@ -305,7 +305,7 @@ def kept_measures(
 ) -> PartitionMeasures:
     """The same as :func:`dtdg_lab.partition.metrics.measure`, kept in the cache folder.
 
-    Kept by the hash of the graph, the owners of the vertices and what is asked. Several processes may ask at once: the
+    Kept by the hash of the graph, the owners of the nodes and what is asked. Several processes may ask at once: the
     first counts, the others wait and read. A damaged file is made anew; a cache that cannot be written is none.
     """
     chosen = range(graph.num_snapshots) if snapshots is None else snapshots
@@ -402,7 +402,7 @@ def predicted_bytes(
     return {"forward": forward, "backward": backward}
 
 
-# ``lab.partition_graph``: a partition of a graph's vertices together with what it will cost a model.
+# ``lab.partition_graph``: a partition of a graph's nodes together with what it will cost a model.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -410,7 +410,7 @@ class MeasuredPartition:
     """A partition and what it costs one model over the snapshots it trains on.
 
     Attributes:
-        partition: which part owns each vertex.
+        partition: which part owns each node.
         measures: cut edges, halo rows, replicated rows, load and memory.
         predicted: ``forward`` and ``backward``, (L, P, P): bytes that part q sends to part p for layer l in one step,
             float32, at [l, q, p], where halo rows are exchanged.
@@ -486,10 +486,10 @@ def partition_graph(
     protocol: str = "warm",
     **settings: Any,
 ) -> MeasuredPartition:
-    """Divide a graph's vertices among parts and count what that costs, before anything is trained.
+    """Divide a graph's nodes among parts and count what that costs, before anything is trained.
 
     Args:
-        graph: T snapshots of N vertices.
+        graph: T snapshots of N nodes.
         name: a partitioner of the catalogue, such as ``"metis"``; or a Partition made by hand, whose parts count.
         parts: P, 1 to N.
         seed: of partitioners that draw lots.
@@ -501,7 +501,7 @@ def partition_graph(
             (``gc_layers``, ``heads``, ``diffusion_steps``); the glossary's defaults where not given.
 
     Raises:
-        PartitionError: there are more parts than vertices, the partitioner failed, or a partition that was given is of
+        PartitionError: there are more parts than nodes, the partitioner failed, or a partition that was given is of
             another graph.
         ConfigError: a name or value is not allowed.
         DataError: the graph has too few snapshots for the protocol.
@@ -549,8 +549,8 @@ def measures_for(
     """What a partition costs a model: as far as it reaches, along the ways it pulls, by what it remembers.
 
     Args:
-        graph: T snapshots of N vertices.
-        partition: of the same vertices.
+        graph: T snapshots of N nodes.
+        partition: of the same nodes.
         model: name in the catalogue.
         layers: of the model.
         snapshots: that it trains on.
@@ -575,7 +575,7 @@ def _of_this(graph: DynamicGraph, partition: Partition) -> Partition:
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"the partition is of {len(partition.owner):,} vertices, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            f"the partition is of {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
             "a partition of this graph."
         )
     return partition

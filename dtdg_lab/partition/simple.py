@@ -28,7 +28,7 @@ def assign_from_file(
     """Read the owners from a file, which must be for this graph and for P parts.
 
     Args:
-        graph: N vertices.
+        graph: N nodes.
         parts: P, those of the file.
         hops: not read.
         seed: not read.
@@ -70,7 +70,7 @@ def mixed(numbers: NDArray[Any], key: int) -> NDArray[np.uint64]:
     return state ^ (state >> np.uint64(31))
 
 
-# A pseudo-random part for each vertex.
+# A pseudo-random part for each node.
 
 
 def assign_hash(
@@ -83,14 +83,14 @@ def assign_hash(
     imbalance: float = 0.03,
     partition_file: str = "",
 ) -> Assigned:
-    """Give vertex v to part h(v, seed) mod P, where h mixes 64 bits.
+    """Give node v to part h(v, seed) mod P, where h mixes 64 bits.
 
-    A vertex's part depends on nothing but its number, the seed and P: any process can tell it without a table. Parts
-    differ in size as random draws do. A part that gets nobody, which happens where P is close to N, is given a vertex
+    A node's part depends on nothing but its number, the seed and P: any process can tell it without a table. Parts
+    differ in size as random draws do. A part that gets nobody, which happens where P is close to N, is given a node
     of the largest part.
 
     Args:
-        graph: N vertices.
+        graph: N nodes.
         parts: P, at most N.
         hops: not read.
         seed: chooses the hash.
@@ -104,17 +104,17 @@ def assign_hash(
     return without_empty_parts(owner, parts, np.zeros(graph.num_nodes))
 
 
-# Loads of vertices: how much is computed for them, over all snapshots.
+# Loads of nodes: how much is computed for them, over all snapshots.
 
 
 def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
-    """Edges of the computation graphs of every vertex, over all snapshots and all layers.
+    """Edges of the computation graphs of every node, over all snapshots and all layers.
 
     The load of v at depth 1 is its in-degree; at depth l it is the sum of the depth l - 1 loads of its in-neighbours:
     the walks of l edges that end in v. A layer l computes the depths 1 to l, so depth l counts L - l + 1 times.
 
     Args:
-        graph: N vertices in T snapshots; weights of edges do not matter.
+        graph: N nodes in T snapshots; weights of edges do not matter.
         hops: L, depth of the computation graph: layers times hops a layer; at least 1.
 
     Returns:
@@ -140,7 +140,7 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     return loads
 
 
-# Vertices sorted by load and dealt to parts, so that each part computes as much as the others.
+# Nodes sorted by load and dealt to parts, so that each part computes as much as the others.
 
 
 GROUPS = 10
@@ -156,16 +156,16 @@ def assign_load_aware(
     imbalance: float = 0.03,
     partition_file: str = "",
 ) -> Assigned:
-    """Sort vertices by load, heaviest first, and deal them: round k gives each part one vertex.
+    """Sort nodes by load, heaviest first, and deal them: round k gives each part one node.
 
-    The vertices of a part, sorted the same way, are cut into 10 equal runs (one a vertex where it has fewer): the
-    groups from which a vertex batch takes the same share each, so that batches weigh alike.
+    The nodes of a part, sorted the same way, are cut into 10 equal runs (one a node where it has fewer): the
+    groups from which a node batch takes the same share each, so that batches weigh alike.
 
     Args:
-        graph: N vertices in T snapshots.
+        graph: N nodes in T snapshots.
         parts: P, at most N.
         hops: L, depth of the computation graphs whose edges are counted.
-        seed: not read; ties go to the lower vertex.
+        seed: not read; ties go to the lower node.
         dealing: ``plain`` deals each round to parts 1..P; ``boustrophedon`` turns round at each end: 1..P, P..1.
         imbalance: not read.
         partition_file: not read.
@@ -187,11 +187,11 @@ def assign_load_aware(
 
 
 def dealt(loads: NDArray[np.float64], parts: int, dealing: str = "boustrophedon") -> NDArray[np.int32]:
-    """The part of each of K vertices, (K,), that are dealt as :func:`assign` deals all of a graph.
+    """The part of each of K nodes, (K,), that are dealt as :func:`assign` deals all of a graph.
 
     Args:
         loads: (K,) of them.
-        parts: P; where K is at least P, every part gets a vertex.
+        parts: P; where K is at least P, every part gets a node.
         dealing: ``plain`` or ``boustrophedon``.
     """
     order = _heaviest_first(loads)
@@ -208,7 +208,7 @@ def _heaviest_first(loads: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArray[np.int32]:
-    """Equal runs of each part's vertices in this order, (N,): runs differ by at most one vertex."""
+    """Equal runs of each part's nodes in this order, (N,): runs differ by at most one node."""
     groups = np.empty(len(owner), np.int32)
     for part in range(parts):
         own = order[owner[order] == part]
@@ -216,7 +216,7 @@ def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArra
     return groups
 
 
-# Vertices dealt to parts in turn, by number.
+# Nodes dealt to parts in turn, by number.
 
 
 def assign_round_robin(
@@ -229,12 +229,12 @@ def assign_round_robin(
     imbalance: float = 0.03,
     partition_file: str = "",
 ) -> Assigned:
-    """Give vertex v to part v mod P: parts differ by at most one vertex.
+    """Give node v to part v mod P: parts differ by at most one node.
 
-    Where vertices are numbered by their first appearance, as in most edge lists, each part gets old and new ones alike.
+    Where nodes are numbered by their first appearance, as in most edge lists, each part gets old and new ones alike.
 
     Args:
-        graph: N vertices.
+        graph: N nodes.
         parts: P, at most N.
         hops: not read.
         seed: not read.

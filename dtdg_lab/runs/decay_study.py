@@ -91,12 +91,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "full_snapshots": "K, newest snapshots of a window that are whole",
         "alpha": "says how many chunks of the older ones are kept",
         "seed": "of parameters, order of chunks and splits of the sequence; of the data too where they are generated",
-        "validation_loss": "of the validation part at the end, on whole snapshots, as all systems are judged",
-        "test_loss": "of the test part, read once, at the end; choose by the validation part",
-        "persistence_loss": "of the test part, predicting that tomorrow is as today",
-        "mean_loss": "of the test part, predicting the mean of the training part",
-        "validation_persistence_loss": "of the validation part, predicting that tomorrow is as today",
-        "validation_mean_loss": "of the validation part, predicting the mean of the training part",
+        "validation_loss": "of the validation split at the end, on whole snapshots, as all systems are judged",
+        "test_loss": "of the test split, read once, at the end; choose by the validation split",
+        "persistence_loss": "of the test split, predicting that tomorrow is as today",
+        "mean_loss": "of the test split, predicting the mean of the training split",
+        "validation_persistence_loss": "of the validation split, predicting that tomorrow is as today",
+        "validation_mean_loss": "of the validation split, predicting the mean of the training split",
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank, mean over epochs",
@@ -168,7 +168,7 @@ class DecayStudy:
     def best(self) -> dict[str, Any] | None:
         """The row of ``settings`` with the lowest validation loss, of those with the most seeds.
 
-        None where there is no validation loss: no run came to its end, or the protocol has no validation part.
+        None where there is no validation loss: no run came to its end, or the protocol has no validation split.
         """
         known = [row for row in self.settings if row["validation_loss"] is not None]
         most = max((row["seeds"] for row in known), default=0)
@@ -180,7 +180,7 @@ class DecayStudy:
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
                 ``run.window.trapezoid.decisions.path()``.
-            part: whose loss is drawn, ``validation`` or ``test``; the validation part's where the protocol has one.
+            part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:
             ConfigError: there is no such part.
@@ -226,7 +226,7 @@ class DecayStudy:
             )
         baselines = {name: _mean(self.rows, f"{name}_loss") for name in ("persistence", "mean")}
         said = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
-        lines += [f"Without a model, on the test part: {', '.join(said)}."] if said else []
+        lines += [f"Without a model, on the test split: {', '.join(said)}."] if said else []
         return "\n".join([*lines, *self._stands(), *self._failures()])
 
     def _stands(self) -> list[str]:

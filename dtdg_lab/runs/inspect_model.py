@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ``lab.trace``: a finished run's model followed through time, vertex by vertex.
+# ``lab.trace``: a finished run's model followed through time, node by node.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What a trained model holds of every vertex at every snapshot, its state running from the first one.
+    """What a trained model holds of every node at every snapshot, its state running from the first one.
 
     Attributes:
         model: its name.
-        graph: T labelled snapshots of N vertices.
+        graph: T labelled snapshots of N nodes.
         hidden: shape (T, N, H), float32: what the last layer gives.
         outputs: shape (T, N, outputs), float32: what is read out of it; for regression one column, the prediction.
         parameters: numbers the model has learned.
-        remembered: numbers it keeps from one snapshot to the next, for all N vertices.
+        remembered: numbers it keeps from one snapshot to the next, for all N nodes.
         hops: edges that a change travels within one snapshot, at most.
     """
 
@@ -51,15 +51,15 @@ class Trace:
     def __repr__(self) -> str:
         steps, nodes, width = self.hidden.shape
         return (
-            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} vertices, {width} hidden numbers each; "
+            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} nodes, {width} hidden numbers each; "
             f"{self.parameters:,} parameters, {self.remembered:,} numbers remembered)"
         )
 
     def vertex(self, vertex: int) -> pd.DataFrame:
-        """One vertex by snapshot: in-neighbours, features, label, persistence, prediction, size of its hidden state.
+        """One node by snapshot: in-neighbours, features, label, persistence, prediction, size of its hidden state.
 
         Raises:
-            ConfigError: the graph has no such vertex.
+            ConfigError: the graph has no such node.
         """
         import pandas as pd
 
@@ -78,7 +78,7 @@ class Trace:
 
 
 def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
-    """Run the model of a finished run over its graph, and keep what it holds of every vertex.
+    """Run the model of a finished run over its graph, and keep what it holds of every node.
 
     The model is run in this process, as ``lab.train`` does, which imports torch.
 
@@ -97,16 +97,16 @@ def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
 
 
 def check_vertex(graph: DynamicGraph, vertex: int) -> None:
-    """Refuse a vertex that the graph does not have.
+    """Refuse a node that the graph does not have.
 
     Raises:
         ConfigError: it is below 0, or N or more.
     """
     if not 0 <= vertex < graph.num_nodes:
-        raise ConfigError(f"vertex={vertex}: {graph.name!r} has vertices 0 to {graph.num_nodes - 1}.")
+        raise ConfigError(f"vertex={vertex}: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
 
 
-# ``lab.echo``: a model hears one vertex's features change at one snapshot; who notices, and for how long.
+# ``lab.echo``: a model hears one node's features change at one snapshot; who notices, and for how long.
 
 
 HEARD = 1e-6  # a smaller change of a hidden number, relative to the largest one, counts as rounding
@@ -114,14 +114,14 @@ HEARD = 1e-6  # a smaller change of a hidden number, relative to the largest one
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Echo:
-    """How a model's hidden state differs because one vertex's features were changed at one snapshot.
+    """How a model's hidden state differs because one node's features were changed at one snapshot.
 
     Attributes:
         model: its name.
         vertex: whose features were changed.
         snapshot: when.
-        change: shape (T, N): the largest difference of a hidden number of every vertex, from the unchanged sequence.
-        distance: shape (N,): edges between each vertex and ``vertex`` in that snapshot, either way; -1 where there is
+        change: shape (T, N): the largest difference of a hidden number of every node, from the unchanged sequence.
+        distance: shape (N,): edges between each node and ``vertex`` in that snapshot, either way; -1 where there is
             no path.
     """
 
@@ -133,12 +133,12 @@ class Echo:
 
     @property
     def received(self) -> NDArray[np.bool_]:
-        """Which vertices hold something else than without the change, shape (T, N)."""
+        """Which nodes hold something else than without the change, shape (T, N)."""
         return self.change > HEARD * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:
-        """The largest distance of a vertex that hears the change in the snapshot it is made in."""
+        """The largest distance of a node that hears the change in the snapshot it is made in."""
         at_once = self.distance[self.received[self.snapshot]]
         return int(at_once.max(initial=0))
 
@@ -149,7 +149,7 @@ class Echo:
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
     def listeners(self, later: int = 0) -> int:
-        """How many vertices hold something of the change ``later`` snapshots after it.
+        """How many nodes hold something of the change ``later`` snapshots after it.
 
         Raises:
             ConfigError: the graph ends before.
@@ -160,7 +160,7 @@ class Echo:
         return int(self.received[at].sum())
 
     def table(self) -> pd.DataFrame:
-        """By snapshots since the change: how many vertices hear it, and how loud it is where it is loudest."""
+        """By snapshots since the change: how many nodes hear it, and how loud it is where it is loudest."""
         import pandas as pd
 
         received, change = self.received[self.snapshot :], self.change[self.snapshot :]
@@ -171,7 +171,7 @@ class Echo:
 
 
 def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:
-    """Add ``amount`` to all features of one vertex at one snapshot, and compare what the run's model then holds.
+    """Add ``amount`` to all features of one node at one snapshot, and compare what the run's model then holds.
 
     Edges and labels stay as they are. The model is run in this process, which imports torch.
 
@@ -183,7 +183,7 @@ def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unc
         unchanged: the trace of the run, where it is there already.
 
     Raises:
-        ConfigError: there is no such vertex or snapshot.
+        ConfigError: there is no such node or snapshot.
         LabError: the run has no checkpoint, or its data set cannot be loaded.
     """
     unchanged = trace(run) if unchanged is None else unchanged
@@ -203,7 +203,7 @@ def _with_change(graph: DynamicGraph, vertex: int, snapshot: int, amount: float)
 
 
 def _distances(snapshot: Snapshot, vertex: int) -> NDArray[np.int64]:
-    """Edges from a vertex to every other, whatever their direction; -1 where there is no path."""
+    """Edges from a node to every other, whatever their direction; -1 where there is no path."""
     distance = np.full(snapshot.num_nodes, -1)
     distance[vertex] = 0
     rows, sources = snapshot.rows(), snapshot.indices
@@ -258,12 +258,12 @@ def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
     return GraphComparison(table, compare_graphs_figure(rows))
 
 
-# ``lab.follow_vertex``: one vertex through several models, side by side.
+# ``lab.follow_vertex``: one node through several models, side by side.
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedVertex:
-    """One vertex: ``table`` has a row a snapshot and a column a model, ``figure`` draws it."""
+    """One node: ``table`` has a row a snapshot and a column a model, ``figure`` draws it."""
 
     vertex: int
     table: pd.DataFrame
@@ -272,18 +272,18 @@ class FollowedVertex:
     def _repr_html_(self) -> str:
         """The table; ``lab.plot(followed)`` draws the figure."""
         shown: str = self.table.to_html(escape=True, max_rows=12, float_format=lambda value: f"{value:.3g}")
-        return f"<p>vertex {self.vertex}</p>{shown}"
+        return f"<p>node {self.vertex}</p>{shown}"
 
 
 def follow_vertex(traces: Sequence[Trace], vertex: int) -> FollowedVertex:
-    """What several models predict of one vertex at every snapshot, beside its label and persistence.
+    """What several models predict of one node at every snapshot, beside its label and persistence.
 
     Args:
         traces: of models trained for regression on one graph.
         vertex: its number.
 
     Raises:
-        ConfigError: no trace is given, they are of different graphs or another task, or there is no such vertex.
+        ConfigError: no trace is given, they are of different graphs or another task, or there is no such node.
     """
     if not traces:
         raise ConfigError("follow_vertex() got no trace: give those of finished runs, [lab.trace(run), ...].")

@@ -87,7 +87,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         return shown
     raise ConfigError(
         f"plot() got a {type(shown).__name__}; it draws a DynamicGraph, graph.describe(), a run, a comparison, a "
-        "followed vertex, echoes, or measured partitions."
+        "followed node, echoes, or measured partitions."
     )
 
 

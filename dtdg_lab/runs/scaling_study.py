@@ -238,8 +238,8 @@ def predict_scaling(
             are for the first one's settings and graph.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.
-        weak: whether the graph grows with the ranks, vertices and edges alike; else it stays.
-        size: the graph to be predicted for has this many times the vertices and edges.
+        weak: whether the graph grows with the ranks, nodes and edges alike; else it stays.
+        size: the graph to be predicted for has this many times the nodes and edges.
         graph: the data of all runs, where it is not one that their configs load.
         network: how ranks are connected; the paper's 8 a node where not given, as fast within one as measured.
         cores: of the machine they ran on; those of this process where not given.

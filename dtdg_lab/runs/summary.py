@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# How far the loss that a vertex layout trains on is from that of the whole graph.
+# How far the loss that a node layout trains on is from that of the whole graph.
 
 
 def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int) -> float | None:
     """The largest relative difference of a step's loss from the evaluation of the same parameters; None without any.
 
-    Evaluations of the training part see all vertices and all their neighbours. A step of a full-batch layout computes
-    the same number where the layout is exact, and another one where it cuts off state or takes its own best vertices
+    Evaluations of the training split see all nodes and all their neighbours. A step of a full-batch layout computes
+    the same number where the layout is exact, and another one where it cuts off state or takes its own best nodes
     (``evolvegcn-h`` and ``dcrnn`` on ``cached_vertex``).
 
     Args:
@@ -290,16 +290,16 @@ READ = (  # phases, the largest table, is not needed
 
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "train_loss": "last evaluation of the training part",
-        "validation_loss": "last evaluation of the validation part",
-        "test_loss": "the one evaluation of the test part, after the end",
+        "train_loss": "last evaluation of the training split",
+        "validation_loss": "last evaluation of the validation split",
+        "test_loss": "the one evaluation of the test split, after the end",
         "persistence_loss": "loss on skill_split of predicting that tomorrow is as today",
-        "mean_loss": "loss on skill_split of one prediction for all, taken from the training part: the mean target, "
+        "mean_loss": "loss on skill_split of one prediction for all, taken from the training split: the mean target, "
         "how often each class occurs, the share of positives",
         "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
         "link_pairs": "pairs that the link metrics of skill_split are of, positives and negatives",
         "link_ranked": "positives that mrr is of",
-        "link_intervals": "95 % percentile intervals of the link metrics of the test part: 1,000 bootstrap resamples "
+        "link_intervals": "95 % percentile intervals of the link metrics of the test split: 1,000 bootstrap resamples "
         "of each snapshot's pairs, positives and negatives apart; empty of fewer than 10 positives, and where nothing "
         "was tested",
         "link_warning": "that the link metrics are of too few pairs; empty otherwise",
@@ -332,7 +332,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "bytes_received": "bytes received in steps, summed over ranks",
         "peak_bytes": "largest peak of tensor memory of any rank",
         "peak_rss_bytes": "largest resident memory of any rank's process",
-        "partitioner": "what divided the vertices last, where the layout divides them",
+        "partitioner": "what divided the nodes last, where the layout divides them",
         "parts": "parts of that partition",
         "partition_s": "seconds making that partition took",
         "rebuild_s": "seconds that changes of layout and partition took in the middle of the run, together",
@@ -347,7 +347,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, where it knew seconds",
         "over_bound": "the predicted epoch over what no schedule of the same times and exchanges can beat; 1 is the "
         "best possible",
-        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where vertices are "
+        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where nodes are "
         "divided: rounding, but for models that a layout approximates",
         "predicted_step_bytes": "bytes of rows that ranks send each other in a step, recomputation of blocks included, "
         "predicted from the partition",
@@ -513,7 +513,7 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     """Of the partition that the run ended with; None where its layout then had none."""
     events = tables["events"]
     batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
-    if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training part
+    if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training split
         return _number_summary(batches.iloc[-1]["data"]["deviation"])
     described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
     if described.empty or described.iloc[-1]["data"].get("layout", "") is None:

@@ -156,14 +156,14 @@ def compare_transfers(
         smoothing_window: of TM-GCN, in snapshots.
         forms: ``csr32``, ours, and ``coo64``, the paper's.
         blocks: numbers of blocks of time; 1, 2, 4 and 8 where not given, as far as there are snapshots.
-        ranks: numbers of ranks; 1 to 16 where not given, as far as there are vertices.
+        ranks: numbers of ranks; 1 to 16 where not given, as far as there are nodes.
         repeats: times each transfer is timed; 0 takes no times.
         device: where the snapshots arrive.
 
     Raises:
         ConfigError: a number makes no sense.
         UnknownNameError: there is no such format.
-        PlanError: there are more blocks than snapshots, or more ranks than vertices.
+        PlanError: there are more blocks than snapshots, or more ranks than nodes.
         DataError: the snapshots cannot be encoded.
 
     References: ESDG sections 3.2 (differences), 5.4 (smoothing), 6.2 and Figure 4.
@@ -187,7 +187,7 @@ def compare_transfers(
             rows.append(of | sizes | _times(smoothed, form, repeats=repeats, device=device, saved_bytes=saved))
             shares += [of | _share(changes, form, plan) for plan in plans]
     alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
-    size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} vertices"
+    size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} nodes"
     described = f"Bringing {graph.name}: {size} to {device}{alive}"
     return TransferStudy(tuple(rows), tuple(shares), described)
 
@@ -356,7 +356,7 @@ def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunCon
             f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and 1 step or "
             "more, as compare_blocks(config, (1, 2, 4))."
         )
-    # whole snapshots are of ranks, not of parts; vertex parts stay as many, one after another
+    # whole snapshots are of ranks, not of parts; node parts stay as many, one after another
     alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
     return config.replace(ranks=1, slow_rank=-1, **alone)
 
@@ -377,13 +377,13 @@ def _row_memory_study(cost: BlockCost, first: BlockCost, predicted: Mapping[int,
     }
 
 
-# ``lab.compare_volumes``: numbers sent in a step by snapshot and by hypergraph vertex partition, without any ranks.
+# ``lab.compare_volumes``: numbers sent in a step by snapshot and by hypergraph node partition, without any ranks.
 
 
 MODELS = ("tmgcn", "cdgcn", "evolvegcn-o")
 VOLUME_STUDY_RANKS = (2, 4, 16, 64)
 SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by the M-transform, or by edges that live on: the same edges
-LINK_OUTPUTS = 2  # numbers of a vertex that pairs are scored from, by the paper's linear head
+LINK_OUTPUTS = 2  # numbers of a node that pairs are scored from, by the paper's linear head
 # ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of numbers; None: it did not run
 PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType(
     {
@@ -398,7 +398,7 @@ VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(
         "snapshot_as_paper": "the same by the paper's rule: six legs a layer (four in one block, which is not "
         "computed again), of the width of what it sends; its "
         "Table 2 has half of that for tmgcn, which it transforms only between the two layers",
-        "hypergraph": "the same by hypergraph vertex partition: halo rows of forward, rerun and backward",
+        "hypergraph": "the same by hypergraph node partition: halo rows of forward, rerun and backward",
         "ratio": "hypergraph over snapshot; missing where snapshot partition sends nothing",
         "paper_ratio": "the same in the paper's Table 2, on AMLSim",
         "edges": "edges of the snapshots counted, after smoothing",
@@ -496,7 +496,7 @@ def compare_volumes(
     seed: int = 0,
     imbalance: float = 0.03,
 ) -> VolumeStudy:
-    """Count exactly what a step sends by snapshot and by hypergraph vertex partition, for numbers of ranks at will.
+    """Count exactly what a step sends by snapshot and by hypergraph node partition, for numbers of ranks at will.
 
     Nothing is trained. Gradients of parameters, which both all-reduce, are in neither count.
 
@@ -508,8 +508,8 @@ def compare_volumes(
         layers: of the model.
         blocks: nb, blocks of time for both; as many as there are training snapshots where these are fewer.
         smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others take the graph as is.
-        pairs: numbers of a vertex that pairs are scored from: 2 for the paper's link prediction; 0 where the loss is a
-            sum over vertices.
+        pairs: numbers of a node that pairs are scored from: 2 for the paper's link prediction; 0 where the loss is a
+            sum over nodes.
         protocol: whose training snapshots are counted.
         seed: of the partitioner.
         imbalance: that the partitioner may leave.
@@ -517,7 +517,7 @@ def compare_volumes(
     Raises:
         ConfigError: a name or value is not allowed.
         UnsupportedError: snapshot partition cannot carry the model's memory.
-        PlanError: there are more ranks than vertices.
+        PlanError: there are more ranks than nodes.
         NotAvailableError: mtkahypar is not installed.
 
     References: ESDG section 6.4, Table 2 (PaToH there, Mt-KaHyPar here).
@@ -536,7 +536,7 @@ def compare_volumes(
         on, pulled = smooth if name in smooths else graph, pulls(name, features, hidden, layers)
         made = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
         outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], pulled=pulled, made=made))
-    size = f"{graph.num_nodes:,} vertices with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
+    size = f"{graph.num_nodes:,} nodes with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     described = (
         f"Numbers sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
         f"{size}; edges live {smoothing} snapshots for {', '.join(smooths) or 'no model'}."

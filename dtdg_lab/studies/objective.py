@@ -35,13 +35,13 @@ def check_objective(name: str) -> None:
     """Whether trials may be compared by a number.
 
     Raises:
-        ConfigError: it is of the test part, which nothing that chooses may read.
+        ConfigError: it is of the test split, which nothing that chooses may read.
         UnknownNameError: runs have no such number.
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
-            f"objective={name!r} is, or may be, of the test part, which nothing that chooses settings may read. Take "
-            f"{LAST!r} or {BEST!r}, and look at the test part of the chosen one."
+            f"objective={name!r} is, or may be, of the test split, which nothing that chooses settings may read. Take "
+            f"{LAST!r} or {BEST!r}, and look at the test split of the chosen one."
         )
     allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
     if name not in allowed:
@@ -49,7 +49,7 @@ def check_objective(name: str) -> None:
 
 
 def values_of(run: StoredRun) -> dict[str, Any]:
-    """The numbers of a run that ended: its summary, and of its validation part the best loss and the baselines.
+    """The numbers of a run that ended: its summary, and of its validation split the best loss and the baselines.
 
     Joules of several sources are summed. What is not known is None.
 

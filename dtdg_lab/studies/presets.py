@@ -138,7 +138,7 @@ def hybrid_base(base: RunConfig | None, quick: bool) -> RunConfig:
 
 
 def table8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """Four fixed sizes, of vertices and of snapshots alike, and the DQN.
+    """Four fixed sizes, of nodes and of snapshots alike, and the DQN.
 
     Differs from the paper: it names its columns fanouts and its text sizes of hybrid batches; we read sizes.
     """
@@ -195,7 +195,7 @@ BATCH_SIZES = Shipped(
     name=BATCH_SIZES_NAME,
     sweep=batch_sizes_sweep,
     analysis=batch_sizes_analysis,
-    question="How many snapshots, and how many vertices, does a batch need to learn as well as a larger one?",
+    question="How many snapshots, and how many nodes, does a batch need to learn as well as a larger one?",
     source="DynaHB section 5.1 (its actions), as a map",
 )
 
@@ -397,7 +397,7 @@ FIGURE8 = Shipped(
 )
 
 
-# Partitioners against imbalance: who divides the vertices so that nobody waits, and what it sends for that.
+# Partitioners against imbalance: who divides the nodes so that nobody waits, and what it sends for that.
 
 
 PARTITIONERS_NAME, PARTITIONER, MODEL = "partitioners", "partitioner", "model"
@@ -408,12 +408,12 @@ def partitioners_sweep(base: RunConfig | None, quick: bool) -> Sweep:
     """Partitioner x model x seeds on two ranks; a session of as many engines is needed.
 
     Raises:
-        ConfigError: the base's system does not divide vertices.
+        ConfigError: the base's system does not divide nodes.
     """
     small = {**QUICK, "epochs": 6}
     config = base or RunConfig(system="adgnn-t", ranks=2, **(small if quick else {"epochs": 20, "threads": 1}))
     if PARTITIONER not in config.flat:
-        raise ConfigError(f"system={config.system!r} divides no vertices: study config.replace(system='adgnn-t').")
+        raise ConfigError(f"system={config.system!r} divides no nodes: study config.replace(system='adgnn-t').")
     partitioners = ("hash", "metis") if quick else PARTITIONERS
     models = ("tgcn",) if quick else ("tgcn", "mpnn-lstm")
     over = {PARTITIONER: partitioners, MODEL: models}

@@ -47,7 +47,7 @@ def race(
         seeds: of the runs of each; from two on there is a spread, without which nothing is called the best.
         session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
         at_once: two runs at a time, on disjoint halves of the session's engines. They share the machine's cores.
-        stop: ends runs before their epochs are over, by the validation part and the clock alone.
+        stop: ends runs before their epochs are over, by the validation split and the clock alone.
         runs_dir: folder that holds ``races/`` and, without a session, the runs.
         name: of the race, to go on with it later; made of the systems where not given, and then a new race each time.
         on_change: called with the race after every validation evaluation, and when a run begins or ends; to draw its

@@ -110,7 +110,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
     how = MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
     if layout in _FULL_BATCH and "batching" not in config.options and how.startswith("exact"):
-        return (learning, "full batch"), "both take the whole training part in one step, exactly"
+        return (learning, "full batch"), "both take the whole training split in one step, exactly"
     if _has_clock(config):
         return None
     plan = [(name, flat[name]) for name in _options_of(config, "batching", "partition", "parallel", "scheduling")]

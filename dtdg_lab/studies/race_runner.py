@@ -95,7 +95,7 @@ class RaceRunner:
         return self._asked_to_stop
 
     def stop(self) -> None:
-        """End the runs under way and begin no more; in this process at the next evaluation of the validation part."""
+        """End the runs under way and begin no more; in this process at the next evaluation of the validation split."""
         self._asked_to_stop = True
         self._stopping.set()
         for _, handle in list(self._handles.values()):

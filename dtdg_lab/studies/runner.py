@@ -136,7 +136,7 @@ def go_on(path: Path, session: Session | None) -> bool:
     return True
 
 
-# Ending runs of a study early, by losses of the validation part and of nothing else.
+# Ending runs of a study early, by losses of the validation split and of nothing else.
 
 
 Curve = tuple[tuple[int, float], ...]  # (epochs done, validation loss), in order
@@ -506,7 +506,7 @@ class TrialRunner:
 
 
 def curve_of(run: StoredRun) -> Curve:
-    """(epochs done, loss) of every evaluation of the validation part whose loss is finite."""
+    """(epochs done, loss) of every evaluation of the validation split whose loss is finite."""
     table = run.table("evaluations")
     rows = table[table["split"] == "validation"].to_dict("records")
     found = {
@@ -713,7 +713,7 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
     chooses = sweep.is_search and sweep.objective in (LAST, BEST)
     if blind and (prune is not None or chooses):
         raise ConfigError(
-            f"protocol={blind[0]!r} has no validation part, by which runs are {'pruned' if prune else 'compared'}: "
+            f"protocol={blind[0]!r} has no validation split, by which runs are {'pruned' if prune else 'compared'}: "
             "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for each in axis.settings for name in each}

@@ -1,4 +1,4 @@
-"""When runs of a race end: one rule for all of them, which reads the validation part and the clock alone."""
+"""When runs of a race end: one rule for all of them, which reads the validation split and the clock alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dtdg_lab.visualization.layout import join_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """Whichever comes first ends a run, after the epoch in which it is seen; its test part is then evaluated once.
+    """Whichever comes first ends a run, after the epoch in which it is seen; its test split is then evaluated once.
 
     Attributes:
         epochs: most epochs; those of the configs where not given.
         patience: validation evaluations in a row without a new least loss.
-        seconds: since the run began, evaluations among them; looked at when the validation part is evaluated.
+        seconds: since the run began, evaluations among them; looked at when the validation split is evaluated.
         loss: validation loss that is low enough.
 
     Raises:
@@ -61,12 +61,12 @@ class StopRule:
         """Refuse a config whose runs it could never end.
 
         Raises:
-            ConfigError: it looks at the validation part, and the config's protocol has none.
+            ConfigError: it looks at the validation split, and the config's protocol has none.
         """
         if self.judges and not PROTOCOLS[config.protocol].validation_share:
             able = [name for name, known in PROTOCOLS.items() if known.validation_share]
             raise ConfigError(
-                f"{self.summary()} is seen when the validation part is evaluated, and protocol="
+                f"{self.summary()} is seen when the validation split is evaluated, and protocol="
                 f"{config.protocol!r} has none. Stop by epochs= alone, or choose one of {', '.join(able)}."
             )
 

@@ -321,7 +321,7 @@ class Study:
 
     @property
     def best(self) -> Combination | None:
-        """The combination with the best median objective, of those with the most seeds done; never by the test part.
+        """The combination with the best median objective, of those with the most seeds done; never by the test split.
 
         None before any is done, and where data, protocol or task are studied: such losses have no order. The
         combinations of one of them: ``study.best_where(dataset="collegemsg")``.
@@ -389,7 +389,7 @@ class Study:
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)
-        if values.get("skill_split") != "test":  # a pruned run has not seen the test part: they are of another one
+        if values.get("skill_split") != "test":  # a pruned run has not seen the test split: they are of another one
             values |= dict.fromkeys(("persistence_loss", "mean_loss", "skill"))
         return {
             "trial": trial.number,

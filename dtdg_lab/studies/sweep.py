@@ -319,7 +319,7 @@ class Sweep:
 
     Raises:
         ConfigError: there is nothing to study, a name or value is not allowed, two cells are the same run, or the
-            objective is of the test part.
+            objective is of the test split.
     """
 
     base: RunConfig

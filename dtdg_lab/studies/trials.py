@@ -51,7 +51,7 @@ class Trial:
         run: folder of its run, where it has one.
         values: numbers of its run; see ``runs.summary.MEANINGS``.
         provenance: protocol, purge gap and data of its run; see ``runs.provenance``.
-        curve: (epochs done, loss) of every evaluation of the validation part.
+        curve: (epochs done, loss) of every evaluation of the validation split.
         seconds: that it took.
         notes: what else happened to it, in words.
         asked_ns: when it was begun last, nanoseconds since 1970.

@@ -17,13 +17,13 @@ from dtdg_lab.tasks.base import Task
 
 
 class SingleStrategy:
-    """One step an epoch: back-propagation through the whole training part, loss at every snapshot.
+    """One step an epoch: back-propagation through the whole training split, loss at every snapshot.
 
     Args:
         model: any model.
         sequence: the graph on this device.
         task: what is predicted.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
     """
 
     def __init__(self, model: DynamicModel, sequence: DeviceSequence, task: Task, train: range) -> None:
@@ -50,17 +50,17 @@ LEAST_GROUPS = 2  # one group is the whole part: nothing to deal out
 
 
 def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups:
-    """Groups of ``window`` consecutive snapshots of the training part, one at every ``stride`` snapshots.
+    """Groups of ``window`` consecutive snapshots of the training split, one at every ``stride`` snapshots.
 
     Raises:
-        DataError: the training part has room for fewer than two groups.
+        DataError: the training split has room for fewer than two groups.
 
     References: DyGNeX section 3; stride 1 is ours, from its Table 6 (SYSTEMS.md section 3).
     """
     groups = max(0, (len(train) - window) // stride + 1)
     if groups < LEAST_GROUPS:
         raise DataError(
-            f"the training part has {len(train)} snapshots, room for {groups} groups of group_window={window} that "
+            f"the training split has {len(train)} snapshots, room for {groups} groups of group_window={window} that "
             f"start at every group_stride={stride}; at least {LEAST_GROUPS} groups, {window + stride} snapshots, are "
             "needed. Set a smaller group_window or group_stride, or cut the data finer (cut=...)."
         )
@@ -73,7 +73,7 @@ class SnapshotGroupStrategy:
 
     Args:
         model: any model; group layouts carry every kind of memory exactly.
-        sequence: the graph on this rank's device, all vertices.
+        sequence: the graph on this rank's device, all nodes.
         task: what is predicted.
         groups: K snapshot groups.
         schedule: which part computes which group when, for P parts.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 PARTS = ("train", "validation", "test")
-Rows = slice | Tensor  # some of the vertices: a run of them, or their numbers
+Rows = slice | Tensor  # some of the nodes: a run of them, or their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Scores:
         split: ``train``, ``validation`` or ``test``.
         loss: mean over the part's snapshots that have labelled items, of the mean loss over these items.
         persistence_loss: the same for "tomorrow is as today".
-        mean_loss: the same for one prediction for all items, taken from the training part.
+        mean_loss: the same for one prediction for all items, taken from the training split.
         snapshots: how many snapshots of the part have labelled items.
         metrics: other numbers of the model, and those of persistence under ``persistence_<name>``.
     """
@@ -35,7 +35,7 @@ class Scores:
 
 
 class Task(Protocol):
-    """What is predicted from a model's readout, for T labelled snapshots of N vertices.
+    """What is predicted from a model's readout, for T labelled snapshots of N nodes.
 
     A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
     """
@@ -52,7 +52,7 @@ class Task(Protocol):
 
     @property
     def per_vertex(self) -> bool:
-        """Whether the loss is a sum over vertices, so that blocks of vertices may be taken apart."""
+        """Whether the loss is a sum over nodes, so that blocks of nodes may be taken apart."""
         ...
 
     @property
@@ -74,50 +74,50 @@ class Task(Protocol):
         ...
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """What some vertices add to the training loss of some snapshots; it carries the history of ``z``.
+        """What some nodes add to the training loss of some snapshots; it carries the history of ``z``.
 
         Args:
-            z: readout of these vertices, (S, n, outputs).
+            z: readout of these nodes, (S, n, outputs).
             snapshots: the S consecutive snapshots ``z`` is of.
-            rows: the n vertices; all N where the task is not ``per_vertex``.
+            rows: the n nodes; all N where the task is not ``per_vertex``.
 
         Returns:
-            (S,): for each snapshot, the share of these vertices in the mean loss over the snapshot's labelled items;
-            the shares of blocks of vertices add up to that mean. 0 where the snapshot has no labelled item.
+            (S,): for each snapshot, the share of these nodes in the mean loss over the snapshot's labelled items;
+            the shares of blocks of nodes add up to that mean. 0 where the snapshot has no labelled item.
         """
         ...
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """How much of the training loss some vertices are: (S,), the share of each snapshot's labelled items they hold.
+        """How much of the training loss some nodes are: (S,), the share of each snapshot's labelled items they hold.
 
-        ``loss`` over it is the mean over these vertices' own items. 0 where they have none, or the snapshot has none.
+        ``loss`` over it is the mean over these nodes' own items. 0 where they have none, or the snapshot has none.
 
         Args:
             snapshots: S consecutive ones.
-            rows: some vertices; all N where the task is not ``per_vertex``.
+            rows: some nodes; all N where the task is not ``per_vertex``.
         """
         ...
 
     def trains(self) -> NDArray[np.bool_]:
-        """Which vertices have a label that the training loss counts, in some snapshot of the training part: (N,)."""
+        """Which nodes have a label that the training loss counts, in some snapshot of the training split: (N,)."""
         ...
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """What some vertices add to the numbers that the scores of a part are made of, without history.
+        """What some nodes add to the numbers that the scores of a part are made of, without history.
 
         Args:
-            z: readout of these vertices at snapshot t, (n, outputs).
+            z: readout of these nodes at snapshot t, (n, outputs).
             t: number of the snapshot.
-            rows: the n vertices; all N where the task is not ``per_vertex``.
+            rows: the n nodes; all N where the task is not ``per_vertex``.
             part: ``train``, ``validation`` or ``test``, which t belongs to.
 
         Returns:
-            (K,), float64; blocks of vertices add up.
+            (K,), float64; blocks of nodes add up.
         """
         ...
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """The scores of a part from what :meth:`measure` gave for its snapshots, summed over vertices: (S, K).
+        """The scores of a part from what :meth:`measure` gave for its snapshots, summed over nodes: (S, K).
 
         Args:
             part: which.
@@ -130,7 +130,7 @@ class Task(Protocol):
         """Metrics of one test snapshot on resampled items, (resampled,), float64; only where ``resampled`` is not 0.
 
         Args:
-            z: readout of all N vertices, (N, outputs).
+            z: readout of all N nodes, (N, outputs).
             t: number of the snapshot.
         """
         ...

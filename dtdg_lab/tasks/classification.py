@@ -1,4 +1,4 @@
-"""Node classification: the class of labelled vertices, by cross-entropy."""
+"""Node classification: the class of labelled nodes, by cross-entropy."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.base import PARTS, Rows, Scores, mean_or_none
 from dtdg_lab.tasks.metrics import accuracy, confusion, f1_of, macro_f1
 
-# Persistence for classes: a vertex is what it was when last seen, as surely as that held in the training part.
+# Persistence for classes: a node is what it was when last seen, as surely as that held in the training split.
 
 
 Ints = NDArray[np.int64]
 
 
 class LastClass:
-    """Predicts the last known class of a vertex; where none is known, how often each class occurs in training.
+    """Predicts the last known class of a node; where none is known, how often each class occurs in training.
 
-    For a loss it needs probabilities: the last class k keeps the share p of the training part's labels that equal the
+    For a loss it needs probabilities: the last class k keeps the share p of the training split's labels that equal the
     last known class, the others divide 1 - p as they occur. Shares are (count + 1) / (total + number of outcomes), so
     that none is 0.
 
     Args:
-        counts: labels of each class in the training part, (C,).
-        train: the training part, which p is taken from.
+        counts: labels of each class in the training split, (C,).
+        train: the training split, which p is taken from.
         row: gives the classes that are known at a snapshot once it is over, (N,), -1 where not.
 
     Source: ours.
@@ -49,7 +49,7 @@ class LastClass:
         self._stays = (stayed + 1) / (seen + 2)
 
     def before(self, snapshots: range) -> Iterator[Ints]:
-        """For each of these snapshots, what is known of every vertex before it, (N,), -1 where nothing is."""
+        """For each of these snapshots, what is known of every node before it, (N,), -1 where nothing is."""
         last: Ints | None = None
         for t in range(snapshots.stop):
             now = self._row(t)
@@ -70,22 +70,22 @@ UNLABELLED = -1
 
 
 class Classification:
-    """Cross-entropy of C classes over the labelled vertices of a snapshot: those with ``graph.classes[t, v] >= 0``.
+    """Cross-entropy of C classes over the labelled nodes of a snapshot: those with ``graph.classes[t, v] >= 0``.
 
-    Where the data set divides its vertices (``graph.vertex_split``) a part's loss and metrics are over the vertices of
+    Where the data set divides its nodes (``graph.vertex_split``) a part's loss and metrics are over the nodes of
     that part, in the snapshots of that part. Metrics: ``accuracy``, ``macro_f1`` (mean over classes that occur or are
     predicted) and ``rarest_f1`` (of the class with the fewest labels in training), each over all labelled items of the
     part; ``majority_accuracy`` is that of the commonest class in training. Persistence is :class:`LastClass`.
 
     Args:
-        graph: T labelled snapshots of N vertices, with classes.
+        graph: T labelled snapshots of N nodes, with classes.
         split: the parts of the sequence.
         device: where labels are kept.
         dtype: unused, since labels are whole numbers; all tasks are made alike.
 
     Raises:
         UnsupportedError: the graph has no classes.
-        DataError: no vertex is labelled in the training part.
+        DataError: no node is labelled in the training split.
 
     Source: DynaHB section 7 (Cora-T, Pubmed-T), EvolveGCN section 4.2 (F1 of the minority class).
 
@@ -116,7 +116,7 @@ class Classification:
         )
         if not counts.sum():
             raise DataError(
-                f"no vertex of {graph.name!r} is labelled in the training part (snapshots {split.train.start} to "
+                f"no node of {graph.name!r} is labelled in the training split (snapshots {split.train.start} to "
                 f"{split.train.stop - 1}): classification has nothing to learn from. Choose another protocol or cut."
             )
         self._commonest = int(np.argmax(counts))
@@ -127,7 +127,7 @@ class Classification:
     # labels
 
     def _row(self, t: int, part: str) -> NDArray[np.int64]:
-        """Classes of the part's vertices at t, -1 elsewhere; (N,)."""
+        """Classes of the part's nodes at t, -1 elsewhere; (N,)."""
         row = np.asarray(self._classes[t], dtype=np.int64)
         if self._vertex_split is None:
             return row
@@ -150,13 +150,13 @@ class Classification:
             self._label(t, "train")
 
     def labelled(self, t: int) -> bool:
-        """Whether a training vertex is labelled at the snapshot."""
+        """Whether a training node is labelled at the snapshot."""
         return self._label(t, "train")[1] > 0
 
     # the model
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, n, C) -> (S,): cross-entropies of these vertices over the number of labels of each snapshot."""
+        """(S, n, C) -> (S,): cross-entropies of these nodes over the number of labels of each snapshot."""
         found = [self._label(t, "train") for t in snapshots]
         labels = torch.stack([label[rows] for label, _ in found])
         counts = torch.tensor([max(count, 1) for _, count in found], device=z.device, dtype=z.dtype)
@@ -166,13 +166,13 @@ class Classification:
         return each.sum(dim=1) / counts
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Labels of these vertices over all labels of the snapshot."""
+        """Labels of these nodes over all labels of the snapshot."""
         found = [self._label(t, "train") for t in snapshots]
         own = torch.stack([(label[rows] >= 0).sum() for label, _ in found])
         return own / torch.tensor([max(count, 1) for _, count in found], device=own.device, dtype=torch.float64)
 
     def trains(self) -> NDArray[np.bool_]:
-        """Those that are labelled at some snapshot of the training part."""
+        """Those that are labelled at some snapshot of the training split."""
         rows = [self._train_row(t) >= 0 for t in (self._split.train[:1] if self._static else self._split.train)]
         return np.logical_or.reduce(rows)
 

@@ -26,7 +26,7 @@ from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
 from dtdg_lab.tasks.metrics import auc_and_average_precision, reciprocal_ranks
 from dtdg_lab.tasks.resampling import LEAST_POSITIVES, RESAMPLES, interval, resampled
 
-# Persistence for edges: what is an edge today is one tomorrow, as surely as that held in the training part.
+# Persistence for edges: what is an edge today is one tomorrow, as surely as that held in the training split.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ _TAKEN = 4096  # sources, and rows, that are read of a snapshot: large graphs li
 def edge_seed(snapshots: Iterable[Snapshot]) -> int:
     """A number below 2^256 that other edges change, and features, labels, weights and smoothing do not.
 
-    Numbers of vertices and edges of every snapshot enter, and about ``_TAKEN`` of its edges, evenly spaced; all of them
+    Numbers of nodes and edges of every snapshot enter, and about ``_TAKEN`` of its edges, evenly spaced; all of them
     where there are no more. It seeds draws: graphs that agree in these may as well share it.
 
     Args:
@@ -96,7 +96,7 @@ def edge_seed(snapshots: Iterable[Snapshot]) -> int:
     return int(digest.hexdigest(), 16)
 
 
-# Rounding of embeddings, so that vertices that are alike tie whatever the order in which a layout sums.
+# Rounding of embeddings, so that nodes that are alike tie whatever the order in which a layout sums.
 
 
 # Bits that are kept of an entry. What layouts differ by is some last bits of 24, or of 53.
@@ -106,7 +106,7 @@ BITS = {torch.float32: 14, torch.float64: 30}
 def round_noise(z: Tensor) -> Tensor:
     """Every entry rounded to 14 significant bits (30 in float64), as float64; shape (N, C), as given.
 
-    Each entry keeps its own scale, so that a vertex with large entries leaves the others' resolution alone. Entries
+    Each entry keeps its own scale, so that a node with large entries leaves the others' resolution alone. Entries
     below their column's median magnitude are rounded to multiples of what the median is: those near 0 are differences
     of larger numbers, and as noisy as these.
 
@@ -134,7 +134,7 @@ def _power_above(z: Tensor) -> Tensor:
 
 
 _BLOCK = 1 << 22  # numbers of a block of pair products
-_KEPT_BYTES = 1 << 28  # ranking candidates of the validation part that are kept rather than drawn again
+_KEPT_BYTES = 1 << 28  # ranking candidates of the validation split that are kept rather than drawn again
 _OWN = ("loss", "accuracy", "auc", "average_precision", "mrr")
 # what is measured of a snapshot: three counts, the constant's loss, then the model's numbers and persistence's
 _POSITIVES, _NEGATIVES, _RANKED, _CONSTANT, _MODEL, _TODAY = 0, 1, 2, 3, 4, 9
@@ -176,16 +176,17 @@ class LinkPrediction:
     Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
     ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
     (:func:`dtdg_lab.graphs.negatives.ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
-    not computed for the training part. Metrics score embeddings rounded to 14 significant bits (30 in float64), so that
-    vertices that are alike tie (:func:`dtdg_lab.tasks.link_prediction.round_noise`); the loss scores them as they are.
-    Of the test part each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of every
+    not computed for the training split. Metrics score embeddings rounded to 14 significant bits (30 in float64), so
+    that
+    nodes that are alike tie (:func:`dtdg_lab.tasks.link_prediction.round_noise`); the loss scores them as they are.
+    Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of every
     snapshot (:mod:`dtdg_lab.tasks.resampling`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
     :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those
     of today.
 
     Args:
-        graph: T labelled snapshots of N vertices, with the snapshots that follow them.
+        graph: T labelled snapshots of N nodes, with the snapshots that follow them.
         split: the parts of the sequence.
         device: where pairs are kept.
         dtype: type of the labels.
@@ -198,7 +199,7 @@ class LinkPrediction:
 
     Raises:
         UnsupportedError: the graph has no following snapshots.
-        DataError: no snapshot of the training part is followed by edges.
+        DataError: no snapshot of the training split is followed by edges.
 
     Source: ESDG section 6 (theta = 0.1, as many negatives, concatenated embeddings, accuracy); ROLAND section 5 and
     TGB 2023 (MRR against fixed negatives).
@@ -240,7 +241,7 @@ class LinkPrediction:
         self._kept_bytes = 0
         if not any(len(EdgeSet(self._following[t])) for t in split.train):
             raise DataError(
-                f"no snapshot of the training part of {graph.name!r} ({split.train.start} to {split.train.stop - 1}) "
+                f"no snapshot of the training split of {graph.name!r} ({split.train.start} to {split.train.stop - 1}) "
                 "is followed by edges: link prediction has nothing to learn from. Choose another protocol or cut."
             )
 
@@ -305,7 +306,7 @@ class LinkPrediction:
         return torch.tensor([float(self.labelled(t)) for t in snapshots], device=self._device)
 
     def trains(self) -> NDArray[np.bool_]:
-        """All: any vertex may be in a pair."""
+        """All: any node may be in a pair."""
         return np.ones(self._graph.num_nodes, bool)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Node regression: the next snapshot's target of every vertex, by mean squared error."""
+"""Node regression: the next snapshot's target of every node, by mean squared error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
 
 
 class Regression:
-    """Squared error against ``graph.targets``, one number a vertex and snapshot; mean absolute error beside it.
+    """Squared error against ``graph.targets``, one number a node and snapshot; mean absolute error beside it.
 
-    Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training part.
+    Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training split.
 
     Args:
-        graph: T labelled snapshots of N vertices.
+        graph: T labelled snapshots of N nodes.
         split: the parts of the sequence.
         device: where labels are kept.
         dtype: type of the labels.
@@ -47,7 +47,7 @@ class Regression:
             self._target(t)
 
     def labelled(self, t: int) -> bool:
-        """Always: every vertex has a target."""
+        """Always: every node has a target."""
         return True
 
     def _target(self, t: int) -> Tensor:
@@ -56,12 +56,12 @@ class Regression:
         return self._targets[t]
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, n, 1) -> (S,): squared errors of these vertices over N."""
+        """(S, n, 1) -> (S,): squared errors of these nodes over N."""
         targets = torch.stack([self._target(t)[rows] for t in snapshots])
         return (z.squeeze(-1) - targets).square().sum(dim=1) / self._graph.num_nodes
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Of N vertices, each of which has a target."""
+        """Of N nodes, each of which has a target."""
         nodes = self._graph.num_nodes
         found = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
         return torch.full((len(snapshots),), found / nodes, dtype=self._dtype, device=self._device)
@@ -80,7 +80,7 @@ class Regression:
         return z.new_zeros(0, dtype=torch.float64)
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """Mean squared error and ``mae`` over all vertices and the part's snapshots."""
+        """Mean squared error and ``mae`` over all nodes and the part's snapshots."""
         squared, absolute = sums.T / self._graph.num_nodes
         persistence, persistence_absolute, constant = self._baseline(part).T
         metrics = {"mae": mean_or_none(absolute), "persistence_mae": mean_or_none(persistence_absolute)}

@@ -10,7 +10,7 @@ from typing import Any
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 
-_ROOMS = {
+_KINDS = {
     "datasets": "Data sets",
     "models": "Models",
     "tasks": "Tasks: what is learned",
@@ -32,10 +32,10 @@ _PROTOCOLS = (
 
 def render() -> str:
     """The text of ALGORITHMS.md for the catalogue as it is."""
-    sections = [_HEAD, "## Systems\n\nA system is a choice of one algorithm per room.\n", _systems()]
-    rooms = [*_ROOMS, *sorted({entry.room for entry in catalogue.ENTRIES} - set(_ROOMS))]
-    for room in rooms:
-        sections += [f"## {_ROOMS.get(room, room.capitalize())}\n", _room(room)]
+    sections = [_HEAD, "## Systems\n\nA system is a choice of one algorithm per kind.\n", _systems()]
+    kinds = [*_KINDS, *sorted({entry.kind for entry in catalogue.ENTRIES} - set(_KINDS))]
+    for kind in kinds:
+        sections += [f"## {_KINDS.get(kind, kind.capitalize())}\n", _kind(kind)]
     sections += [f"## Protocols: what an evaluation number means\n\n{_PROTOCOLS}\n", _protocols()]
     sections += [f"## Which layout carries which model\n\n{_memory_note()}\n", _memory()]
     return "\n".join(sections).rstrip() + "\n"
@@ -52,7 +52,7 @@ def _systems() -> str:
         (
             f"`{system.name}`",
             system.summary,
-            ", ".join(f"{room}: `{name}`" for room, name in system.parts.items()),
+            ", ".join(f"{kind}: `{name}`" for kind, name in system.parts.items()),
             system.differs_by,
             system.source,
         )
@@ -61,17 +61,17 @@ def _systems() -> str:
     return _table(("system", "what it does", "made of", "differs by", "source"), rows)
 
 
-def _room(room: str) -> str:
+def _kind(kind: str) -> str:
     rows = []
     for entry in catalogue.ENTRIES:
-        if entry.room == room:
+        if entry.kind == kind:
             file = entry.target.partition(":")[0].replace(".", "/") + ".py"
             options = ", ".join(f"`{name}`" for name in entry.options) or "none"
             row = [f"`{entry.name}`", entry.summary, options, f"[{Path(file).name}]({file})", entry.source]
-            if room == "datasets":
+            if kind == "datasets":
                 row[3:3] = [", ".join(entry.tasks), _settings(entry.defaults)]
             rows.append(tuple(row))
-    more = ("tasks", "brings") if room == "datasets" else ()
+    more = ("tasks", "brings") if kind == "datasets" else ()
     return _table(("name", "what it is" if more else "what it does", "options", *more, "file", "source"), rows)
 
 

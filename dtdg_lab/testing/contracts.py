@@ -238,7 +238,7 @@ class DenseView:
         return _row_mean(self.adjacency.T if kind == "diffusion-out" else self.adjacency) @ x
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest scores and their rows, ties to the lower vertex."""
+        """The k largest scores and their rows, ties to the lower node."""
         require(scores.shape == x.shape[:1], f"top: scores of shape {tuple(scores.shape)}, not (n,)")
         chosen = torch.sort(scores, descending=True, stable=True).indices[:k]
         return x[chosen], scores[chosen]
@@ -289,7 +289,7 @@ class MakeModel(Protocol):
 
 
 def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseView, Tensor]]:
-    """Three random snapshots of ten vertices with three features; the last has no edge."""
+    """Three random snapshots of ten nodes with three features; the last has no edge."""
     draw = torch.Generator().manual_seed(torch_seed(0, "contract/snapshots"))
     snapshots = []
     for t in range(_SNAPSHOTS):
@@ -368,8 +368,8 @@ def check_state(make: MakeModel) -> None:
     for tensor in _tensors(state):
         require(tensor.dtype == torch.float64, "the state does not have the parameters' type")
         if state.per_vertex:
-            require(len(tensor) == _VERTICES, f"a per-vertex state has {len(tensor)} rows for {_VERTICES} vertices")
-            require(not tensor.any(), "the state of a vertex before the first snapshot is not zero")
+            require(len(tensor) == _VERTICES, f"a per-vertex state has {len(tensor)} rows for {_VERTICES} nodes")
+            require(not tensor.any(), "the state of a node before the first snapshot is not zero")
     _, after = run_model(model, example_snapshots())
     for tensor, kept in zip(_tensors(after), _tensors(after.detach()), strict=True):
         require(torch.equal(tensor, kept) and not kept.requires_grad, "detach changes values or keeps history")
@@ -379,7 +379,7 @@ def check_state(make: MakeModel) -> None:
 
 
 def check_forward(make: MakeModel, layers: int) -> None:
-    """Shapes, the split interface, memory in use and nowhere but in the state, inputs left alone, vertices alike.
+    """Shapes, the split interface, memory in use and nowhere but in the state, inputs left alone, nodes alike.
 
     Raises:
         ContractError: a promise is broken.
@@ -423,26 +423,26 @@ def check_outputs(make: MakeModel) -> None:
 
 
 def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) -> None:
-    """``temporal`` never mixes rows, and vertices further than the declared hops have no influence."""
+    """``temporal`` never mixes rows, and nodes further than the declared hops have no influence."""
     mixed = run_straight(model.spatial(0, space, x, run_straight(model.evolve(0, space, x, state))))
     whole, _ = model.temporal(0, mixed, state)
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
-    require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different vertices")
+    require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different nodes")
     hops = model.layers * model.hops_per_layer
     chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v hears v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
     _, state = run_straight(model.snapshot(chain, one, model.initial_state(chain.num_rows)))
     other = one.clone()
     other[0] += 1.0
-    for layer in range(model.layers):  # both with the weights that the first evolves: those may hear every vertex
+    for layer in range(model.layers):  # both with the weights that the first evolves: those may hear every node
         state = run_straight(model.evolve(layer, chain, one, state))
         (one, after), (other, _) = (
             model.temporal(layer, run_straight(model.spatial(layer, chain, data, state)), state)
             for data in (one, other)
         )
         state = after
-    require(torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a vertex further than the declared {hops} hops is heard")
-    require(not torch.equal(one, other), "a vertex's own features have no influence on it")
+    require(torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops is heard")
+    require(not torch.equal(one, other), "a node's own features have no influence on it")
 
 
 def _check_order(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]]) -> None:
@@ -450,7 +450,7 @@ def _check_order(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]])
     order = torch.arange(_VERTICES).roll(3)
     turned = [(DenseView(space.adjacency[order][:, order]), x[order]) for space, x in snapshots]
     one, other = run_model(model, snapshots)[0], run_model(model, turned)[0]
-    require(torch.allclose(one[:, order], other, rtol=1e-9, atol=1e-12), "predictions depend on vertex numbers")
+    require(torch.allclose(one[:, order], other, rtol=1e-9, atol=1e-12), "predictions depend on node numbers")
 
 
 def check_sequence(make: MakeModel, layers: int) -> None:
@@ -585,7 +585,7 @@ Edges = Sequence[tuple[int, int]]
 
 
 class Partitioner(Protocol):
-    """A rule that gives each of N vertices to one of P parts; graph and parts are given by position."""
+    """A rule that gives each of N nodes to one of P parts; graph and parts are given by position."""
 
     def __call__(
         self,
@@ -599,14 +599,14 @@ class Partitioner(Protocol):
         imbalance: float,
         partition_file: str,
     ) -> Assigned:
-        """The part of each vertex."""
+        """The part of each node."""
         ...
 
 
 def graph_of(
     nodes: int, snapshots: Sequence[Edges], *, name: str = "example", weighted: bool = False, classes: Any = None
 ) -> DynamicGraph:
-    """A graph of T snapshots, given as edges (source, target), with nothing worth learning on its N vertices.
+    """A graph of T snapshots, given as edges (source, target), with nothing worth learning on its N nodes.
 
     Args:
         nodes: N.
@@ -636,7 +636,7 @@ def _snapshot(nodes: int, edges: Edges, weighted: bool) -> Snapshot:
 
 
 def power_law(nodes: int = 60, snapshots: int = 4, edges: int = 150, *, classes: Any = None) -> DynamicGraph:
-    """A random graph with a few popular vertices, the same every time; classes as for :func:`graph_of`."""
+    """A random graph with a few popular nodes, the same every time; classes as for :func:`graph_of`."""
     draw = generator(0, "contract/partitioners", nodes, snapshots, edges)
     chance = 1.0 / np.arange(1, nodes + 1)
     targets = draw.choice(nodes, (snapshots, edges), p=chance / chance.sum())
@@ -652,10 +652,10 @@ def example_graphs() -> Iterator[tuple[DynamicGraph, int]]:
     some = np.full(60, -1, np.int16)
     some[[3, 40, 41]] = 0, 1, 1
     yield power_law(classes=some), 4
-    yield graph_of(1, [[]], name="one vertex"), 1
+    yield graph_of(1, [[]], name="one node"), 1
     yield graph_of(8, [ring, ring], name="one part"), 1
-    yield graph_of(8, [ring, ring[:3]], name="one vertex a part"), 8
-    yield graph_of(12, [[*ring, (1, 1)], [(5, 5)]], name="weighted, loops, isolated vertices", weighted=True), 3
+    yield graph_of(8, [ring, ring[:3]], name="one node a part"), 8
+    yield graph_of(12, [[*ring, (1, 1)], [(5, 5)]], name="weighted, loops, isolated nodes", weighted=True), 3
     yield graph_of(12, [[(3, 4)], []], name="nearly all isolated"), 3
     yield graph_of(8, [[], ring, []], name="snapshots without edges"), 2
     yield graph_of(8, [[], []], name="no edge at all"), 3
@@ -680,7 +680,7 @@ def check_assignment(
     owner = assigned.owner
     require(owner.min() >= 0 and owner.max() < parts, f"owners run from {owner.min()} to {owner.max()} ({case})")
     empty = np.flatnonzero(np.bincount(owner, minlength=parts) == 0).tolist()
-    require(not empty, f"parts {empty} own no vertex ({case})")
+    require(not empty, f"parts {empty} own no node ({case})")
     if assigned.groups is not None:
         _require_numbers("groups", assigned.groups, graph.num_nodes, case)
         require(assigned.groups.min() >= 0, f"groups start below 0 ({case})")
@@ -714,8 +714,8 @@ def check_repeats(assign: Partitioner, graph: DynamicGraph, parts: int) -> None:
 def check_partitioner(assign: Partitioner) -> None:
     """Check a partitioner on hard and easy graphs.
 
-    Every vertex is owned once, every part owns one, the graph is left as it was, and equal seeds give equal parts.
-    Isolated vertices, snapshots without edges, a star, and as many parts as vertices are among the cases.
+    Every node is owned once, every part owns one, the graph is left as it was, and equal seeds give equal parts.
+    Isolated nodes, snapshots without edges, a star, and as many parts as nodes are among the cases.
 
     Raises:
         ContractError: a promise is broken; the message names the case.

@@ -78,13 +78,13 @@ def planned_blocks(
     Args:
         config: the run's settings.
         model: whose gradients are cleared where memory is measured.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         group: the ranks.
         nodes: N.
         make: makes the layout of a plan.
 
     Raises:
-        PlanError: there are more blocks than snapshots, more ranks than vertices, or ranks that cannot be grouped.
+        PlanError: there are more blocks than snapshots, more ranks than nodes, or ranks that cannot be grouped.
         DataError: however many blocks there are, the memory that the config allows is too small.
         StepFailedError: a step failed on this rank; the others wait in it.
     """

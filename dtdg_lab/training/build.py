@@ -65,7 +65,7 @@ class RunComponents:
     block_memory: BlockMemory | None
     chunking: Chunking | None = None
     hybrid: Hybrid | None = None
-    alone: Evaluator | None = None  # of all vertices here, for one rank while the others go on
+    alone: Evaluator | None = None  # of all nodes here, for one rank while the others go on
     network: EmulatedNetwork | None = None
     remote: Remote | None = None
 
@@ -101,7 +101,7 @@ class RunComponents:
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
-    """The vertices of a rank when N are shared evenly."""
+    """The nodes of a rank when N are shared evenly."""
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
@@ -142,7 +142,7 @@ def build(
         chunking = shared_chunks(config, whole, partition, group)
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     parts = split(graph.num_snapshots, graph.edge_life, protocol)
-    graph = sealed(graph, parts)  # nothing that is made from here on reads a label of the test part
+    graph = sealed(graph, parts)  # nothing that is made from here on reads a label of the test split
     scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
     with together(group if has_blocks(config) else SoloGroup(), device=device):  # what follows is collective there
         task = make_task(config, graph, parts, device=device)
@@ -305,7 +305,7 @@ def _blocks(of: BuildContext) -> tuple[SnapshotBlocks | None, BlockMemory | None
 
 
 def _gather(num_nodes: int, group: Group) -> Gather | None:
-    """What joins the ranks' rows to those of all vertices; None where one rank has them all."""
+    """What joins the ranks' rows to those of all nodes; None where one rank has them all."""
     if group.size == 1:
         return None
     counts = [len(rank_rows(num_nodes, rank, group.size)) for rank in range(group.size)]
@@ -338,7 +338,7 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
 
 
 def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
-    """The snapshots of the whole graph, or of a share of its vertices (``rows``, ``gather``)."""
+    """The snapshots of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
     return DeviceSequence(
         graph,
         device=device,

@@ -165,7 +165,7 @@ class Checkpoint:
 def _of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
     """Fields of a file until schema 1, as they are now.
 
-    All that waited was one request. The state that windows carry was of one snapshot for all vertices. Adjusters knew
+    All that waited was one request. The state that windows carry was of one snapshot for all nodes. Adjusters knew
     no best rate of progress, which no reward of that version used.
     """
     data["waiting"] = [data["waiting"]] if data["waiting"] else []

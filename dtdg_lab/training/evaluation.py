@@ -26,7 +26,7 @@ def batch_deviation(
     """The relative difference for the first batch of the present size, under the present parameters.
 
     Rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and EvolveGCN-H
-    (the best vertices are looked for among the targets). None where the batch has no labels. Gradients are changed.
+    (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are changed.
 
     Args:
         layout: that draws batches.
@@ -47,13 +47,13 @@ def batch_deviation(
     return abs(own - whole) / whole if whole > 0 else None
 
 
-# One evaluator for all systems and tasks: the whole sequence, sharded by vertices, under a named protocol.
+# One evaluator for all systems and tasks: the whole sequence, sharded by nodes, under a named protocol.
 
 
 class Evaluator:
     """Runs the sequence forward from its start and scores each part's snapshots by the task.
 
-    The test part is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
+    The test split is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
     can read it. That call alone opens the seal of the sequence's graph (:mod:`dtdg_lab.graphs.sealed`); a model that
     was trained on after it is not evaluated any more.
 
@@ -61,10 +61,10 @@ class Evaluator:
         task: what is scored.
         split: which snapshots are training, validation, test.
         protocol: warm or cold state.
-        group: ranks share the vertices; where the task needs all vertices at once, snapshots are dealt to ranks in
+        group: ranks share the nodes; where the task needs all nodes at once, snapshots are dealt to ranks in
             turn.
-        sequence: the snapshots for this rank's vertices; its gather joins rows for deeper layers.
-        gather: gives all vertices' rows from every rank's, without gradient; None where this rank has them all.
+        sequence: the snapshots for this rank's nodes; its gather joins rows for deeper layers.
+        gather: gives all nodes' rows from every rank's, without gradient; None where this rank has them all.
     """
 
     def __init__(
@@ -86,11 +86,13 @@ class Evaluator:
         """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
 
         Raises:
-            TestPartError: the test part is asked for while the run goes on, or training went on after it was evaluated.
+            TestPartError: the test split is asked for while the run goes on, or training went on after it was
+            evaluated.
         """
         if "test" in splits and not final:
             raise TestPartError(
-                "the test part is evaluated once, when the run is over (final=True): read the validation part to steer "
+                "the test split is evaluated once, when the run is over (final=True): read the validation split "
+                "to steer "
                 "or to tune."
             )
         self._check_over(model)
@@ -102,11 +104,12 @@ class Evaluator:
             return self._scored(model, splits)
 
     def _check_over(self, model: DynamicModel) -> None:
-        """Refuse to go on where the test part was evaluated in the middle of training."""
+        """Refuse to go on where the test split was evaluated in the middle of training."""
         if self._tested is not None and self._tested != _versions(model):
             raise TestPartError(
-                "the test part was evaluated (final=True) and the model trained on after it: what is evaluated now may "
-                "have been chosen by the test part. Evaluate the validation part meanwhile, and the test part once, "
+                "the test split was evaluated (final=True) and the model trained on after it: what is evaluated now "
+                "may "
+                "have been chosen by the test split. Evaluate the validation split meanwhile, and the test split once, "
                 "after the last step."
             )
 
@@ -123,7 +126,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _sums(self, model: DynamicModel, asked: dict[str, range]) -> tuple[Tensor, Tensor]:
-        """What the task measures of every snapshot up to the last one asked for, and of the test part on resamples.
+        """What the task measures of every snapshot up to the last one asked for, and of the test split on resamples.
 
         Returns:
             (T', K), and (S, resampled) for the S test snapshots, without rows where they are not asked for or the task
@@ -153,7 +156,7 @@ class Evaluator:
         return sums, again
 
     def _measure(self, into: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
-        """Add this rank's share: its vertices, or the whole snapshot where it is its turn."""
+        """Add this rank's share: its nodes, or the whole snapshot where it is its turn."""
         own = self._sequence.rows
         if self._task.per_vertex:
             into += self._task.measure(z, t, slice(own.start, own.stop), part)

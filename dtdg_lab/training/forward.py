@@ -1,4 +1,4 @@
-"""A trained model run over its whole graph, keeping what it holds of every vertex: for looking, not for scoring."""
+"""A trained model run over its whole graph, keeping what it holds of every node: for looking, not for scoring."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dtdg_lab.training.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What a model makes of T snapshots of N vertices, its state running warm from the first to the last.
+    """What a model makes of T snapshots of N nodes, its state running warm from the first to the last.
 
     Attributes:
-        hidden: shape (T, N, H), float32: what its last layer gives for every vertex.
+        hidden: shape (T, N, H), float32: what its last layer gives for every node.
         outputs: shape (T, N, outputs), float32: what it reads out of that.
         parameters: numbers it has learned.
-        remembered: numbers it keeps from one snapshot to the next, for all N vertices.
+        remembered: numbers it keeps from one snapshot to the next, for all N nodes.
         hops: edges that a change travels within one snapshot, at most.
     """
 

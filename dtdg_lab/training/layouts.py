@@ -46,15 +46,15 @@ class BuildContext:
     Attributes:
         config: the run's settings.
         model: on this rank's device.
-        sequence: all vertices.
+        sequence: all nodes.
         task: what is predicted.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         group: the ranks.
-        partition: of the vertices into P parts, where the system has one.
+        partition: of the nodes into P parts, where the system has one.
         scheduling: of snapshot groups, where the system has one.
         blocks: of time, where the layout has them.
         chunking: of the parts, where the layout takes windows of snapshots.
-        validation: the snapshots of the validation part.
+        validation: the snapshots of the validation split.
         token: of the run, that opens what serves features, where any are served.
         host: address at which other ranks find this machine.
     """
@@ -84,7 +84,7 @@ def make_layout(of: BuildContext) -> Strategy:
     """The layout that the config's system names.
 
     Raises:
-        LabError: the training part is too short for the groups, or copies of neighbours do not fit their budget.
+        LabError: the training split is too short for the groups, or copies of neighbours do not fit their budget.
     """
     return _MAKERS[catalogue.system(of.config.system).parts["parallel"]](of)
 
@@ -151,12 +151,13 @@ def _halo_window(of: BuildContext) -> Strategy:
     config, shape = of.config, Trapezoid.of(of.config, chunks=of.chunking.chunks)
     if shape.window > len(of.train):
         raise DataError(
-            f"window={shape.window} is beyond the training part's {len(of.train)} snapshots. Set a window of "
+            f"window={shape.window} is beyond the training split's {len(of.train)} snapshots. Set a window of "
             f"{len(of.train)} or fewer, or cut the data finer (cut=...)."
         )
     if config["tune"] and not of.validation:
         raise DataError(
-            f"tune=True is judged by the validation part, and protocol={config.protocol!r} leaves none. Choose another "
+            f"tune=True is judged by the validation split, and protocol={config.protocol!r} leaves none. "
+            "Choose another "
             "protocol (such as warm), cut the data finer (cut=...), or leave tune out."
         )
     exchanger, asked = Exchanger(of.group), ways(config.model)
@@ -180,7 +181,7 @@ def _halo_window(of: BuildContext) -> Strategy:
 
 
 def _own_vertices(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
-    """Snapshots of this rank's vertices: all where it is alone, and has nobody to exchange with."""
+    """Snapshots of this rank's nodes: all where it is alone, and has nobody to exchange with."""
     assert of.partition is not None
     if of.group.size == 1:
         return of.sequence
@@ -240,7 +241,7 @@ def _target_batches(of: BuildContext, sequences: list[CachedSequence]) -> Strate
 
 
 def candidates(partition: Partition, task: Task) -> list[int]:
-    """How many vertices of each part may be targets of batches."""
+    """How many nodes of each part may be targets of batches."""
     trained = task.trains()
     return [int(trained[partition.vertices(part)].sum()) for part in range(partition.parts)]
 

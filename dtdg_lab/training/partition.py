@@ -65,7 +65,7 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
 
 
 def fitting_chunks(partition: Partition) -> int:
-    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 vertices."""
+    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 nodes."""
     return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
 
 
@@ -91,9 +91,9 @@ def blocks_event(
     Args:
         config: the run's settings.
         graph: its data.
-        blocks: who has which snapshots and vertices.
+        blocks: who has which snapshots and nodes.
         task: what is predicted.
-        partition: of the vertices, where ranks own some of them in all snapshots.
+        partition: of the nodes, where ranks own some of them in all snapshots.
         peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
 
     Returns:
@@ -153,7 +153,7 @@ def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlo
 
 
 def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, partition: Partition) -> Volume:
-    """What a step of a run sends whose ranks own vertices in all snapshots: rows of remote neighbours."""
+    """What a step of a run sends whose ranks own nodes in all snapshots: rows of remote neighbours."""
     train, last = blocks.snapshots, blocks.block(blocks.blocks - 1)
     settings = config.options.get("models", {})
     return between_parts(
@@ -190,7 +190,7 @@ def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -
     if min(lengths) < blocks.groups:
         said.append(
             f"a block of {min(lengths)} snapshots leaves some of the {blocks.groups} groups of ranks without one of "
-            "their own: they compute vertices alone"
+            "their own: they compute nodes alone"
         )
     return "; ".join(said)
 
@@ -253,7 +253,7 @@ def partition_event(
         config: the run's settings.
         graph: its data.
         partition: into P parts.
-        train: the snapshots of the training part.
+        train: the snapshots of the training split.
         ranks: R, which send; the parts of a rank send as one.
         blocks: of time that the run trains in, where it does: rows are sent again where a block is recomputed.
 

@@ -1,4 +1,4 @@
-"""What events say of the plans that a run trains by: who owns which vertices and snapshots, who computes what when."""
+"""What events say of the plans that a run trains by: who owns which nodes and snapshots, who computes what when."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ def _more_events(built: RunComponents, left: RunComponents | None) -> EventList:
 
 
 def has_blocks_event(built: RunComponents) -> bool:
-    """Whether there is anything to tell of blocks: ranks that own vertices have all snapshots of the only one."""
+    """Whether there is anything to tell of blocks: ranks that own nodes have all snapshots of the only one."""
     plan = built.snapshot_blocks
     return plan is not None and (built.partition is None or plan.blocks > 1 or built.config["blocks"] != 1)

@@ -48,7 +48,7 @@ def _probed_windows(built: RunComponents, layout: DecayedWindowStrategy, *, devi
 
 
 def _probed_batches(built: RunComponents, layout: HybridBatchStrategy, *, device: str) -> MemoryTrace:
-    """Memory over the largest batches there may be: all vertices where these may stand in for a batch."""
+    """Memory over the largest batches there may be: all nodes where these may stand in for a batch."""
     traced = trace_memory(partial(layout.tried, SNAPSHOT if layout.stands_in else NEW), device=device)
     built.gradients.zero()
     return traced

@@ -149,7 +149,7 @@ def degrees(found: GraphStatistics) -> str:
     if found.tail is None:
         return text + " There are too few large ones to fit a law."
     return (
-        f"{text} The straighter the line, the closer to a power law; the smaller its exponent, the more a few vertices "
+        f"{text} The straighter the line, the closer to a power law; the smaller its exponent, the more a few nodes "
         "decide squared errors."
     )
 
@@ -242,7 +242,7 @@ def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
         "title": {"text": "vertices", "standoff": 4, "font": {"size": 11}},
     }
     layout = frame(
-        "Edges and vertices over time",
+        "Edges and nodes over time",
         SNAPSHOT,
         "distinct edges",
         xaxis=_axis(len(found.edges)),

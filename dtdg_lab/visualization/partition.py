@@ -1,4 +1,4 @@
-"""The partition microscope: what a partition of the vertices makes of work, memory and traffic, as one figure."""
+"""The partition microscope: what a partition of the nodes makes of work, memory and traffic, as one figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtdg_lab.visualization.layout import Figure, frame, join_words, share
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.style import ALWAYS, WAYS, Matrix
 
-# Heat maps of a partition: parts down, snapshots across; edges into own vertices, halo rows, replicated rows.
+# Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
 
 _FEW = 8  # snapshots up to which each has its number written
@@ -39,7 +39,7 @@ class Map:
 
 
 MAPS = {
-    "edges": Map("Edges into a part's own vertices", "edges a snapshot", "owned"),
+    "edges": Map("Edges into a part's own nodes", "edges a snapshot", "owned"),
     "halo": Map("Halo rows a part receives", "rows a snapshot", "halo"),
     "replicated": Map("Rows replicated in a part", "rows a snapshot", "replicated"),
 }
@@ -330,12 +330,12 @@ class LinkLog:
         return Sent(step, found)
 
 
-# What the pictures of a vertex partition are made of: the facts of an event ``partition``, or of a measured one.
+# What the pictures of a node partition are made of: the facts of an event ``partition``, or of a measured one.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionFacts:
-    """A partition of N vertices in P parts, measured over T snapshots that are binned into K columns.
+    """A partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
 
     Attributes:
         partitioner: its name.
@@ -345,9 +345,9 @@ class PartitionFacts:
         seconds: making the partition took.
         rebuild_s: the whole change took, in the middle of a run; None at a run's start.
         bounds: (K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1.
-        maps: ``edges`` into own vertices, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot.
+        maps: ``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot.
         vertices: (P,) owned by each part.
-        load: (P,) walks of up to D hops into a part's vertices, as DynaHB counts them.
+        load: (P,) walks of up to D hops into a part's nodes, as DynaHB counts them.
         memory: layout -> (P,) bytes.
         shares: ``cut`` edges of all edges; ``halo`` rows of those a part's pulls read; ``replicated`` rows of those a
             part holds; from 0 to 1.
@@ -439,7 +439,7 @@ def _numbers(values: Sequence[Any]) -> Matrix:
     return np.asarray(values, np.float64)
 
 
-# How evenly a partition shares the work: vertices, edges, load and memory of every part, over the mean.
+# How evenly a partition shares the work: nodes, edges, load and memory of every part, over the mean.
 
 
 MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
@@ -634,7 +634,7 @@ def _range(values: NDArray[np.float64]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no vertices are divided
+Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no nodes are divided
 _PARTITION_KEPT = 8  # partitions of a run; a resume may take back some of them
 
 
@@ -695,7 +695,7 @@ class PartitionView:
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``partition``; an attempt that goes on with the same partition changes nothing.
 
-        An event without a ``layout`` says that the run's system divides no vertices any more.
+        An event without a ``layout`` says that the run's system divides no nodes any more.
         """
         described = (attempt, int(row["time_ns"]))
         if described in self._seen:
@@ -823,12 +823,12 @@ def _share(facts: Facts, key: str) -> tuple[Figure, str]:
 
 
 def _imbalance(facts: Facts) -> tuple[Figure, str]:
-    """Marks for vertices, edges and load; a bar would hide that 1 is the least there can be."""
+    """Marks for nodes, edges and load; a bar would hide that 1 is the least there can be."""
     data = [
         {
             "type": "scatter",
             "mode": "markers",
-            "name": kind,
+            "name": "nodes" if kind == "vertices" else kind,
             "x": list(facts),
             "y": [each.imbalance[kind] for each in facts.values()],
             "hovertemplate": "%{x}: %{y:.3f} times the mean",

@@ -38,7 +38,7 @@ class Curve:
     Attributes:
         label: of the contestant.
         seed: of the run.
-        losses: of the validation part; of the training part where a protocol has no validation.
+        losses: of the validation split; of the training split where a protocol has no validation.
         seconds: since the run began, evaluations among them.
         joules: of all ranks; empty where unknown.
         bytes: that all ranks have sent, features that they fetched among them; empty where unknown.

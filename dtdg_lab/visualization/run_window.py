@@ -25,7 +25,7 @@ from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import Marks
 
 CHARTS = ("loss", "phases", "energy", "timeline")
-PARTITION = "partition"  # the chart of runs whose vertices are partitioned, beside the four that every run has
+PARTITION = "partition"  # the chart of runs whose nodes are partitioned, beside the four that every run has
 SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
 BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
 TRAPEZOID = "trapezoid"  # the chart of runs whose steps take a window of full and decayed snapshots
@@ -249,7 +249,7 @@ class RunWindow:
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
 
-        A run whose vertices are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
+        A run whose nodes are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
         ``schedule``, one in blocks of time has ``blocks``, one whose steps take windows of full and decayed snapshots
         has ``trapezoid``, one of hybrid batches has ``hybrid``, and one that fetches features, or whose links are
         congested, has ``features``: tall ones of several panels. Joules by phase, where known, are ``phase_energy``.

@@ -212,7 +212,7 @@ _SIZE_STYLE_WORDS = ("solid", "dashed", "dotted", "dash-dotted")
 
 
 def size_style(facts: HybridFacts, action: int) -> dict[str, Any]:
-    """Line and marker of a size: a colour for its snapshots, dashes for its vertices; the one in use is thicker."""
+    """Line and marker of a size: a colour for its snapshots, dashes for its nodes; the one in use is thicker."""
     given = facts.sizes[action].given if 0 <= action < len(facts.sizes) else (0.0, 0.0)
     snapshots, vertices = _given(facts)
     colour = series_colour(snapshots.index(given[0]) if given[0] in snapshots else action)
@@ -232,7 +232,7 @@ def size_key(facts: HybridFacts) -> dict[str, Any]:
         f"{_SIZE_STYLE_WORDS[at % len(_SIZE_STYLE_WORDS)]} {given_words(value)}" for at, value in enumerate(vertices)
     )
     return {
-        "text": f"{colours} of snapshots; {dashes} of vertices",
+        "text": f"{colours} of snapshots; {dashes} of nodes",
         "xref": "paper",
         "yref": "paper",
         "x": 0,

@@ -629,7 +629,7 @@ def message_html(words: str) -> str:
 def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:
     """What the picture is of, in a line."""
     shared = "" if np.isnan(kept) else f", {percent(kept)} shared by neighbours"
-    return f"{snapshots:,} snapshots, {nodes:,} vertices, {edges:,} edges at most{shared}"
+    return f"{snapshots:,} snapshots, {nodes:,} nodes, {edges:,} edges at most{shared}"
 
 
 def _span_colour(name: str) -> str:

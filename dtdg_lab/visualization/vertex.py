@@ -1,4 +1,4 @@
-"""One vertex seen by several models, and how a change of it travels: figures of what traces and echoes hold."""
+"""One node seen by several models, and how a change of it travels: figures of what traces and echoes hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def vertex_figure(
     predictions: Mapping[str, NDArray[np.floating]],
     neighbours: NDArray[np.integer],
 ) -> Figure:
-    """A vertex's label and every model's prediction of it, over its in-neighbours.
+    """A node's label and every model's prediction of it, over its in-neighbours.
 
     Args:
         vertex: its number.
@@ -63,10 +63,10 @@ def vertex_figure(
 
 
 def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, NDArray[np.floating]]) -> Figure:
-    """How many vertices hear a change, and how loud it still is, by snapshots since.
+    """How many nodes hear a change, and how loud it still is, by snapshots since.
 
     Args:
-        received: model -> shape (T',): vertices that hold something of it.
+        received: model -> shape (T',): nodes that hold something of it.
         loudest: model -> shape (T',): the largest difference of a hidden number.
     """
     data = []
@@ -77,7 +77,7 @@ def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[st
         below = {"yaxis": "y2", "showlegend": False}
         data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
     layout = frame(
-        "Who hears a change of one vertex, and how loud it is",
+        "Who hears a change of one node, and how loud it is",
         "snapshots since the change (number)",
         "vertices that hear it",
         showlegend=True,

@@ -64,7 +64,7 @@ def _judged(runs: Labelled) -> str:
 
 
 def _line(label: str, window: RunWindow, index: int, split: str) -> dict[str, Any]:
-    """Evaluations as points; the loss of each step, thin, where the training part was never evaluated."""
+    """Evaluations as points; the loss of each step, thin, where the training split was never evaluated."""
     evaluated = window.loss.splits[split]
     steps = split == "train" and not len(evaluated)
     colour = series_colour(index)

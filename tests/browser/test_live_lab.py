@@ -230,7 +230,7 @@ def _look_at_a_narrow_window(page: Any) -> None:
 
 
 def _change_the_partition(page: Any, run: Run) -> None:
-    """The run becomes one on vertex parts and its vertices are dealt anew, by the widgets; the microscope is drawn."""
+    """The run becomes one on node parts and its nodes are dealt anew, by the widgets; the microscope is drawn."""
     choose(page, "adgnn-t")
     assert "the change took" in wait_for_status(page, "system adgnn-t: applied at step", timeout_s=20)
     page.locator(".bk-tab", has_text="Partition").first.click()

@@ -56,7 +56,7 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def halo(config: RunConfig) -> RunConfig:
-    """A run on vertex parts that goes on until it is told to end."""
+    """A run on node parts that goes on until it is told to end."""
     return config.replace(system="adgnn-t", partitioner="hash", epochs=1_000_000)
 
 
@@ -138,7 +138,7 @@ def _check_that_ranks_agreed(run: Run, changes: list[dict[str, Any]]) -> None:
 def _check_what_was_told(run: Run) -> None:
     described = events(run, "partition")
     left = [each for each in described if each["layout"] is None]
-    assert len(left) == 1, "the run has left its vertex parts once, for psg"
+    assert len(left) == 1, "the run has left its node parts once, for psg"
     assert [(each["partitioner"], each["parts"], each["layout"]) for each in described if each not in left] == [
         ("hash", 2, "halo_vertex"), ("load_aware", 2, "halo_vertex"), ("load_aware", 4, "halo_vertex"),
         ("load_aware", 4, "halo_vertex"), ("metis", 4, "halo_vertex"), ("metis", 4, "cached_vertex"),
@@ -191,7 +191,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
         refused(run, "hypergraph was ended by signal SIGSEGV", partitioner="hypergraph", parts=4)
     finally:
         trap.unlink()
-    refused(run, "400 parts of the 200 vertices", parts=400)
+    refused(run, "400 parts of the 200 nodes", parts=400)
     refused(run, "another graph", partitioner="file", partition_file=str(tmp_path / "other.npz"))
     refused(run, "damaged", partitioner="file", partition_file=str(tmp_path / "damaged.npz"))
     refused(run, "partition_file", partitioner="file")

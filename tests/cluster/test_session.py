@@ -122,7 +122,7 @@ def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> Non
 def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 5)
-    run.set(group_window=500)  # within bounds, but the training part is shorter: only the ranks can know
+    run.set(group_window=500)  # within bounds, but the training split is shorter: only the ranks can know
     until(lambda: "group_window=500 was refused" in run.reason, what="the refusal")
     assert run.status == "running" and run.config["group_window"] == config["group_window"]
     before = run.window.progress.step

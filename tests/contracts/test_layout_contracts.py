@@ -85,7 +85,7 @@ def _configs() -> list[RunConfig]:
         for model in catalogue.names("models") if system not in SCHEDULED else ("tgcn", "evolvegcn-o"):
             gap = {"schedule_gap": 1.0} if system == "dygnex-l" else {}  # no search: that is the schedulers' own test
             configs.append(RunConfig(system=system, model=model, parts=parts, **gap, **SMALL))
-    for system, parts, more in (("psg", 4, {"layers": 2}), ("single", 1, {"link_head": "dot"})):  # needs all vertices
+    for system, parts, more in (("psg", 4, {"layers": 2}), ("single", 1, {"link_head": "dot"})):  # needs all nodes
         configs.append(RunConfig(system=system, parts=parts, task="link", link_share=0.5, **more, **SMALL))
     for model in (name for name in catalogue.names("models") if name != "dcrnn"):  # which esdg cannot carry
         configs += [RunConfig(system="esdg", model=model, parts=4, blocks=blocks, **SMALL) for blocks in (1, 5)]

@@ -233,7 +233,7 @@ def test_a_broken_model_is_found(broken: Any, said: str) -> None:
 
 
 OPERATORS = {
-    "mean": [[0, 1, 0], [0.75, 0, 0.25], [0, 0, 0]],  # vertex 2 hears nobody
+    "mean": [[0, 1, 0], [0.75, 0, 0.25], [0, 0, 0]],  # node 2 hears nobody
     "diffusion-in": [[0, 1, 0], [0.75, 0, 0.25], [0, 0, 0]],
     "diffusion-out": [[0, 1, 0], [1, 0, 0], [0, 1, 0]],
 }

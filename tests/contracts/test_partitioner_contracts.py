@@ -80,7 +80,7 @@ def test_an_honest_partitioner_passes() -> None:
     ("broken", "said"),
     [
         (draws_lots, "ranks would disagree"),
-        (forgets_a_part, r"parts \[.*\] own no vertex"),
+        (forgets_a_part, r"parts \[.*\] own no node"),
         (counts_from_one, "owners run from 1"),
         (forgets_a_vertex, r"owner is int32 of shape \(N,\)"),
         (gives_64_bits, "not int64"),

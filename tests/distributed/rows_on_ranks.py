@@ -26,7 +26,7 @@ ARRAYS = (
     np.array([np.nan, -0.0, 1e-300]),
     np.arange(24.0).reshape(2, 3, 4),
 )
-TEXTS = ("", "a plan", "Großer Vertex ✓")
+TEXTS = ("", "a plan", "Großer Node ✓")
 
 
 class Noted:
@@ -54,13 +54,13 @@ def graphs() -> dict[str, NDArray[np.float64]]:
     rng = np.random.default_rng(3)
     random = rng.random((2, VERTICES, VERTICES)) * (rng.random((2, VERTICES, VERTICES)) < 0.25)
     star, empty_first = np.zeros_like(random), random.copy()
-    star[:, :, 0] = 1.0  # all pull from vertex 0: its rank only sends, the others only receive
+    star[:, :, 0] = 1.0  # all pull from node 0: its rank only sends, the others only receive
     empty_first[0] = 0.0
     return {"random": random, "star": star, "empty first": empty_first, "no edges": np.zeros_like(random)}
 
 
 def halo_plan(adjacency: NDArray[np.float64], owner: NDArray[np.int64], ranks: int, rank: int) -> HaloPlan:
-    """By the definition: q's rows for p are those that p pulls from, by snapshot, then by vertex."""
+    """By the definition: q's rows for p are those that p pulls from, by snapshot, then by node."""
     own = np.flatnonzero(owner == rank)
     wanted = [
         [
@@ -116,7 +116,7 @@ def owners(ranks: int) -> NDArray[np.int64]:
 
 
 def reference(adjacency: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
-    """Output of two layers, gradient of the features and of the parameter, by dense products over all vertices."""
+    """Output of two layers, gradient of the features and of the parameter, by dense products over all nodes."""
     x, parameter, weights = whole()
     x.requires_grad_(), parameter.requires_grad_()
     matrix = torch.block_diag(*torch.from_numpy(adjacency))

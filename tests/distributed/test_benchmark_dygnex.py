@@ -33,7 +33,7 @@ def dygnex(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleTy
 
 @pytest.fixture
 def plan(dygnex: ModuleType) -> Any:
-    """Thirty vertices, nine snapshots to train on, one timed epoch, two systems."""
+    """Thirty nodes, nine snapshots to train on, one timed epoch, two systems."""
     options = {"generated_nodes": 30, "generated_edges": 120, "generated_snapshots": 31, "churn": 0.0}
     tiny = dygnex.Workload("tiny", "growing", options, seeds=1)
     return dataclasses.replace(dygnex.QUICK_PLAN, workloads=(tiny,), turns=1, ranks=(2,), epochs=2)

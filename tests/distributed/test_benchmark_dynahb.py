@@ -30,7 +30,7 @@ def hybrid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleTy
 
 @pytest.fixture
 def plan(hybrid: ModuleType) -> Any:
-    """A hundred and fifty vertices, thirty snapshots, one timed turn, trainings of a tenth of a second."""
+    """A hundred and fifty nodes, thirty snapshots, one timed turn, trainings of a tenth of a second."""
     sizes = importlib.import_module("contenders.hb_plan")
     tiny = sizes.grown(150, 600, 31)
     brief = sizes.Limits(0.1, 10, 5, 0.01, 2.0, 1e-3, 0.01)

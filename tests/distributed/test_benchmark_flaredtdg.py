@@ -31,7 +31,7 @@ def flare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleTyp
 
 @pytest.fixture
 def plan(flare: ModuleType) -> Any:
-    """Two hundred vertices, 24 snapshots, windows of eight, one timed turn, one model."""
+    """Two hundred nodes, 24 snapshots, windows of eight, one timed turn, one model."""
     sizes = importlib.import_module("contenders.flare_plan")
     tiny = sizes.generated("tiny", "powerlaw", 200, 800, 24, **sizes.WHOLE)
     split = sizes.generated("split", "powerlaw", 120, 500, 41)
@@ -134,7 +134,7 @@ def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> 
 
 
 def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
-    """Both ways, counted by hand on a ring of six: three vertices of the order hold two edges."""
+    """Both ways, counted by hand on a ring of six: three nodes of the order hold two edges."""
     from dtdg_lab.core.plans import HybridBatch, SurvivalOrder
     from dtdg_lab.graphs.snapshot import Snapshot
 

@@ -29,7 +29,7 @@ def green(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleTyp
 
 @pytest.fixture
 def plan(green: ModuleType) -> Any:
-    """Two hundred vertices, three epochs of two steps, one seed, one process."""
+    """Two hundred nodes, three epochs of two steps, one seed, one process."""
     sizes = importlib.import_module("contenders.gd_plan")
     tiny = sizes.Ground("tiny", 240, 6, 16, batch_size=20, cache_rows=40, mbit=20.0, fanouts="3 3")
     return dataclasses.replace(

@@ -30,7 +30,7 @@ def partitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Modu
 
 @pytest.fixture
 def tiny(partitions: ModuleType) -> Any:
-    """Sixty vertices, ten snapshots, one timed epoch."""
+    """Sixty nodes, ten snapshots, one timed epoch."""
     options = {"generated_nodes": 60, "generated_edges": 200, "generated_snapshots": 20}
     return partitions.Workload("tiny", "powerlaw", options, turns=1, makings=1)
 
@@ -44,7 +44,7 @@ def found(partitions: ModuleType, tiny: Any, capsys: pytest.CaptureFixture[str])
 
 
 def test_contenders_are_one_function(found: list[dict[str, Any]]) -> None:
-    """Losses of three steps of Adam, so that gradients are compared as well; every vertex is trained once."""
+    """Losses of three steps of Adam, so that gradients are compared as well; every node is trained once."""
     assert found[0]["name"] == "single/1"
     assert all(row["equal_losses"] for row in found), [(row["name"], row["loss_apart"]) for row in found]
     assert len({row["vertex_snapshots"] for row in found}) == 1

@@ -165,7 +165,7 @@ def test_records_tell_the_exchanges_and_the_graphs_brought(ranks: list[dict[str,
         legs = {step: {row["leg"] for row in story["exchanges"] if row["step"] == step} for step in range(EPOCHS)}
         redistributed = {"to_vertices", "to_snapshots"}
         assert all(legs[step] == redistributed for step in (0, 1, 2, 4, 5, 9, 10))
-        assert all(legs[step] and not legs[step] & redistributed for step in (3, 6, 7)), "one column, or vertex parts"
+        assert all(legs[step] and not legs[step] & redistributed for step in (3, 6, 7)), "one column, or node parts"
         counts = {step: {row["exchanges"] for row in story["exchanges"] if row["step"] == step} for step in (2,)}
         assert counts[2] == {4, 5}, "without overlap one a block"
         assert all(0 <= row["exposed_s"] <= row["in_flight_s"] for row in story["exchanges"])

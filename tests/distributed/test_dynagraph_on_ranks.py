@@ -104,7 +104,7 @@ def test_one_plan_on_several_processes(
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
 def test_parts_do_not_matter_on_one_process(solo: list[list[dict[str, Any]]], case: int) -> None:
-    """What is drawn for a vertex is the same whoever owns it: one part of all vertices has the same losses."""
+    """What is drawn for a node is the same whoever owns it: one part of all nodes has the same losses."""
     whole = _trained(_config(CASES[case], parts=1), SoloGroup())
     for found, wanted in zip(solo[case], whole, strict=True):
         assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-10)

@@ -87,7 +87,7 @@ def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo:
 
 
 def _loss_on_the_whole(built: RunComponents, part: int, batch: TargetBatch) -> Tensor:
-    """The mean over snapshots of the mean over labelled targets; all vertices run, from state zero."""
+    """The mean over snapshots of the mean over labelled targets; all nodes run, from state zero."""
     assert built.partition is not None
     graph, model = built.sequence.graph, built.model
     targets = torch.tensor(built.partition.vertices(part)[batch.targets])
@@ -290,7 +290,7 @@ def test_a_model_counts_by_the_steps_it_has_made(stories: list[dict[str, Any]], 
             before = row["joined_step"]
         assert of_all["number"] == 0
         last.append(of_all["weight"])
-    assert min(last) > 0.25 and sum(last) == 1, "of all trained vertices, those of its part"
+    assert min(last) > 0.25 and sum(last) == 1, "of all trained nodes, those of its part"
 
 
 @pytest.mark.parametrize("story", ["decided", "slowed"])

@@ -244,7 +244,7 @@ def test_evaluation_is_the_same_on_any_number_of_processes(solo: dict[str, Any],
 def test_scores_of_tasks_are_the_same_on_any_number_of_processes(
     solo: dict[str, Any], ranks: list[dict[str, Any]], case: int
 ) -> None:
-    """Losses, metrics and those of persistence; every rank knows them all. Links need all vertices' readout."""
+    """Losses, metrics and those of persistence; every rank knows them all. Links need all nodes' readout."""
     wanted, size = solo["tasks"][case], len(ranks)
     for found in ranks:
         seen = found["tasks"][case]

@@ -1,6 +1,6 @@
 """Rows that redistributions and halos send on two and four processes, against those that were told before.
 
-Snapshots, vertices and blocks that do not share evenly are in every case: 11 snapshots of 23 vertices.
+Snapshots, nodes and blocks that do not share evenly are in every case: 11 snapshots of 23 nodes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Snapshot plans and blocks of time on one, two and four processes: losses, gradients and work are ``single``'s.
 
-Twelve snapshots and 23 vertices: shares are uneven, and in fine blocks some ranks have no snapshot.
+Twelve snapshots and 23 nodes: shares are uneven, and in fine blocks some ranks have no snapshot.
 """
 
 from __future__ import annotations

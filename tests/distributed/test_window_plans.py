@@ -1,8 +1,8 @@
 """Windows of four parts on one, two and four processes: losses, gradients and rows, against dense matrices.
 
-The reference keeps every vertex under its own number, cuts a decayed snapshot out of a dense matrix each time, and runs
+The reference keeps every node under its own number, cuts a decayed snapshot out of a dense matrix each time, and runs
 the model on it: no order of survival, no prefix, no exchange. From one step to the next it keeps the states of all
-vertices after all snapshots of the window.
+nodes after all snapshots of the window.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def _reference(config: RunConfig) -> dict[str, Any]:
 
 
 class _Naive:
-    """Losses of windows, from dense matrices over the vertices that a snapshot has, by number."""
+    """Losses of windows, from dense matrices over the nodes that a snapshot has, by number."""
 
     def __init__(self, built: RunComponents) -> None:
         assert built.partition is not None and built.chunking is not None
         self.built, self.owner, self.chunking = built, built.partition.owner, built.chunking
         self.shape = Trapezoid.of(built.config, chunks=built.chunking.chunks)
-        self.left: dict[int, tuple[np.ndarray, State]] = {}  # snapshot -> its vertices and their states, a step before
+        self.left: dict[int, tuple[np.ndarray, State]] = {}  # snapshot -> its nodes and their states, a step before
         self.rows, self.target = 0, -1
 
     def loss(self, work: WindowWork) -> Tensor:
@@ -145,13 +145,13 @@ class _Naive:
         return torch.stack(losses).mean()
 
     def _loss(self, z: Tensor, here: np.ndarray, t: int) -> Tensor:
-        """The mean over the vertices of a snapshot."""
+        """The mean over the nodes of a snapshot."""
         graph, task = self.built.sequence.graph, self.built.task
         if task.name == "regression":
             return (z[:, 0] - torch.tensor(np.array(graph.targets[t][here])).double()).square().mean()
         if task.name == "classification":
             return torch.nn.functional.cross_entropy(z, torch.tensor(np.array(graph.classes[t][here])).long())
-        assert len(here) == NODES, "pairs are of all vertices"
+        assert len(here) == NODES, "pairs are of all nodes"
         return task.loss(z.unsqueeze(0), range(t, t + 1), slice(0, NODES)).sum()
 
     def _vertices(self, epoch: int, batch: HybridBatch, t: int) -> np.ndarray:

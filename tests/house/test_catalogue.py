@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS, DATASETS, SYSTEMS = catalogue.names("models"), catalogue.names("datasets"), catalogue.names("systems")
 
 
-@pytest.mark.parametrize("entry", catalogue.ENTRIES, ids=lambda entry: f"{entry.room}-{entry.name}")
-def test_every_target_loads_and_names_a_file_of_its_room(entry: catalogue.Entry) -> None:
-    assert entry.target.startswith(f"dtdg_lab.{entry.room}.")
+@pytest.mark.parametrize("entry", catalogue.ENTRIES, ids=lambda entry: f"{entry.kind}-{entry.name}")
+def test_every_target_loads_and_names_a_file_of_the_package(entry: catalogue.Entry) -> None:
+    assert entry.target.startswith("dtdg_lab.")
     assert entry.load() is not None
     assert entry.summary.endswith(".")
     assert entry.source
 
 
-def test_names_are_unique_within_a_room() -> None:
-    keys = [(entry.room, entry.name) for entry in catalogue.ENTRIES]
+def test_names_are_unique_within_a_kind() -> None:
+    keys = [(entry.kind, entry.name) for entry in catalogue.ENTRIES]
     assert len(set(keys)) == len(keys)
     assert len(set(SYSTEMS)) == len(SYSTEMS)
 
@@ -39,9 +39,9 @@ def test_every_option_named_by_an_entry_is_in_the_glossary() -> None:
 def test_every_option_has_an_owner_that_uses_it() -> None:
     used: dict[str, set[str]] = {}
     for system, dataset, model in product(SYSTEMS, DATASETS, MODELS):
-        for room, names in catalogue.option_owners(system, dataset, model).items():
+        for kind, names in catalogue.option_owners(system, dataset, model).items():
             for name in names:
-                used.setdefault(name, set()).add(room)
+                used.setdefault(name, set()).add(kind)
     for name, option in OPTIONS.items():
         if option.owner == "run":
             assert name in RunConfig.model_fields, f"{name} belongs to the run, which has no such field"
@@ -51,8 +51,8 @@ def test_every_option_has_an_owner_that_uses_it() -> None:
 
 @pytest.mark.parametrize("system", catalogue.SYSTEMS, ids=lambda system: system.name)
 def test_systems_are_made_of_entries_and_make_a_config(system: catalogue.System) -> None:
-    for room, name in system.parts.items():
-        assert catalogue.entry(room, name).name == name
+    for kind, name in system.parts.items():
+        assert catalogue.entry(kind, name).name == name
     assert set(system.defaults) <= set(OPTIONS)
     assert "parallel" in system.parts
     assert system.differs_by

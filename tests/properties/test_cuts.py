@@ -16,7 +16,7 @@ FRACTIONS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=30)
 
 
 def intervals(times, **options):
-    """The base interval of every time, and their number; every edge has the place of its time as its vertices."""
+    """The base interval of every time, and their number; every edge has the place of its time as its nodes."""
     places = range(len(times))
     edges = cut_edges(places, places, times, **options)
     return edges.interval[np.argsort(edges.src)].tolist(), edges.num_intervals

@@ -21,7 +21,7 @@ WEIGHTS = st.floats(0, width=32, allow_nan=False, allow_infinity=False) | st.jus
 
 @st.composite
 def sequences(draw):
-    """Snapshots over up to 7 vertices, any share of the pairs in each, some equal to the one before."""
+    """Snapshots over up to 7 nodes, any share of the pairs in each, some equal to the one before."""
     nodes, weighted = draw(st.integers(1, 7)), draw(st.booleans())
     found: list[Snapshot] = []
     for _ in range(draw(st.integers(1, 6))):

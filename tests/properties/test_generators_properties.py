@@ -125,7 +125,7 @@ def test_communities_keep_their_size_and_lose_the_share_asked_for(seed, communit
     assert max(sizes[0]) - min(sizes[0]) <= 1
     moved = (np.diff(classes, axis=0) != 0).sum()
     wanted = drift * nodes * (snapshots - 1)
-    assert abs(moved - wanted) <= communities * snapshots  # whole vertices of each community, and none twice at once
+    assert abs(moved - wanted) <= communities * snapshots  # whole nodes of each community, and none twice at once
     assert moved <= wanted + 1e-6
 
 

@@ -31,7 +31,7 @@ def snapshot_of(edges, vertices, weighted):
 
 @st.composite
 def divided(draw):
-    """A graph of 1 to 3 snapshots, perhaps with loops, isolated vertices and empty snapshots, and a partition of it."""
+    """A graph of 1 to 3 snapshots, perhaps with loops, isolated nodes and empty snapshots, and a partition of it."""
     vertices = draw(st.integers(2, 9))
     pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
     steps = draw(st.lists(st.lists(pairs, max_size=18), min_size=1, max_size=3))
@@ -46,7 +46,7 @@ def divided(draw):
 
 
 def pulled_from(snapshot, way):
-    """For every vertex the set that it pulls from."""
+    """For every node the set that it pulls from."""
     found = [set() for _ in range(snapshot.num_nodes)]
     for v, u in zip(snapshot.rows().tolist(), snapshot.indices.tolist(), strict=True):
         found[v if way == "in" else u].add(u if way == "in" else v)

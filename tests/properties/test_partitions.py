@@ -24,7 +24,7 @@ from dtdg_lab.testing.contracts import check_assignment, graph_of
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = 12):
-    """A graph of 1 to ``most`` vertices in 1 to 4 snapshots, with loops and empty snapshots."""
+    """A graph of 1 to ``most`` nodes in 1 to 4 snapshots, with loops and empty snapshots."""
     nodes = draw(st.integers(1, most))
     vertex = st.integers(0, nodes - 1)
     snapshots = draw(st.lists(st.lists(st.tuples(vertex, vertex), max_size=25), min_size=1, max_size=4))

@@ -17,7 +17,7 @@ WAYS = st.sampled_from(["in", "out"])
 
 @st.composite
 def divided(draw: st.DrawFn) -> tuple[Any, np.ndarray, Chunking]:
-    """A graph of 1 to 14 vertices in 1 to 3 snapshots, the part of each vertex, and chunks of these parts."""
+    """A graph of 1 to 14 nodes in 1 to 3 snapshots, the part of each node, and chunks of these parts."""
     parts, chunks = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     nodes = draw(st.integers(parts * chunks, 14))
     vertex = st.integers(0, nodes - 1)

@@ -39,7 +39,7 @@ def blocks_data(plan: SnapshotBlocks, **more: Any) -> dict[str, Any]:
 
 
 def sent(plan: SnapshotBlocks, way: str) -> list[list[int]]:
-    """Bytes of a layer there and back: p's snapshots of q's vertices, and p's vertices in q's snapshots."""
+    """Bytes of a layer there and back: p's snapshots of q's nodes, and p's nodes in q's snapshots."""
     matrix = np.zeros((plan.ranks, plan.ranks), int)
     for block in range(plan.blocks - (way == "rerun")):
         own = [len(plan.own(block, rank)) for rank in range(plan.ranks)]

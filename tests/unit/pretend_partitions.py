@@ -1,4 +1,4 @@
-"""A pretend run of vertex parts: epoch changes are made at the epoch's end, told as the ranks tell them, or refused."""
+"""A pretend run of node parts: epoch changes are made at the epoch's end, told as the ranks tell them, or refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PartitionedRun(PretendRun):
 
 
 class PartitionedSession(PretendSession):
-    """A session whose runs own vertices by parts."""
+    """A session whose runs own nodes by parts."""
 
     def __init__(self, ranks: int = 2, *, live: bool = False) -> None:
         super().__init__(ranks, live=live)

@@ -1,4 +1,4 @@
-"""Steps over a window: how many chunks of which snapshots, in which order vertices survive, and what is refused."""
+"""Steps over a window: how many chunks of which snapshots, in which order nodes survive, and what is refused."""
 
 from __future__ import annotations
 
@@ -251,14 +251,14 @@ def test_many_chunks_are_shuffled_as_their_stream_says(nodes: int) -> None:
 
 def test_chunks_of_other_parts_or_vertices_are_refused() -> None:
     owner, chunking = halves()
-    with pytest.raises(PlanError, match="60 vertices in chunks and 59 in parts"):
+    with pytest.raises(PlanError, match="60 nodes in chunks and 59 in parts"):
         survival_order(owner[1:], chunking, range(4), seed=0, epoch=0)
     with pytest.raises(PlanError, match="numbered 0 to 3"):
         survival_order(owner, chunking, range(3, 5), seed=0, epoch=0)
     with pytest.raises(PlanError, match="at least one part"):
         survival_order(owner, chunking, range(2, 2), seed=0, epoch=0)
     other = np.where((owner == 2) & (chunking.chunk == 3), 0, owner)
-    with pytest.raises(PlanError, match="a chunk of part 2 holds no vertex"):
+    with pytest.raises(PlanError, match="a chunk of part 2 holds no node"):
         survival_order(other, chunking, range(4), seed=0, epoch=0)
 
 
@@ -267,7 +267,7 @@ def test_chunks_of_other_parts_or_vertices_are_refused() -> None:
     [
         ([0, 1, 2], 2, 1, "run from 0 to 2; those of a part are numbered 0 to 1"),
         ([0, -1, 1], 2, 1, "from -1"),
-        ([0, 1, 0], 2, 2, "2 chunks in each of 2 parts of 3 vertices"),
+        ([0, 1, 0], 2, 2, "2 chunks in each of 2 parts of 3 nodes"),
         ([0.5], 1, 1, "whole numbers, not float64"),
         ([], 1, 1, "non-empty"),
         ([0], 0, 1, "0 chunks"),
@@ -281,7 +281,7 @@ def test_numbers_that_are_no_chunks_are_refused(chunk: list[Any], chunks: int, p
 @pytest.mark.parametrize(
     ("vertices", "parts", "rows", "said"),
     [
-        ([4, 2], [0], [0, 2], "1 parts for 2 vertices"),
+        ([4, 2], [0], [0, 2], "1 parts for 2 nodes"),
         ([4, 2], [0, 0], [0, 1], r"end at \[1\]"),
         ([4, 2], [0, 0], [1, 2], r"begin \[1, 2\]"),
         ([4, 2], [0, 0], [0, 2, 2], "at least 1 with every chunk"),
@@ -301,7 +301,7 @@ def test_plans_cannot_be_changed_and_do_not_change_what_was_given() -> None:
     assert chunking.chunk.tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="read-only"):
         chunking.chunk[0] = 1
-    assert repr(chunking) == "Chunking(3 vertices, 2 chunks in each of 1 parts by a test)"
+    assert repr(chunking) == "Chunking(3 nodes, 2 chunks in each of 1 parts by a test)"
 
 
 # the shrinker's own manners
@@ -362,7 +362,7 @@ def test_edges_that_there_are_not_are_refused() -> None:
         made.edges(0, 1)
     made.renumber(order)
     for t, rows, way in ((1, 1, "in"), (-1, 1, "in"), (0, 5, "in"), (0, -1, "in"), (0, 1, "up")):
-        with pytest.raises(PlanError, match=f"edges '{way}' of the first {rows} vertices in snapshot {t}"):
+        with pytest.raises(PlanError, match=f"edges '{way}' of the first {rows} nodes in snapshot {t}"):
             made.edges(t, rows, way)
-    with pytest.raises(PlanError, match="holds vertices 0 to 4; those of the snapshots are numbered 0 to 3"):
+    with pytest.raises(PlanError, match="holds nodes 0 to 4; those of the snapshots are numbered 0 to 3"):
         made.renumber(SurvivalOrder(np.array([4, 0]), np.zeros(2, np.int32), np.arange(3)))

@@ -29,7 +29,7 @@ def contenders(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 @pytest.fixture
 def tiny(contenders: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Two thousand vertices, four snapshots."""
+    """Two thousand nodes, four snapshots."""
     module = importlib.import_module("contenders.workload")
     monkeypatch.setitem(module.SIZES, "tiny", (2_000, 4, 2_000))
     return module.make("tiny")

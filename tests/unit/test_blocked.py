@@ -86,7 +86,7 @@ def test_what_cannot_be_planned_is_said(graph: DynamicGraph, settings: dict[str,
 def test_more_ranks_than_vertices_are_refused() -> None:
     from dtdg_lab.core.plans import SnapshotBlocks
 
-    with pytest.raises(PlanError, match=r"ranks=5 for 4 vertices.*Set ranks to 4 or fewer"):
+    with pytest.raises(PlanError, match=r"ranks=5 for 4 nodes.*Set ranks to 4 or fewer"):
         SnapshotBlocks(range(6), 1, 5, 4)
 
 

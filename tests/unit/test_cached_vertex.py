@@ -59,7 +59,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.06) -> DynamicGraph:
-    """Random directed edges with loops; vertex 0 is isolated, snapshot 2 is empty."""
+    """Random directed edges with loops; node 0 is isolated, snapshot 2 is empty."""
     draw = np.random.default_rng(seed)
     snapshots = []
     for t in range(SNAPSHOTS):
@@ -91,7 +91,7 @@ def _part(graph: DynamicGraph, own: NDArray[np.int64], reach: Reach) -> CachedPa
 
 
 def _pulled_by(snapshot: Snapshot, way: str) -> list[set[int]]:
-    """What each vertex pulls from, by sets."""
+    """What each node pulls from, by sets."""
     lists: list[set[int]] = [set() for _ in range(NODES)]
     for v in range(NODES):
         for u in snapshot.indices[snapshot.indptr[v] : snapshot.indptr[v + 1]].tolist():

@@ -1,4 +1,4 @@
-"""What a step of a window leaves to the next one: which row every vertex starts from, on any ranks."""
+"""What a step of a window leaves to the next one: which row every node starts from, on any ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of(parts: range, epoch: int = 0) -> SurvivalRows:
 
 
 def named(rows: SurvivalRows) -> State:
-    """A state that says whose it is: its vertex, in both LSTMs' states and cells."""
+    """A state that says whose it is: its node, in both LSTMs' states and cells."""
     numbers = rows.vertices.float().unsqueeze(1).expand(-1, 2)
     return State(((numbers, numbers + 100, numbers + 200, numbers + 300),))
 

@@ -30,7 +30,7 @@ from dtdg_lab.testing.contracts import graph_of, power_law
 
 
 def cliques(number: int = 4, size: int = 5) -> Any:
-    """Complete graphs in a ring of single edges: clique k holds the vertices that are k modulo ``number``."""
+    """Complete graphs in a ring of single edges: clique k holds the nodes that are k modulo ``number``."""
     edges = []
     for clique in range(number):
         own = [clique + number * i for i in range(size)]
@@ -153,7 +153,7 @@ def test_vertices_without_neighbours_go_to_the_smallest_chunks() -> None:
 
 def test_the_union_among_some_vertices() -> None:
     union = union_graph(cliques(number=3, size=3).snapshots)
-    own = np.array([0, 3, 4, 6])  # clique 0, and one vertex of clique 1
+    own = np.array([0, 3, 4, 6])  # clique 0, and one node of clique 1
     inner = restricted(union, own)
     matrix = np.zeros((9, 9), int)
     matrix[np.repeat(np.arange(9), np.diff(union.indptr)), union.indices] = union.snapshots
@@ -213,9 +213,7 @@ def test_hash_stands_in_where_one_part_fails(monkeypatch: pytest.MonkeyPatch) ->
 def test_more_chunks_than_vertices_of_a_part_are_refused() -> None:
     graph = graph_of(7, [[(0, 1)]], name="seven")
     partition = Partition(np.array([0, 0, 0, 0, 1, 1, 1]), 2)
-    with pytest.raises(
-        PartitionError, match=r"4 chunks of part 1, which has 3 of the 7 vertices of 'seven'.*chunks to 3"
-    ):
+    with pytest.raises(PartitionError, match=r"4 chunks of part 1, which has 3 of the 7 nodes of 'seven'.*chunks to 3"):
         make_chunks("hash", graph, partition, 4, seed=0)
     assert make_chunks("hash", graph, partition, 3, seed=0).chunks == 3
 
@@ -227,10 +225,10 @@ def test_unknown_names_no_chunks_and_other_graphs_are_refused() -> None:
     with pytest.raises(PartitionError, match="0 chunks of each part"):
         make_chunks("hash", graph, whole(graph), 0, seed=0)
     other = Partition(np.zeros(6, np.int32), 1)
-    with pytest.raises(PartitionError, match="of 6 vertices, and 'example' has 7"):
+    with pytest.raises(PartitionError, match="of 6 nodes, and 'example' has 7"):
         make_chunks("hash", graph, other, 2, seed=0)
     made = make_chunks("hash", graph, whole(graph), 2, seed=0)
-    with pytest.raises(PartitionError, match="same vertices and parts"):
+    with pytest.raises(PartitionError, match="same nodes and parts"):
         chunk_facts(graph, other, made)
 
 
@@ -283,7 +281,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no chunks"):
         load_chunks(tmp_path / "none.npz", 4, chunks=2, parts=1)
     save_chunks(Chunking(np.array([0, 1, 1]), 2, 1), tmp_path / "three.npz")
-    with pytest.raises(DataError, match="not 2 chunks in each of 1 parts of 4 vertices"):
+    with pytest.raises(DataError, match="not 2 chunks in each of 1 parts of 4 nodes"):
         load_chunks(tmp_path / "three.npz", 4, chunks=2, parts=1)
 
 

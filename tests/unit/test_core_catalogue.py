@@ -11,37 +11,37 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.split import split
 
-ROOMS = sorted({entry.room for entry in catalogue.ENTRIES})
+KINDS = sorted({entry.kind for entry in catalogue.ENTRIES})
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_entries_are_found_by_name(room: str) -> None:
-    for name in catalogue.names(room):
-        assert catalogue.entry(room, name).name == name
-    assert len(set(catalogue.names(room))) == len(catalogue.names(room))
-    with pytest.raises(UnknownNameError, match=f"unknown entry of {room} 'no such name'"):
-        catalogue.entry(room, "no such name")
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries_are_found_by_name(kind: str) -> None:
+    for name in catalogue.names(kind):
+        assert catalogue.entry(kind, name).name == name
+    assert len(set(catalogue.names(kind))) == len(catalogue.names(kind))
+    with pytest.raises(UnknownNameError, match=f"unknown entry of {kind} 'no such name'"):
+        catalogue.entry(kind, "no such name")
 
 
 @pytest.mark.parametrize("system", catalogue.SYSTEMS, ids=lambda system: system.name)
 def test_systems_are_made_of_entries_and_say_how_they_differ(system: catalogue.System) -> None:
     assert catalogue.system(system.name) is system
-    for room, part in system.parts.items():
-        assert catalogue.entry(room, part).room == room
+    for kind, part in system.parts.items():
+        assert catalogue.entry(kind, part).kind == kind
     assert "parallel" in system.parts
     assert system.differs_by
     assert set(system.defaults) <= set(OPTIONS)
 
 
-@pytest.mark.parametrize("entry", catalogue.ENTRIES, ids=lambda entry: f"{entry.room}-{entry.name}")
+@pytest.mark.parametrize("entry", catalogue.ENTRIES, ids=lambda entry: f"{entry.kind}-{entry.name}")
 def test_entries_are_whole(entry: catalogue.Entry) -> None:
     module, colon, attribute = entry.target.partition(":")
-    assert (colon, module.split(".")[:2]) == (":", ["dtdg_lab", entry.room])
+    assert (colon, module.split(".")[0]) == (":", "dtdg_lab")
     assert attribute.isidentifier()
     assert entry.summary.endswith(".")
     assert entry.source
-    assert all(OPTIONS[name].owner == entry.room for name in entry.options)
-    assert bool(entry.memory) == (entry.room == "models")
+    assert all(OPTIONS[name].owner == entry.kind for name in entry.options)
+    assert bool(entry.memory) == (entry.kind == "models")
 
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))
@@ -51,7 +51,7 @@ def test_a_name_has_one_owner_within_a_system(system: str) -> None:
             owners = catalogue.option_owners(system, dataset, model)
             flat = [name for names in owners.values() for name in names]
             assert len(flat) == len(set(flat))
-            assert all(OPTIONS[name].owner == room for room, names in owners.items() for name in names)
+            assert all(OPTIONS[name].owner == kind for kind, names in owners.items() for name in names)
 
 
 def test_every_option_is_read_by_some_system() -> None:

@@ -40,7 +40,7 @@ def test_by_hand(options, intervals, count):
 
 def test_the_first_distinct_time_can_be_left_out():
     edges = cut_edges([9, 7, 5, 1], [8, 6, 4, 2], [3, 1, 5, 1], cut=2, drop_first=True)
-    assert edges.node_ids.tolist() == [1, 2, 4, 5, 6, 7, 8, 9]  # V counts all vertices of the file
+    assert edges.node_ids.tolist() == [1, 2, 4, 5, 6, 7, 8, 9]  # V counts all nodes of the file
     assert edges.node_ids[edges.src].tolist() == [9, 5]
     assert edges.interval.tolist() == [0, 1]  # the span begins with the second time
     weighted = cut_edges([9, 7, 5], [8, 6, 4], [3, 1, 5], weight=[2, 3, 4], cut=2, drop_first=True)
@@ -108,7 +108,7 @@ def test_an_unknown_way_of_cutting_names_the_known_ones():
 
 
 def ring(**given):
-    """Three vertices, four base intervals, one edge in each."""
+    """Three nodes, four base intervals, one edge in each."""
     return IntervalEdges(np.arange(4) % 3, np.arange(1, 5) % 3, np.arange(4), 4, 3, **given)
 
 
@@ -163,9 +163,9 @@ def stream(**changes):
     [
         ({"num_intervals": 4}, "other than the 4 base intervals"),
         ({"num_intervals": 2}, "other than the 2 base intervals"),
-        ({"num_nodes": 3}, "base interval 0 has 2 vertices and weighted=False; the stream says 3"),
-        ({"weighted": True}, "the stream says 2 vertices and weighted=True"),
-        ({"num_intervals": 0}, "0 base intervals over 2 vertices"),
+        ({"num_nodes": 3}, "base interval 0 has 2 nodes and weighted=False; the stream says 3"),
+        ({"weighted": True}, "the stream says 2 nodes and weighted=True"),
+        ({"num_intervals": 0}, "0 base intervals over 2 nodes"),
     ],
 )
 def test_streams_that_do_not_keep_their_word(changes, message):
@@ -202,7 +202,7 @@ def test_weights_too_large_to_be_kept_are_refused():
 
 
 def test_features_of_every_kind_by_hand():
-    # vertex 0 points to 1 and 2 in interval 0; weights 2 and 3
+    # node 0 points to 1 and 2 in interval 0; weights 2 and 3
     edges = IntervalEdges(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1]), 2, 3, np.array([2.0, 3, 1]))
     given = np.arange(6, dtype=np.float32).reshape(3, 2)
 

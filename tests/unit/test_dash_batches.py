@@ -55,10 +55,10 @@ def opened(shown: Dashboard) -> dict[str, list[dict[str, Any]]]:
 def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
     opened(dashboard)
     page = dashboard.batches
-    assert page.words.value.startswith("No run yet. Systems whose steps take some vertices in some snapshots: dbov, ")
+    assert page.words.value.startswith("No run yet. Systems whose steps take some nodes in some snapshots: dbov, ")
     assert page.map_figures() == page.figures() == {}
     started(dashboard)
-    assert page.words.value.startswith("Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 vertices")
+    assert page.words.value.startswith("Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes")
     assert list(page.map_figures()) == ["batches-map"] and list(page.figures()) == CHARTS
     for figure in (*page.map_figures().values(), *page.figures().values()):
         go.Figure(figure)

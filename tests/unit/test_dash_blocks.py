@@ -110,7 +110,7 @@ def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashb
     started(dashboard)
     look(dashboard)
     assert titles(dashboard)[:6] == [
-        "Before: spatial part, by snapshot", "After: temporal part, by vertex",
+        "Before: spatial part, by snapshot", "After: temporal part, by node",
         "Memory over a step · 4 blocks", "Graphs brought to the ranks", "Share of the exchanges that is hidden",
         "Time in flight: exposed and hidden",
     ]  # fmt: skip

@@ -145,7 +145,7 @@ def test_a_graph_of_ones_own_is_offered_by_its_name_and_trained_on(session) -> N
     assert list(control.widget.groups[choices.OWN]) == [f"my friends ({control.value[6:14]})"]
     assert "given in memory" in shown.settings.notes["dataset"].value
     assert list(shown.settings.controls["task"].widget.options) == ["regression", "link"]
-    drawn(shown, "29 snapshots, 7 vertices")
+    drawn(shown, "29 snapshots, 7 nodes")
     click(shown, "run")
     assert session.current.config.dataset == control.value
     click(shown, "stop")
@@ -163,7 +163,7 @@ def test_a_stored_graph_that_is_gone_is_named_and_does_not_break_the_page(sessio
 
 
 def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) -> None:
-    drawn(dashboard, "11 snapshots, 40 vertices")
+    drawn(dashboard, "11 snapshots, 40 nodes")
     assert "<svg" in dashboard.graph.picture.value
     dashboard.tabs.active = DATA
     assert list(dashboard.graph.page.panel) == [], "a page that nobody opens draws nothing"
@@ -232,7 +232,7 @@ def test_a_graph_that_takes_long_does_not_hold_up_the_page_and_an_old_one_is_not
     choose(shown, "generated_nodes", 50)
     assert time.monotonic() - begun < 5 and "reading" in shown.graph.picture.value
     gate.set()
-    drawn(shown, "11 snapshots, 50 vertices")
+    drawn(shown, "11 snapshots, 50 nodes")
     shown.close()
 
 
@@ -243,7 +243,7 @@ def test_the_graph_is_looked_at_again_once_a_run_has_brought_it(dashboard, sessi
     monkeypatch.setattr(graph_loader, "why_not", lambda config: "")
     click(dashboard, "run")
     session.current.advance(2)
-    drawn(dashboard, "44 vertices")
+    drawn(dashboard, "44 nodes")
 
 
 def test_the_loader_passes_over_what_was_asked_before_the_newest(monkeypatch) -> None:
@@ -293,5 +293,5 @@ def test_equal_data_is_known_whatever_else_differs() -> None:
 def test_a_graphs_file_on_this_machine_is_drawn(real_data: Path, session, monkeypatch) -> None:
     monkeypatch.setenv("DTDG_LAB_DATA", str(real_data))
     shown = Dashboard(session, RunConfig(dataset="collegemsg", ranks=2))
-    drawn(shown, "88 snapshots, 1,899 vertices")
+    drawn(shown, "88 snapshots, 1,899 nodes")
     shown.close()

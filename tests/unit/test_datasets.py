@@ -273,7 +273,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
 
 
 def _lines(separator: str, columns: int) -> bytes:
-    """60 edges over 7 vertices and 60 days, with a weight of 2 where there are four columns."""
+    """60 edges over 7 nodes and 60 days, with a weight of 2 where there are four columns."""
     rows = [(edge % 7 + 1, edge * 3 % 7 + 1, *([2] if columns == 4 else []), edge * 86_400) for edge in range(60)]
     return "\n".join(separator.join(map(str, row)) for row in rows).encode()
 
@@ -318,7 +318,7 @@ def _konect(name: str) -> dict[str, bytes]:
 
 
 def _ogb(name: str) -> dict[str, bytes]:
-    """Seven vertices, 12 edges between them, two features and a class each."""
+    """Seven nodes, 12 edges between them, two features and a class each."""
     texts = {
         "raw/edge": "\n".join(f"{edge % 7},{edge * 3 % 7}" for edge in range(1, 13)),
         "raw/num-node-list": "7",
@@ -717,7 +717,7 @@ def test_definitions_name_no_file_twice_for_different_contents():
     """A file name that two sets look for would make one of them refuse what the other needs."""
     names: dict[str, set[str]] = {}
     for entry in catalogue.ENTRIES:
-        definition = entry.load() if entry.room == "datasets" else None
+        definition = entry.load() if entry.kind == "datasets" else None
         if isinstance(definition, Published):
             for file in itertools.chain.from_iterable(form.files for form in definition.forms):
                 for name in file.names:

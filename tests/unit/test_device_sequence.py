@@ -1,4 +1,4 @@
-"""Spaces: what is kept and what is let go, stacks, and shares of vertices whose rows other ranks hold."""
+"""Spaces: what is kept and what is let go, stacks, and shares of nodes whose rows other ranks hold."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_top_is_the_largest_first_and_ties_go_to_the_lower_vertex() -> None:
     assert len(rows) == len(best) == NODES
 
 
-# shares of the vertices: ranks as threads, which meet at every gather
+# shares of the nodes: ranks as threads, which meet at every gather
 
 
 class _Ranks:
@@ -258,7 +258,7 @@ def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
 @pytest.mark.parametrize("bounds", [[0, 8, 17], [0, 1, 9, 17]], ids=str)
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_shares_of_the_vertices_give_what_one_rank_gives(model: str, bounds: list[int]) -> None:
-    """Every kind of pull and top, with shares of one vertex, fewer than top's k, and uneven ones."""
+    """Every kind of pull and top, with shares of one node, fewer than top's k, and uneven ones."""
     made = _model(model)
     torch.testing.assert_close(
         _Ranks(len(bounds) - 1).run(lambda sequence: _forward(made, sequence), bounds), _forward(made, _sequence()),

@@ -188,7 +188,7 @@ def test_nothing_but_values_is_sent_of_what_stays() -> None:
 
 
 def test_what_does_not_belong_together_is_refused() -> None:
-    with pytest.raises(DataError, match="differ in vertices"):
+    with pytest.raises(DataError, match="differ in nodes"):
         encode([of_edges([(0, 1)]), of_edges([(0, 1)], nodes=5)])
     with pytest.raises(DataError, match="weighted"):
         encode([of_edges([(0, 1)]), of_edges([(0, 1)], weights=[2.0])])

@@ -33,7 +33,7 @@ NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
 TRAIN = range(5)
 TASKS = ("regression", "classification", "link-concat", "link-dot")
 # rows that may be stacked, and numbers in a step of a block: one snapshot and one block; two snapshots and blocks of 7
-# vertices, which do not divide 19; all snapshots and blocks of 4 vertices
+# nodes, which do not divide 19; all snapshots and blocks of 4 nodes
 SIZES = {"whole": (1, 10**6), "some": (2 * NODES, 7 * HIDDEN), "fine": (10**6, 4 * HIDDEN)}
 # every task and loss in the general case, what differs for the engine in the others
 CASES = [("some", task, loss_at) for task in TASKS for loss_at in ("last", "all")]
@@ -42,7 +42,7 @@ CASES += [(size, *rest) for size in ("whole", "fine") for rest in (("regression"
 
 @cache
 def _graph(weighted: bool = False) -> DynamicGraph:
-    """Six snapshots, the third without an edge, with a self loop in the first and classes that some vertices lack."""
+    """Six snapshots, the third without an edge, with a self loop in the first and classes that some nodes lack."""
     draw = np.random.default_rng(5)
 
     def snapshot(t: int) -> Snapshot:

@@ -35,7 +35,7 @@ GZ = gzip.compress(TEXT, mtime=0)
 NOWHERE = "http://127.0.0.1:1/tiny.txt.gz"  # nothing listens there
 PUBLISHED = [
     definition
-    for definition in (entry.load() for entry in catalogue.ENTRIES if entry.room == "datasets")
+    for definition in (entry.load() for entry in catalogue.ENTRIES if entry.kind == "datasets")
     if isinstance(definition, Published)
 ]
 
@@ -535,7 +535,7 @@ def test_members_are_taken_by_pattern_or_by_their_whole_name(tmp_path):
 
 
 def test_every_name_of_the_catalogue_has_its_definition():
-    names = {entry.name for entry in catalogue.ENTRIES if entry.room == "datasets"}
+    names = {entry.name for entry in catalogue.ENTRIES if entry.kind == "datasets"}
     assert {definition.name for definition in PUBLISHED} == names - {
         "growing", "uniform", "powerlaw", "sbm", "transactions",
     }  # fmt: skip

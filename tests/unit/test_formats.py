@@ -432,7 +432,7 @@ def json_with(sample, path, value):
 @pytest.mark.parametrize(
     ("variant", "sample", "path", "value", "words"),
     [
-        ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0, 3], "edges[1] is [0, 3]; vertices 0 to 2"),
+        ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0, 3], "edges[1] is [0, 3]; nodes 0 to 2"),
         ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0, 10**9], "edges[1] is [0, 1000000000]"),
         ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0, 2**70], "edges is not a list of pairs"),
         (
@@ -556,8 +556,8 @@ def test_nodes_and_edges():
 @pytest.mark.parametrize(
     ("file", "found", "put", "words"),
     [
-        ("nodes.csv", b"\n1,0", b"\n7,0", "lists vertex 2 where 1 is expected"),
-        ("nodes.csv", b"\n1,0", b"\n2,0", "lists vertex 2 where 1 is expected"),
+        ("nodes.csv", b"\n1,0", b"\n7,0", "lists node 2 where 1 is expected"),
+        ("nodes.csv", b"\n1,0", b"\n2,0", "lists node 2 where 1 is expected"),
         ("nodes.csv", b"train", b"trian", "line 2 of tiny (nodes.csv) has the split 'trian'"),
         ("nodes.csv", b",3,train", b",40000,train", "a class from -1 (none) to 32,767"),
         ("nodes.csv", b"1 4", b"1 x", "feature_indices"),
@@ -642,15 +642,15 @@ def test_ogb(files):
         ("raw/edge", b"0,1,2\n", "it has 3 columns"),
         ("raw/edge", b"", "holds 0 rows"),
         ("raw/num-node-list", b"1000000000000\n", "[1000000000000]; one graph of 1 to 2,147,483,647"),
-        ("raw/num-node-list", b"2000000000\n", "4 labels for 2,000,000,000 vertices"),
+        ("raw/num-node-list", b"2000000000\n", "4 labels for 2,000,000,000 nodes"),
         ("raw/num-node-list", b"4\n4\n", "[4, 4]; one graph"),
-        ("raw/node-label", b"4\n0\n", "2 labels for 4 vertices"),
+        ("raw/node-label", b"4\n0\n", "2 labels for 4 nodes"),
         ("raw/node-label", b"4\n0\n1\nx\n", "line 4 of tiny (node-label.csv)"),
         ("raw/node-feat", b"1,2\n1,2\n1\n1,2\n", "line 3 of tiny (node-feat.csv)"),
         ("raw/node-feat", b"1,2\n1,2\n1,nan\n1,2\n", "column 2 (feature 1) is 'nan'"),
-        ("raw/node-feat", b"1,2\n", "features of 1 vertices"),
+        ("raw/node-feat", b"1,2\n", "features of 1 nodes"),
         ("raw/node-feat", b"1," * 5000 + b"1\n", "5,001 columns; at most 4,096"),
-        ("split/time/train", b"0\n4\n", "line 2 of tiny (train.csv) is vertex 4"),
+        ("split/time/train", b"0\n4\n", "line 2 of tiny (train.csv) is node 4"),
         ("split/time/train", b"0\n1\n", "vertices of another part"),
     ],
 )
@@ -676,7 +676,7 @@ def test_ogb_refuses_missing_files_and_odd_arrays():
         ({"num_nodes_list": np.array([10**12])}, "one graph of 1 to"),
         ({"node_feat": np.full((4, 1), np.nan, np.float32)}, "finite (N, F)"),
         ({"node_feat": np.full((4, 1), 1e300)}, "float32 cannot hold"),
-        ({"node_feat": np.ones((3, 1), np.float32)}, "features of 3 vertices"),
+        ({"node_feat": np.ones((3, 1), np.float32)}, "features of 3 nodes"),
     ):
         data = {**samples.OGB_NPZ, "papers/raw/data.npz": samples.npz(**{**right, **changed})}
         assert words in refused(ogb.parse_ogb, data)

@@ -99,7 +99,7 @@ def test_uniform_has_three_edges_a_vertex_and_independent_snapshots():
 
 
 def test_every_pair_is_equally_likely():
-    """Each of the 56 pairs of 8 vertices is in a set of 14 a quarter of the time."""
+    """Each of the 56 pairs of 8 nodes is in a set of 14 a quarter of the time."""
     times = 4000
     draws = generator(0, "a test of pairs")
     keys = np.concatenate([uniform_keys(draws, 8, 14) for _ in range(times)])
@@ -400,7 +400,7 @@ def test_a_long_sequence_is_built_into_files_without_holding_it(tmp_path):
         (UNIFORM, {"seed": -1}, r"seed=-1 is out of range"),
         (POWERLAW, {"seed": None}, r"seed=None has type NoneType"),
         (UNIFORM, {"edges": 10**6}, r"at most 89850, a quarter of all pairs"),
-        (POWERLAW, {"zipf": 4.0, "edges": 80_000}, r"zipf=4.0 with generated_edges=80000.*popular vertices are full"),
+        (POWERLAW, {"zipf": 4.0, "edges": 80_000}, r"zipf=4.0 with generated_edges=80000.*popular nodes are full"),
         (COMMUNITIES, {"communities": 1}, r"communities=1 is out of range: allowed a whole number from 2"),
         (COMMUNITIES, {"communities": 301}, r"communities of 1 have room for 0 edges"),
         (COMMUNITIES, {"edges": 60_000}, r"communities of 200 have room for 20521 edges"),

@@ -171,7 +171,7 @@ def test_snapshots_must_agree():
     four, five = small().snapshots[0], Snapshot(np.zeros(6, np.int64), np.zeros(0, np.int32))
     weighted = small(WEIGHT).snapshots[0]
     label = np.zeros((2, 4), np.float32)
-    for other, message in ((five, "5 vertices"), (weighted, "weights")):
+    for other, message in ((five, "5 nodes"), (weighted, "weights")):
         with pytest.raises(DataError, match=message):
             DynamicGraph("x", (four, other), np.zeros((2, 4, 2), np.float32), label, label, "a test", 1)
 
@@ -299,9 +299,9 @@ def test_store_keeps_a_graph_once_under_its_hash(tmp_path):
 
 def test_repr_is_a_line_about_the_graph():
     assert repr(small()) == (
-        "DynamicGraph('small': 1 labelled snapshots, 4 vertices, 4 to 4 edges, 2 features, edge life 2; a test)"
+        "DynamicGraph('small': 1 labelled snapshots, 4 nodes, 4 to 4 edges, 2 features, edge life 2; a test)"
     )
-    assert repr(small(WEIGHT).snapshots[0]) == "Snapshot(4 vertices, 4 edges, weighted)"
+    assert repr(small(WEIGHT).snapshots[0]) == "Snapshot(4 nodes, 4 edges, weighted)"
 
 
 def test_graphs_without_the_newer_fields_keep_their_hash():
@@ -366,7 +366,7 @@ def test_a_graph_says_what_can_be_learned_on_it():
 
 
 def test_a_trusted_snapshot_is_not_looked_into_but_must_be_closed_and_typed():
-    indptr, indices = np.int64([0, 1, 1]), np.int32([7])  # 7 is no vertex: nobody looks
+    indptr, indices = np.int64([0, 1, 1]), np.int32([7])  # 7 is no node: nobody looks
     with pytest.raises(DataError, match="read-only"):
         Snapshot.trusted(indptr, indices)
     for array in (indptr, indices):

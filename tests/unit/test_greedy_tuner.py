@@ -143,7 +143,7 @@ def config_of(**changes: Any) -> RunConfig:
 
 
 class Asked:
-    """A validation part whose loss is lowest at K = 4, alpha 0.3, and that remembers what it was asked."""
+    """A validation split whose loss is lowest at K = 4, alpha 0.3, and that remembers what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, float]] = []

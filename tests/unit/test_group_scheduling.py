@@ -324,7 +324,7 @@ def test_the_linear_model_schedules_with_its_own_times_and_tells_its_error(tmp_p
 
 
 def test_the_linear_model_finds_times_that_are_linear() -> None:
-    """Groups are timed at 3 us a vertex and 2 us an edge: no error, and the schedule of the true times."""
+    """Groups are timed at 3 us a node and 2 us an edge: no error, and the schedule of the true times."""
     scheduling = _scheduling(group_times="linear")
     seconds = 3e-6 * WINDOW * NODES + 2e-6 * (_sizes() - WINDOW * NODES)
     assert [_ended(scheduling, dict(enumerate(seconds))) for _ in range(2)] == [False, True]
@@ -612,7 +612,7 @@ def test_pipelined_bits_do_not_depend_on_threads() -> None:
     assert all(torch.equal(gradient, alone[1][name]) for name, gradient in again[1].items())
 
 
-# At 400 vertices, H = 16 and windows of 8. A step's peak is its activations and what its widest backward needs besides;
+# At 400 nodes, H = 16 and windows of 8. A step's peak is its activations and what its widest backward needs besides;
 # BLAD doubles the activations. The others keep little: their loss is at the last snapshot, and nothing but weights, or
 # nothing, comes to it from earlier ones.
 TIMES_THE_MEMORY = {"tgcn": 1.8, "dcrnn": 1.8, "evolvegcn-o": 1.3, "evolvegcn-h": 1.5, "graphsage": 1.3}
@@ -637,7 +637,7 @@ def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
         assert both >= 1.8 * one_by_one
 
 
-# every vertex at every snapshot of every group, once an epoch
+# every node at every snapshot of every group, once an epoch
 
 
 @pytest.mark.parametrize("system", BY_GROUPS)

@@ -1,4 +1,4 @@
-"""The test part is sealed while a run trains: whatever reads it there makes the run fail, and nothing else changes."""
+"""The test split is sealed while a run trains: whatever reads it there makes the run fail, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_an_adjuster_that_is_rewarded_by_test_labels_fails_the_run(
 
 
 def test_a_final_evaluation_in_the_middle_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one door to the test part may not be used twice."""
+    """The one door to the test split may not be used twice."""
 
     evaluate = Evaluator.evaluate
 
@@ -196,7 +196,7 @@ def test_a_run_that_leaks_ends_failed_and_says_why(tmp_path: Path, monkeypatch: 
     (folder,) = tmp_path.iterdir()
     left = lab.open_run(folder)
     assert left.status == "failed"
-    assert "belongs to the test part" in left.reason and "tune by the validation loss" in left.reason
+    assert "belongs to the test split" in left.reason and "tune by the validation loss" in left.reason
     assert left.summary["test_loss"] is None
 
 

@@ -205,7 +205,7 @@ def test_batches_without_labels_count_for_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     classes = np.full((graph.num_snapshots, graph.num_nodes), -1, np.int16)
     classes[15:] = np.arange(graph.num_nodes) % 3
-    for vertex in range(graph.num_nodes):  # one label each in the training part
+    for vertex in range(graph.num_nodes):  # one label each in the training split
         classes[rng.integers(0, 15), vertex] = vertex % 3
     rare = DynamicGraph(
         "rare", graph.snapshots, graph.features, graph.targets, graph.persistence, graph.source, graph.edge_life,

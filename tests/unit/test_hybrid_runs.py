@@ -139,7 +139,7 @@ def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"batch_snapshots": 16.0}, "batch_snapshots=16.0 of 15 snapshots"),
-        ({"batch_vertices": 16.0}, "batch_vertices=16.0 of 15 vertices"),
+        ({"batch_vertices": 16.0}, "batch_vertices=16.0 of 15 nodes"),
         ({"batch_vertices": 2.5}, "a whole number from 2 to 15"),
     ],
 )
@@ -284,13 +284,13 @@ def test_a_reward_by_the_validation_part_is_by_its_evaluations(tmp_path: Path) -
         ({"batch_snapshots": 16.0}, ConfigError, r"batch_snapshots=16.0 of 15 snapshots"),
         ({"batch_snapshots": 0.0}, ConfigError, "batch_snapshots"),
         ({"batch_vertices": 0.0}, ConfigError, "batch_vertices"),
-        ({"batch_vertices": 61.0}, ConfigError, r"batch_vertices=61.0 of 15 vertices"),
+        ({"batch_vertices": 61.0}, ConfigError, r"batch_vertices=61.0 of 15 nodes"),
         ({"system": "bvr", "reservoir_gib": 1e-6}, ConfigError, "reservoir_gib"),
         ({"system": "dynahb", "average_every_s": 0.0}, ConfigError, "average_every_s"),
         ({"system": "dynahb", "snapshot_sizes": "0.2", "vertex_sizes": "0.1"}, ConfigError, "one action"),
         ({"system": "dynahb", "snapshot_sizes": "0.2 99"}, ConfigError, r"snapshot_sizes=99.0 of 15"),
         ({"system": "dynahb", "vertex_sizes": "0.2 nothing"}, ConfigError, "vertex_sizes"),
-        ({"task": "link"}, UnsupportedError, "needs all vertices at once"),
+        ({"task": "link"}, UnsupportedError, "needs all nodes at once"),
     ],
 )
 def test_bad_input_is_refused_in_words(

@@ -21,7 +21,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
 def _dense(kind: str, weighted: bool) -> np.ndarray:
-    """(N, N) weights of the edges u -> v at [v, u]: random, without an edge, with loops on every vertex, or full."""
+    """(N, N) weights of the edges u -> v at [v, u]: random, without an edge, with loops on every node, or full."""
     draw = np.random.default_rng(3)
     mask = {"random": draw.random((NODES, NODES)) < 0.2, "empty": np.zeros((NODES, NODES), bool),
             "loops": np.eye(NODES, dtype=bool) | (draw.random((NODES, NODES)) < 0.1),

@@ -26,7 +26,7 @@ shares = pytest.mark.parametrize("rows", [range(NODES), range(3, 10), range(5, 5
 
 
 def _weights(weighted: bool, *, seed: int = 3, share: float = 0.2) -> Tensor:
-    """(N, N) weight of the edge u -> v at [v, u]; vertex 0 hears nobody, nobody hears 1, 2 and 4 have a loop."""
+    """(N, N) weight of the edge u -> v at [v, u]; node 0 hears nobody, nobody hears 1, 2 and 4 have a loop."""
     draw = np.random.default_rng(seed)
     edges = draw.random((NODES, NODES)) < share
     edges[[2, 4], [2, 4]] = True
@@ -96,7 +96,7 @@ def test_a_kind_is_its_definition(
 
 
 def test_a_self_loop_counts_beside_the_identity() -> None:
-    """A + I, literally: a vertex with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
+    """A + I, literally: a node with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
     snapshot = Snapshot(np.array([0, 1, 1]), np.array([0], np.int32))
     applied = _operators(snapshot, range(2), OperatorSettings(dtype=torch.float64)).scaled("gcn").apply(
         torch.eye(2, dtype=torch.float64)
@@ -176,7 +176,7 @@ def test_loops_are_taken_out_and_vertices_put_in(first: int) -> None:
 
 
 def _dense_attention(a: Tensor, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
-    """(n, heads d), written out; a (n, N) with the vertex itself in it."""
+    """(n, heads d), written out; a (n, N) with the node itself in it."""
     raw = torch.nn.functional.leaky_relu(scores_to[:, None] + scores_from[None], 0.2)
     share = torch.softmax(raw.masked_fill(~a[..., None], -torch.inf), dim=1)
     return torch.einsum("vuh,uhd->vhd", share, x.unflatten(1, (scores_from.shape[1], -1))).flatten(1)

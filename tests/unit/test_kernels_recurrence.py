@@ -113,7 +113,7 @@ def test_inputs_that_need_no_gradient_get_none_and_the_rest_is_the_same(gates: i
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_layout_in_memory_does_not_matter(gates: int) -> None:
-    """Slices of wider arrays, vertices last, and gradients that are views."""
+    """Slices of wider arrays, nodes last, and gradients that are views."""
     given = _given(gates, 20)
     wide = _random(STEPS, 2 * ROWS, 40, seed=9)
     wide[:, :ROWS, 5:25] = given[0]

@@ -176,7 +176,7 @@ def test_the_test_loss_of_whom_validation_chose_is_accepted(right: Any) -> None:
 @pytest.mark.parametrize("wrong", REPORTED_WRONG, ids=range(len(REPORTED_WRONG)))
 def test_other_losses_are_not(wrong: Any) -> None:
     feedback = race_checks.check_reported(wrong)
-    assert not feedback and "the validation part chooses" in feedback.words
+    assert not feedback and "the validation split chooses" in feedback.words
 
 
 def test_what_the_lesson_says_may_differ_may() -> None:

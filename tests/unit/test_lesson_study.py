@@ -97,7 +97,7 @@ TIES_WRONG: list[Any] = [
 ]  # fmt: skip
 CHOOSE_WRONG: list[Any] = [
     None, ("a", 0.5), "a", lambda rows: None, lambda rows: (None, None), lambda rows: "a", lambda rows: ("a", 0.52),
-    chosen_by("test_loss", "test_loss", median, median),  # the test part chooses
+    chosen_by("test_loss", "test_loss", median, median),  # the test split chooses
     chosen_by("validation_loss", "validation_loss", median, median),  # what chose is told
     chosen_by("validation_loss", "test_loss", median, min),  # the best seed is told
     chosen_by("validation_loss", "test_loss", min, median),  # the luckiest seed chooses

@@ -1,4 +1,4 @@
-"""A run on vertex parts says how far the loss it trains on is from the whole graph's."""
+"""A run on node parts says how far the loss it trains on is from the whole graph's."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_tmgcn_remembers_exactly_its_window() -> None:
 
 
 def test_tmgcn_counts_the_snapshots_of_each_vertex() -> None:
-    """A vertex that came later averages over fewer snapshots than its neighbour in the same state."""
+    """A node that came later averages over fewer snapshots than its neighbour in the same state."""
     model = made(TMGCN, transform_window=3)
     past, seen = model.initial_state(2).layers[0]
     seen[0] = 2

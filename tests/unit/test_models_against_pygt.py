@@ -52,9 +52,9 @@ def pygt() -> Iterator[types.ModuleType]:
 
 
 def snapshots() -> list[tuple[DenseView, Tensor, Edges]]:
-    """Directed and weighted, each vertex with at least one edge in and out (a ring); without loops.
+    """Directed and weighted, each node with at least one edge in and out (a ring); without loops.
 
-    PyG keeps a loop that is there already as the vertex's own (``add_remaining_self_loops``), where A + I adds one.
+    PyG keeps a loop that is there already as the node's own (``add_remaining_self_loops``), where A + I adds one.
     """
     draw = torch.Generator().manual_seed(3)
     found = []
@@ -174,7 +174,7 @@ def test_mpnn_lstm_is_the_same_function_but_for_its_norm_and_biases(pygt: types.
 
 
 def test_mpnn_lstm_as_released_mixes_vertices_and_snapshots(pygt: types.ModuleType) -> None:
-    """Batch norm while training: a snapshot's features change the output of vertices that do not hear of it."""
+    """Batch norm while training: a snapshot's features change the output of nodes that do not hear of it."""
     theirs, x, edges = _mpnn_of(pygt)
     alone = (edges[0][:, :0], edges[1][:0])  # no edge at all
     other = x.clone()
@@ -201,7 +201,7 @@ def _dcrnn_copied(theirs: nn.Module, steps: int) -> DCRNN:
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_dcrnn_is_the_same_function_on_regular_graphs(pygt: types.ModuleType, steps: int) -> None:
-    """Undirected, unweighted, every vertex of the same degree: there all its normalisations are 1 / degree."""
+    """Undirected, unweighted, every node of the same degree: there all its normalisations are 1 / degree."""
     theirs = pygt.DCRNN(F, H, steps + 1)
     shake(theirs)
     given = []
@@ -245,7 +245,7 @@ def _square(model: type[DynamicModel]) -> DynamicModel:
 def test_evolvegcn_h_evolves_the_same_weights_where_the_reset_gate_is_out_of_play(pygt: types.ModuleType) -> None:
     """Theirs is torch's GRU over rows of W, square only; seen from the paper:
 
-    - it evolves W^T (a chosen vertex's features update a row of W, in the paper a column) and convolves with that;
+    - it evolves W^T (a chosen node's features update a row of W, in the paper a column) and convolves with that;
     - the gates' bias is a vector where the paper's B is a matrix;
     - reset multiplies U h, in the paper h: so this test sets the candidate's U to zero, which takes reset out;
     - its update gate is 1 minus the paper's; there is no ReLU.

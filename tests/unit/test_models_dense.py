@@ -156,7 +156,7 @@ def evolvegcn_h(p: Params, a: list[Tensor], xs: list[Tensor]) -> list[Tensor]:
     for at, x in zip(a, xs, strict=True):
         y = (x @ p["scorer"])[:, 0] / p["scorer"].square().sum().sqrt()
         best = sorted(range(N), key=lambda row: -y[row].item())
-        best = (best + [best[-1]] * w.shape[1])[: w.shape[1]]  # too few vertices: the last one again
+        best = (best + [best[-1]] * w.shape[1])[: w.shape[1]]  # too few nodes: the last one again
         s = (x[best] * tanh(y[best])[:, None]).T
         z, r = (sigma(v[k] @ s + u[k] @ w + b[k]) for k in range(2))
         w = (1 - z) * w + z * tanh(v[2] @ s + u[2] @ (r * w) + b[2])
@@ -204,7 +204,7 @@ CASES: dict[str, tuple[type[DynamicModel], dict[str, Any], Layer]] = {
 
 
 def sequence() -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Weighted, directed, with loops; two vertices of each snapshot are isolated, one hears but is not heard, one
+    """Weighted, directed, with loops; two nodes of each snapshot are isolated, one hears but is not heard, one
     snapshot has no edge."""
     draw = torch.Generator().manual_seed(11)
     random = lambda *shape: torch.rand(shape, generator=draw, dtype=torch.float64)  # noqa: E731

@@ -42,7 +42,7 @@ def file_of_the_shape(window, lags, rows, vertices, silent, alive):
     where = np.concatenate([draws.choice(high, busy), draws.choice(low, free - busy), np.arange(window)])
     times = 1000 * where + draws.integers(1, 1000, len(where))
     times[-window], times[-1] = 0, 1000 * window
-    # a ring over all vertices, again and again with a longer step: no pair twice
+    # a ring over all nodes, again and again with a longer step: no pair twice
     place = np.arange(rows)
     src, dst = place % vertices, (place + 1 + place // vertices) % vertices
     order = draws.permutation(rows)

@@ -42,7 +42,7 @@ def _snapshots(count: int, weighted: bool) -> list[Snapshot]:
 
 
 def _partition(parts: int) -> Partition:
-    """Shares of uneven size; the last part owns one vertex only."""
+    """Shares of uneven size; the last part owns one node only."""
     owner = np.random.default_rng(parts).integers(0, max(parts - 1, 1), NODES)
     owner[4], owner[6] = parts - 1, 0
     return Partition(owner.astype(np.int32), parts)
@@ -130,7 +130,7 @@ def test_attention_of_a_part_is_the_whole_graph_s(backend: str, parts: int, snap
 @stacks
 @pytest.mark.parametrize("way", ["in", "out"])
 def test_what_parts_send_is_what_the_others_expect(weighted: bool, parts: int, snapshots: int, way: str) -> None:
-    """Row by row: each is told by its snapshot and vertex. Nothing is sent twice, and only what an edge needs."""
+    """Row by row: each is told by its snapshot and node. Nothing is sent twice, and only what an edge needs."""
     given, partition = _snapshots(snapshots, weighted), _partition(parts)
     made = _made(given, partition)[way]
     plans = [plan for _, plan in made]
@@ -235,7 +235,7 @@ def test_a_part_that_there_is_not_is_refused(part: int) -> None:
 def test_no_snapshots_other_vertices_and_other_ways_are_refused() -> None:
     with pytest.raises(PlanError, match="at least one snapshot"):
         part_edges([], _partition(2), 0)
-    with pytest.raises(PlanError, match="the partition is of 2 vertices"):
+    with pytest.raises(PlanError, match="the partition is of 2 nodes"):
         part_edges(_snapshots(1, False), Partition(np.array([0, 1], np.int32), 2), 0)
     with pytest.raises(PlanError, match="'up'"):
         part_edges(_snapshots(1, False), _partition(2), 0, "up")

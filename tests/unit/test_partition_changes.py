@@ -120,7 +120,7 @@ def test_a_system_s_settings_are_asked_for_with_it_or_after_it_and_forgotten_wit
 
 
 def test_exact_layouts_learn_the_same_whatever_changes(tmp_path: Path) -> None:
-    """One process: neither the partition nor the exact vertex layout is seen in the losses."""
+    """One process: neither the partition nor the exact node layout is seen in the losses."""
     plain = train(tmp_path, config_of(dtype="float64", optimizer="sgd").replace(system="single", parts=1))
     changing = train(
         tmp_path, config_of(dtype="float64", optimizer="sgd"),
@@ -133,12 +133,12 @@ def test_exact_layouts_learn_the_same_whatever_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("start", "changes", "said"),
     [
-        ({}, {"parts": 25}, "25 parts of the 24 vertices"),
+        ({}, {"parts": 25}, "25 parts of the 24 nodes"),
         ({}, {"system": "pygt-dist", "cache_gib": 0.0}, "cache_gib=0 allows 0"),
         ({}, {"partitioner": "file"}, "partition_file"),
         ({}, {"partitioner": "file", "partition_file": "elsewhere.npz"}, "elsewhere.npz"),
         ({}, {"system": "psg", "group_window": 20}, "room for 0 groups"),
-        ({"system": "pygt-dist"}, {"parts": 30}, "30 parts of the 24 vertices"),
+        ({"system": "pygt-dist"}, {"parts": 30}, "30 parts of the 24 nodes"),
     ],
     ids=str,
 )

@@ -75,7 +75,7 @@ def test_a_path_whose_snapshots_stand_alone():
 
 def test_memory_is_counted_array_by_array():
     found = measure(graph_of(), HALVES, hops=1)
-    # per snapshot 3 vertices' 3 features and 4 row starts; own edges; one row sent and one received
+    # per snapshot 3 nodes' 3 features and 4 row starts; own edges; one row sent and one received
     assert found.halo_bytes.tolist() == [4 * (3 * (9 + 4) + 4 + 2), 4 * (3 * (9 + 4) + 3 + 2)]
     # one replicated row in every snapshot; edges of own rows alone within 0 hops
     assert found.cached_bytes.tolist() == [4 * (3 * (12 + 5) + 4), 4 * (3 * (12 + 5) + 3)]
@@ -158,7 +158,7 @@ def test_what_cannot_be_measured(settings):
 
 def test_what_does_not_fit():
     other = Partition(np.arange(5, dtype=np.int32) % 2, 2)
-    with pytest.raises(PlanError, match="the partition is of 5 vertices, the snapshot has 6"):
+    with pytest.raises(PlanError, match="the partition is of 5 nodes, the snapshot has 6"):
         measure(graph_of(), other)
     with pytest.raises(PlanError, match="way='up'"):
         remote_rows(snapshot_of([]), HALVES, "up")
@@ -168,7 +168,7 @@ def test_what_does_not_fit():
         hop_distance([snapshot_of([])], np.array([0]), 1, ())
     with pytest.raises(PlanError, match="union of no snapshots"):
         union_of([])
-    with pytest.raises(PlanError, match=r"snapshots of \[5, 6\] vertices"):
+    with pytest.raises(PlanError, match=r"snapshots of \[5, 6\] nodes"):
         union_of([snapshot_of([], 5), snapshot_of([], 6)])
 
 
@@ -249,7 +249,7 @@ def test_a_partition_made_by_hand():
     assert partition_graph(graph, half).to_dict()["partitioner"] == "by hand"
     with pytest.raises(PartitionError, match="made for another graph: its data hash is ffff"):
         partition_graph(graph, dataclasses.replace(half, data_hash="f" * 64))
-    with pytest.raises(PartitionError, match="the partition is of 6 vertices, and 'drawn' has 20"):
+    with pytest.raises(PartitionError, match="the partition is of 6 nodes, and 'drawn' has 20"):
         partition_graph(graph, HALVES)
 
 
@@ -263,7 +263,7 @@ def test_wrong_names_of_a_measured_partition():
         partition_graph(graph, "hahs")
     with pytest.raises(ConfigError, match="load_dataset"):
         partition_graph("collegemsg")
-    with pytest.raises(PartitionError, match="21 parts of the 20 vertices"):
+    with pytest.raises(PartitionError, match="21 parts of the 20 nodes"):
         partition_graph(graph, "hash", 21)
     with pytest.raises(ConfigError, match="layers=0 is out of range"):
         partition_graph(graph, "hash", layers=0)

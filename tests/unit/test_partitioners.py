@@ -32,7 +32,7 @@ from dtdg_lab.testing.contracts import graph_of, power_law
 
 
 def dynahb_figure_4() -> Any:
-    """Two snapshots of four vertices; an edge (source, target); the paper counts from 1."""
+    """Two snapshots of four nodes; an edge (source, target); the paper counts from 1."""
     first = [(3, 1), (1, 2), (3, 2), (1, 4), (3, 4)]
     second = [(1, 3), (1, 2), (3, 2), (1, 4), (3, 4)]
     return graph_of(4, [[(u - 1, v - 1) for u, v in edges] for edges in (first, second)], name="figure 4")
@@ -127,7 +127,7 @@ def test_round_robin_deals_by_number() -> None:
 def test_empty_parts_take_the_lightest_of_the_largest() -> None:
     made = without_empty_parts(np.array([0, 0, 0, 2, 2]), 4, np.array([3.0, 1.0, 2.0, 1.0, 1.0]), notes="by hand")
     assert made.owner.tolist() == [0, 1, 3, 2, 2]
-    assert made.notes == "by hand; 2 empty parts were given a vertex"
+    assert made.notes == "by hand; 2 empty parts were given a node"
 
 
 def test_hash_says_that_it_filled_parts() -> None:
@@ -176,7 +176,7 @@ def test_isolated_vertices_even_out_the_counts() -> None:
 
 
 def test_equal_nets_are_merged_and_lonely_ones_dropped() -> None:
-    # vertex 0 sends to 1 in both snapshots, and 1 to 0 in the second: the same two pins each time
+    # node 0 sends to 1 in both snapshots, and 1 to 0 in the second: the same two pins each time
     nets = merged_nets(graph_of(4, [[(0, 1), (2, 2), (3, 0), (3, 1)], [(0, 1), (1, 0)]]).snapshots)
     found = {frozenset(nets.pins[a:b].tolist()): n for a, b, n in zip(nets.starts, nets.starts[1:], nets.counts)}  # noqa: B905
     assert found == {frozenset({0, 1}): 3, frozenset({0, 1, 3}): 1}
@@ -223,7 +223,7 @@ part_graph = lambda *_, **__: SimpleNamespace(vertex_part={})
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import os; os.kill(os.getpid(), 11)", r"metis was ended by signal SIGSEGV \(11\).*24 vertices in 2 parts"),
+        ("import os; os.kill(os.getpid(), 11)", r"metis was ended by signal SIGSEGV \(11\).*24 nodes in 2 parts"),
         ("import os; os.kill(os.getpid(), 9)", "SIGKILL.*memory runs out"),
         ("import sys; sys.exit('no licence')", "exit status 1. It said: no licence"),
         ("1 / 0", "It said: ZeroDivisionError"),
@@ -243,7 +243,7 @@ def test_metis_may_fail_without_harm(text: str, said: str, tmp_path: Path, monke
 
 def test_a_child_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_pymetis(tmp_path, monkeypatch, "import time; time.sleep(60)")
-    with pytest.raises(PartitionError, match=r"did not divide 3 vertices in 2 parts within 0.3 s and was stopped"):
+    with pytest.raises(PartitionError, match=r"did not divide 3 nodes in 2 parts within 0.3 s and was stopped"):
         in_child("metis", {"parts": np.array(2)}, vertices=3, parts=2, time_limit_s=0.3)
 
 
@@ -300,7 +300,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path, mon
 
 @pytest.mark.parametrize(
     ("parts", "said"),
-    [(61, "61 parts of the 60 vertices.*from 1 part to one for each"), (0, "0 parts"), (-2, "-2 parts"),
+    [(61, "61 parts of the 60 nodes.*from 1 part to one for each"), (0, "0 parts"), (-2, "-2 parts"),
      ("two", "parts='two' is no whole number; 1 to 60"), (2.0, "parts=2.0 is no whole number")],
 )  # fmt: skip
 def test_parts_that_cannot_be_are_refused(parts: Any, said: str) -> None:
@@ -347,7 +347,7 @@ def test_a_partition_of_another_graph_is_refused_with_both_hashes(tmp_path: Path
 def test_a_partition_made_by_hand_fits_graphs_of_its_size(tmp_path: Path) -> None:
     file = save_partition(Partition(np.arange(60) % 2, 2), tmp_path / "hand.npz")
     assert load_partition(file, power_law()).counts.tolist() == [30, 30]
-    with pytest.raises(PartitionError, match="60 vertices, and 'power law' has 61"):
+    with pytest.raises(PartitionError, match="60 nodes, and 'power law' has 61"):
         load_partition(file, power_law(nodes=61))
 
 

@@ -217,7 +217,7 @@ def test_losses_that_should_coincide_and_do_not_are_flagged():
         return checks(configs, {("single", 0): one, ("adgnn-t", 0): window(first, later, configs["adgnn-t"])})
 
     (good,) = compared(1.0 + 5e-6, 0.5 + 2e-4)
-    assert good.ok and "whole training part" in good.summary()
+    assert good.ok and "whole training split" in good.summary()
     (bad,) = compared(1.0 + 5e-5, 0.5)
     assert bad.ok is False and "DIFFER" in bad.summary() and failed([good, bad]) == [bad]
     (bad,) = compared(1.0, 0.5 + 2e-3)

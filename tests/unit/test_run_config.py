@@ -1,4 +1,4 @@
-"""One run from its config to its end, judged by its validation part and by nothing else."""
+"""One run from its config to its end, judged by its validation split and by nothing else."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ DOUBLE = OperatorSettings(dtype=torch.float64)
 
 
 def _graph(*, weighted: bool = False, static: bool = False, share: float = 0.06) -> DynamicGraph:
-    """Random directed edges with loops; vertex 0 is isolated, snapshot 3 is nearly empty."""
+    """Random directed edges with loops; node 0 is isolated, snapshot 3 is nearly empty."""
     draw = np.random.default_rng(3)
     snapshots = []
     for t in range(SNAPSHOTS):
@@ -101,7 +101,7 @@ def _on_the_batch(
 def _on_the_whole(
     graph: DynamicGraph, sampled: SampledBatch, model: DynamicModel, loss_of: Any
 ) -> tuple[float, dict[str, Tensor]]:
-    """The batch's loss over all vertices of the graph, from the initial state."""
+    """The batch's loss over all nodes of the graph, from the initial state."""
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
     batch, state, losses = sampled.blocks.batch, model.initial_state(graph.num_nodes), []
     targets = torch.tensor(batch.targets)
@@ -168,7 +168,7 @@ def test_so_is_one_with_classes_of_which_some_are_known(name: str) -> None:
 
 
 def _reached(graph: DynamicGraph, sampled: SampledBatch, hops: int, *, shared: bool) -> set[int]:
-    """Keys of all rows within some hops of the targets; the same vertices in all snapshots where a state needs it."""
+    """Keys of all rows within some hops of the targets; the same nodes in all snapshots where a state needs it."""
     snapshots, found = sampled.blocks.batch.snapshots, {}
     for t in snapshots:
         found[t] = set(sampled.blocks.batch.targets.tolist())
@@ -203,7 +203,7 @@ def test_keys_are_those_of_the_rows_that_the_first_layer_reads(name: str, layers
 
 
 def _pulled(sampled: SampledBatch, graph: DynamicGraph) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """(snapshot, target) -> vertices that the layer of a one-layer model pulls from, and with which weight."""
+    """(snapshot, target) -> nodes that the layer of a one-layer model pulls from, and with which weight."""
     found, batch = {}, sampled.blocks.batch
     assert len(batch.snapshots) == 1
     t = batch.snapshots[0]
@@ -295,7 +295,7 @@ def test_layers_that_need_more_than_in_neighbours_are_refused() -> None:
             BatchSampler(graph, _batches(), shape, fanouts)
 
 
-# which vertices, when
+# which nodes, when
 
 
 def test_an_epoch_has_every_trained_vertex_once_in_every_stretch() -> None:
@@ -307,7 +307,7 @@ def test_an_epoch_has_every_trained_vertex_once_in_every_stretch() -> None:
         for stretch in batches.stretches:
             of = [batch.targets for batch in made if batch.snapshots == stretch]
             seen, counts = np.unique(np.concatenate(of), return_counts=True)
-            assert np.array_equal(seen, SEEDS) and counts.sum() == 25, "5 batches of 5 for 23 vertices: two again"
+            assert np.array_equal(seen, SEEDS) and counts.sum() == 25, "5 batches of 5 for 23 nodes: two again"
             assert all(len(targets) == 5 and (np.diff(targets) > 0).all() for targets in of)
         orders.append([(batch.snapshots.start, *batch.targets.tolist()) for batch in made])
     assert len({*map(tuple, orders)}) == 3, "another order in every epoch"
@@ -352,11 +352,11 @@ def test_more_fanouts_than_layers_are_refused() -> None:
 
 
 def test_seeds_that_are_none_are_refused() -> None:
-    with pytest.raises(DataError, match="part 1 has no vertex whose label may be trained"):
+    with pytest.raises(DataError, match="part 1 has no node whose label may be trained"):
         _batches(seeds=np.zeros(0, np.int64))
-    with pytest.raises(PlanError, match="mini-batches of 0 vertices"):
+    with pytest.raises(PlanError, match="mini-batches of 0 nodes"):
         _batches(0)
     with pytest.raises(PlanError, match="mini-batch -1"):
         _batches().batch(-1)
-    with pytest.raises(ConfigError, match="batch_length=6 of a training part of 5 snapshots"):
+    with pytest.raises(ConfigError, match="batch_length=6 of a training split of 5 snapshots"):
         stretches_of(TRAIN, 6)

@@ -43,7 +43,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.2) -> DynamicGraph:
-    """Random directed edges with loops; vertex 0 is isolated, snapshot 2 is empty, vertex 1 pulls from most."""
+    """Random directed edges with loops; node 0 is isolated, snapshot 2 is empty, node 1 pulls from most."""
     draw = np.random.default_rng(seed)
     snapshots = []
     for t in range(SNAPSHOTS):
@@ -118,7 +118,7 @@ def test_every_epoch_snapshot_layer_and_seed_draws_anew() -> None:
 
 
 def test_all_choices_are_equally_likely() -> None:
-    """Each pair of five neighbours, over 4,000 draws for each of two vertices; standard deviation 0.0034."""
+    """Each pair of five neighbours, over 4,000 draws for each of two nodes; standard deviation 0.0034."""
     snapshot = Snapshot(np.array([0, 5, 10, 10, 10, 10, 10]), np.array([1, 2, 3, 4, 5, 0, 2, 3, 4, 5], np.int32))
     pairs = np.zeros((2, 6, 6))
     draws = 4000
@@ -167,7 +167,7 @@ def _drawn(graph: DynamicGraph, drawing: Drawing, t: int, v: int, layer: int) ->
 
 
 def _levels(graph: DynamicGraph, drawing: Drawing, own: list[int], t: int) -> list[list[int]]:
-    """The vertices that each hop adds, by sets."""
+    """The nodes that each hop adds, by sets."""
     levels, known = [sorted(own)], set(own)
     hops = drawing.layers * drawing.layer_hops
     for hop in range(1, hops + 1):
@@ -232,7 +232,7 @@ def test_windows_slide_by_one_and_are_shorter_at_the_beginning() -> None:
         range(1, 2), range(1, 3), range(1, 4), range(2, 5), range(3, 6)
     ]  # fmt: skip
     assert _windows(2, length=5).of(4) == TRAIN
-    with pytest.raises(DataError, match="window=6 is beyond the training part's 5 snapshots"):
+    with pytest.raises(DataError, match="window=6 is beyond the training split's 5 snapshots"):
         _windows(2, length=6)
     for wrong in ({"length": 0}, {"train": range(0)}):
         with pytest.raises(PlanError, match="at least 1"):
@@ -275,7 +275,7 @@ Step = tuple[float, dict[str, Tensor]]
 def _by_layers(
     graph: DynamicGraph, model: DynamicModel, task: Any, window: range, *, fanout: int, epoch: int, **settings: Any
 ) -> Step:
-    """A window as models are written down: all vertices, and for each layer a graph of what was drawn for it."""
+    """A window as models are written down: all nodes, and for each layer a graph of what was drawn for it."""
     sequences = []
     for layer in range(model.layers):
         snapshots = []

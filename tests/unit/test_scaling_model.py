@@ -34,7 +34,7 @@ RATES = ScalingModel(np.array([2e-8, 1e-7, 3e-5, 1e-5, 4e-5]), np.array([1e-5, 1
 def test_passes_by_hand():
     """Five snapshots in blocks of two and three; the first is passed over thrice, the last twice."""
     work = TMGCN.work(CHANGES, 2)
-    # rank 0 has snapshot 0 and snapshot 2, rank 1 has 1 and 3, 4; vertices 0, 1 and 2, 3, 4 through time
+    # rank 0 has snapshot 0 and snapshot 2, rank 1 has 1 and 3, 4; nodes 0, 1 and 2, 3, 4 through time
     rows = [3 * (NODES + 2 * 2) + 2 * (NODES + 3 * 2), 3 * (NODES + 2 * 3) + 2 * (2 * NODES + 3 * 3)]
     assert work.passes.tolist() == [
         [3 * 4 + 2 * 8, rows[0], 3 * 1 + 2 * 1, 3 * 2 + 2 * 3, 3 * 2 + 2 * 3],

@@ -71,7 +71,7 @@ def test_the_held_out_error_is_no_better_than_that_of_the_fit_itself() -> None:
 
 
 def test_no_coefficient_is_negative_and_none_is_better() -> None:
-    """Times that fall with the vertices: the model may not say so, and its fit is the best of those that may."""
+    """Times that fall with the nodes: the model may not say so, and its fit is the best of those that may."""
     nodes, edges = np.array([10.0, 20, 30, 40, 50]), np.array([5.0, 5, 6, 6, 7])
     times = 1.0 + 0.1 * edges - 0.004 * nodes
     found = fit(nodes, edges, times)

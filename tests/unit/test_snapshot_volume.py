@@ -155,7 +155,7 @@ def test_the_papers_rule_is_six_legs_a_layer():
 
 @pytest.mark.parametrize("ranks", [4, 16, 64])
 def test_the_papers_rule_gives_its_table_2(ranks):
-    """T N = 192 million, which is 192 snapshots of its million vertices: as many as 64 ranks share evenly of its 200.
+    """T N = 192 million, which is 192 snapshots of its million nodes: as many as 64 ranks share evenly of its 200.
 
     TM-GCN there has one transform to redistribute for, between its two layers: that of the input is preprocessing.
     """
@@ -210,7 +210,7 @@ def test_even_shares_send_t_n_less_one_share(ranks):
 
 
 def test_uneven_shares_send_the_exact_sum():
-    blocks = SnapshotBlocks(range(5), 1, 3, 7)  # shares of 1, 2 and 2 snapshots, of 2, 2 and 3 vertices
+    blocks = SnapshotBlocks(range(5), 1, 3, 7)  # shares of 1, 2 and 2 snapshots, of 2, 2 and 3 nodes
     assert leg_rows(blocks, "to_vertices").tolist() == [[0, 2, 3], [4, 0, 6], [4, 4, 0]]
 
 

@@ -196,7 +196,7 @@ def test_rules_of_pruning() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": Median()}, "has no validation part"),
+        ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": Median()}, "has no validation split"),
         ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)}, "compared"),
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": Median()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),

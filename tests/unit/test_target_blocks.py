@@ -49,7 +49,7 @@ OWN = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
 
 
 def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.03) -> DynamicGraph:
-    """Random directed edges with loops; vertex 0 is isolated, snapshot 3 is nearly empty."""
+    """Random directed edges with loops; node 0 is isolated, snapshot 3 is nearly empty."""
     draw = np.random.default_rng(seed)
     snapshots = []
     for t in range(SNAPSHOTS):
@@ -111,7 +111,7 @@ def _on_the_whole(
     graph: DynamicGraph, model: DynamicModel, batch: TargetBatch, loss_of: LossOf, own: NDArray[np.int64] = OWN,
     **scaling: Any,
 ) -> tuple[float, dict[str, Tensor]]:  # fmt: skip
-    """The batch's loss as it is written down, over all vertices of the graph, from the initial state."""
+    """The batch's loss as it is written down, over all nodes of the graph, from the initial state."""
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **scaling)
     targets = torch.tensor(own[batch.targets])
     state = model.initial_state(graph.num_nodes)
@@ -191,7 +191,7 @@ def test_so_are_options(name: str, options: dict[str, Any], scaling: dict[str, A
 
 @pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o"])
 def test_so_are_classes_of_which_some_are_known(name: str) -> None:
-    """Snapshot 4 has no labelled vertex, snapshot 3 no labelled target, and each other one other labelled targets."""
+    """Snapshot 4 has no labelled node, snapshot 3 no labelled target, and each other one other labelled targets."""
     graph, batch = _graph(static=True), replace(FEW, snapshots=range(1, 5))
     task = _task(graph, Classification)
     model = _model(name, 1, outputs=task.outputs)
@@ -261,7 +261,7 @@ def test_a_batch_that_is_used_again_pulls_no_features_again(monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o", "dcrnn"])
 def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
-    """Where all own vertices are targets the part's own sequence serves; only DCRNN is cut off elsewhere then."""
+    """Where all own nodes are targets the part's own sequence serves; only DCRNN is cut off elsewhere then."""
     graph, model = _graph(), _model(name, 1)
     part, double = _part(graph, model), OperatorSettings(dtype=torch.float64)
     once = range(2, 3) if name == "dcrnn" else BATCH
@@ -309,7 +309,7 @@ def test_blocks_hold_every_neighbour_and_no_vertex_more(memory: str, data: strat
 
 
 def _sources(snapshot: Snapshot) -> list[set[int]]:
-    """What each vertex pulls from."""
+    """What each node pulls from."""
     ends = zip(snapshot.indptr, snapshot.indptr[1:], strict=False)
     return [set(snapshot.indices[begin:end].tolist()) for begin, end in ends]
 
@@ -366,7 +366,7 @@ def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
             target_blocks(part, FEW, wrong)
     with pytest.raises(PlanError, match="truncated=True"):
         target_blocks(part, FEW, BlockShape(1, 2, "neighbourhood"))
-    with pytest.raises(PlanError, match=f"target {len(OWN)} of a part with {len(OWN)} own vertices"):
+    with pytest.raises(PlanError, match=f"target {len(OWN)} of a part with {len(OWN)} own nodes"):
         target_blocks(part, _batch([0, len(OWN)]), shape)
     with pytest.raises(PlanError, match="snapshot 6 is not among"):
         target_blocks(part, _batch([0], range(5, 7)), shape)
@@ -392,7 +392,7 @@ def test_what_a_batch_does_not_have_is_refused() -> None:
         sequence.stacks(BATCH, 1)
     with pytest.raises(PlanError, match="along 'out'"):
         target_edges(blocks, BATCH, 0, "out")
-    with pytest.raises(UnsupportedError, match="all vertices at once"):
+    with pytest.raises(UnsupportedError, match="all nodes at once"):
         sequence.join(torch.zeros(1))
     link = object.__new__(LinkPrediction)
     with pytest.raises(UnsupportedError, match="task='link' on hybrid batches"):

@@ -49,15 +49,15 @@ def test_shares_are_rounded_up_and_whole_numbers_kept(value: float, whole: int, 
 @pytest.mark.parametrize(
     ("value", "whole", "name", "said"),
     [
-        (31, 30, "batch_snapshots", "batch_snapshots=31 of 30 snapshots of the training part: .* from 2 to 30"),
-        (0, 30, "batch_vertices", "batch_vertices=0 of 30 vertices of the part .*: a share above 0 up to 1"),
-        (41, 40, "batch_vertices", "batch_vertices=41 of 40 vertices"),
+        (31, 30, "batch_snapshots", "batch_snapshots=31 of 30 snapshots of the training split: .* from 2 to 30"),
+        (0, 30, "batch_vertices", "batch_vertices=0 of 30 nodes of the part .*: a share above 0 up to 1"),
+        (41, 40, "batch_vertices", "batch_vertices=41 of 40 nodes"),
         (2.5, 30, "batch_vertices", "batch_vertices=2.5 .* whole number"),
         (-0.1, 30, "batch_snapshots", "batch_snapshots=-0.1"),
         (float("nan"), 30, "batch_snapshots", "batch_snapshots=nan"),
         (float("inf"), 30, "batch_vertices", "batch_vertices=inf"),
         (2, 1, "batch_vertices", r"a share above 0 up to 1 \(1 is all, a small one is one\) is allowed"),
-        (0.5, 0, "batch_vertices", "of 0 vertices of the part .*: there is none to take. Set fewer parts"),
+        (0.5, 0, "batch_vertices", "of 0 nodes of the part .*: there is none to take. Set fewer parts"),
     ],
 )
 def test_a_size_that_is_none_is_refused(value: float, whole: int, name: str, said: str) -> None:
@@ -69,12 +69,12 @@ def test_a_batch_is_refused_by_the_option_that_asked_for_it() -> None:
     assert batch_size(0.2, 0.05, snapshots=30, candidates=100) == BatchSize(6, 5)
     with pytest.raises(ConfigError, match="batch_snapshots=40 of 30"):
         batch_size(40, 1, snapshots=30, candidates=100)
-    with pytest.raises(ConfigError, match="vertex_sizes=200 of 100 vertices"):
+    with pytest.raises(ConfigError, match="vertex_sizes=200 of 100 nodes"):
         batch_size(1, 200, snapshots=30, candidates=100, named=("snapshot_sizes", "vertex_sizes"))
 
 
 def test_the_example_has_7_targets_where_vertex_batches_have_16_and_snapshot_batches_24() -> None:
-    """Two rounds on 4 vertices in 4 snapshots; the hybrid ones take 3 snapshots of 1 vertex, then 2 of 2."""
+    """Two rounds on 4 nodes in 4 snapshots; the hybrid ones take 3 snapshots of 1 node, then 2 of 2."""
     whole = {"snapshots": 4, "candidates": 4}
     vertex, snapshot = batch_size(1, 0.5, **whole), batch_size(0.75, 1, **whole)
     hybrid = [batch_size(0.75, 0.25, **whole), batch_size(0.5, 0.5, **whole)]
@@ -184,7 +184,7 @@ def test_candidates_are_ordered_by_load_then_place() -> None:
     assert groups.bounds(1).tolist() == [0, 4]
 
 
-@pytest.mark.parametrize("parts", [1, 4, 5, 12])  # 60, 15, 12, 5 vertices each
+@pytest.mark.parametrize("parts", [1, 4, 5, 12])  # 60, 15, 12, 5 nodes each
 def test_groups_are_those_of_the_load_aware_partitioner(parts: int) -> None:
     graph = power_law(60, 4, 150)
     dealt = assign_load_aware(graph, parts, hops=2)
@@ -225,7 +225,7 @@ def test_groups_that_are_none_are_refused(order: np.ndarray, groups: int, said: 
 
 
 def test_a_candidate_that_is_no_vertex_is_refused() -> None:
-    with pytest.raises(PlanError, match="candidates from 0 to 9 of a part of 4 vertices"):
+    with pytest.raises(PlanError, match="candidates from 0 to 9 of a part of 4 nodes"):
         load_groups(np.ones(4), np.array([0, 9]), 2)
     with pytest.raises(PlanError, match="5 targets of 4 candidates"):
         load_groups(np.ones(4), np.arange(4), 2).bounds(5)
@@ -281,7 +281,7 @@ def test_every_first_snapshot_and_every_vertex_is_as_likely() -> None:
     drawn, rounds = sampler(np.arange(12.0)), 3000
     batches = [drawn.batch(BatchSize(10, 5), 0, index) for index in range(rounds)]
     first = Counter(batch.snapshots.start for batch in batches)
-    assert sorted(first) == [2, 3, 4]  # [0, T - N_S] of 12 snapshots, from the training part's first on
+    assert sorted(first) == [2, 3, 4]  # [0, T - N_S] of 12 snapshots, from the training split's first on
     assert min(first.values()) > 0.29 * rounds
     seen = np.bincount(np.concatenate([batch.targets for batch in batches]), minlength=12)
     # groups of 3, 2, 3, 2, 2 for 5 targets: one of each
@@ -305,7 +305,7 @@ def test_no_group_gives_more_in_the_long_run() -> None:
 def test_loads_of_batches_vary_less_than_those_of_even_draws() -> None:
     graph = power_law(300, 3, 1800)
     loads = vertex_loads(graph, 2)
-    assert loads.max() > 20 * np.median(loads)  # few vertices have much of the load
+    assert loads.max() > 20 * np.median(loads)  # few nodes have much of the load
     drawn = sampler(loads, train=range(3))
     size, rounds = BatchSize(1, 30), 400
     grouped = [loads[drawn.batch(size, 0, index).targets].sum() for index in range(rounds)]
@@ -331,7 +331,7 @@ def test_a_stand_in_has_all_candidates_and_a_window_of_its_own() -> None:
 
 def test_a_sampler_refuses_what_does_not_fit() -> None:
     drawn = sampler(np.ones(5))
-    with pytest.raises(PlanError, match="13 snapshots of a training part of 12"):
+    with pytest.raises(PlanError, match="13 snapshots of a training split of 12"):
         drawn.batch(BatchSize(13, 1), 0, 0)
     with pytest.raises(PlanError, match="6 targets of 5 candidates"):
         drawn.batch(BatchSize(1, 6), 0, 0)

@@ -64,7 +64,7 @@ def readout(task: Task, *, times: int = TIMES) -> Tensor:
 
 
 def scored(task: Task, z: Tensor, part: str, blocks: tuple[int, ...] = (0, NODES)) -> Scores:
-    """The scores of a part, measured block by block of vertices."""
+    """The scores of a part, measured block by block of nodes."""
     sums = np.zeros((len(PARTS[part]), task.columns))
     for place, t in enumerate(PARTS[part]):
         for start, stop in itertools.pairwise(blocks):
@@ -211,7 +211,7 @@ def test_the_training_part_s_score_is_the_training_loss(name: str, options: dict
 def test_a_part_without_labelled_items_has_no_scores(name: str, options: dict[str, Any]) -> None:
     task = made(name, **options)
     found = task.scores("validation", np.zeros((0, task.columns)))
-    # a validation part of SPLIT that is empty is never measured; the baselines of its snapshots are not asked for
+    # a validation split of SPLIT that is empty is never measured; the baselines of its snapshots are not asked for
     assert found.loss is None
     assert found.snapshots == 0
 
@@ -246,7 +246,7 @@ def _log_softmax(z: np.ndarray) -> np.ndarray:
 
 
 def _classified_by_hand(classes: np.ndarray, z: np.ndarray, part: str, of: np.ndarray | None) -> dict[str, Any]:
-    """All scores from loops over vertices; ``of`` is the vertex split."""
+    """All scores from loops over nodes; ``of`` is the node split."""
 
     def counted(t: int, v: int, part: str) -> bool:
         return classes[t, v] >= 0 and (of is None or of[v] == list(PARTS).index(part))
@@ -298,7 +298,7 @@ VERTEX_SPLITS = [None, np.array([0, 0, 1, 2, -1] * 3, dtype=np.int8)]
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("of", VERTEX_SPLITS, ids=["all vertices", "divided"])
+@pytest.mark.parametrize("of", VERTEX_SPLITS, ids=["all nodes", "divided"])
 def test_classification_by_hand(part: str, of: np.ndarray | None) -> None:
     classes = classes_of()
     task = Classification(graph(classes=classes, vertex_split=of), SPLIT, dtype=torch.float64)
@@ -352,7 +352,7 @@ def test_classification_refuses_data_without_classes_or_labels() -> None:
         Classification(graph(classes=np.full(NODES, -1, np.int16)), SPLIT)
     late = classes_of()
     late[:5] = -1
-    with pytest.raises(DataError, match="labelled in the training part"):
+    with pytest.raises(DataError, match="labelled in the training split"):
         Classification(graph(classes=late), SPLIT)
 
 
@@ -525,7 +525,7 @@ def test_rounding_does_not_decide_ranks(dtype: torch.dtype, noise: float, apart:
 
 @pytest.mark.parametrize("head", ["concat", "dot"])
 def test_one_large_vertex_leaves_the_metrics_of_the_others_alone(head: str) -> None:
-    """Magnitudes over six orders, one vertex above all: metrics are those of exact scores, to 1e-4."""
+    """Magnitudes over six orders, one node above all: metrics are those of exact scores, to 1e-4."""
     draw, nodes, hidden = np.random.default_rng(8), 400, 8
     z = draw.normal(size=(nodes, 2 if head == "concat" else hidden))
     z *= np.exp(2 * draw.normal(size=(nodes, 1)))

@@ -1,4 +1,4 @@
-"""K and alpha tuned in a run: what is decided rules from the next epoch on, and never comes from the test part."""
+"""K and alpha tuned in a run: what is decided rules from the next epoch on, and never comes from the test split."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_every_move_is_told_as_a_knob(tuned: Trained) -> None:
 
 
 def test_the_test_part_is_never_read(tmp_path: Path, tuned: Trained) -> None:
-    """With other edges in it, past the labels of the validation part, everything is as it was but the test loss."""
+    """With other edges in it, past the labels of the validation split, everything is as it was but the test loss."""
     graph = graph_of()
     test = split(graph.num_snapshots, graph.edge_life, PROTOCOLS["warm"]).test
     changed = graph_of(other_from=test.start + 1)
@@ -131,7 +131,7 @@ def test_the_test_part_is_never_read(tmp_path: Path, tuned: Trained) -> None:
     assert other.losses == tuned.losses
     last = {name: [row["loss"] for row in done.recorder.tables["evaluations"] if row["split"] == "test"][-1]
             for name, done in (("changed", other), ("as it was", tuned))}  # fmt: skip
-    assert last["changed"] != last["as it was"], "the edges that changed are of the test part"
+    assert last["changed"] != last["as it was"], "the edges that changed are of the test split"
     validation = graph_of(other_from=test.start - 2)
     assert decisions(train(tmp_path, config_of(), validation)) != decisions(tuned), "those of validation are read"
 

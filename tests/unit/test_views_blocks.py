@@ -79,12 +79,12 @@ def check(figure: dict[str, Any]) -> None:
 
 
 def test_owners_by_hand() -> None:
-    """Five snapshots in two blocks (2 and 3) on two ranks, five vertices: rank 0 has one snapshot of each block."""
+    """Five snapshots in two blocks (2 and 3) on two ranks, five nodes: rank 0 has one snapshot of each block."""
     facts = block_facts(blocks_data(plan(5, 2, 2, 5)))
     before, after = owners(facts)
     assert before.tolist() == [[0, 1, 0, 1], [0, 1, 0, 1]], "spans of snapshots 0, 1, 2, 3-4"
     assert after.tolist() == [[0] * 4, [1] * 4], "vertices 0-1 and 2-4"
-    # rank 0's snapshots 0 and 2 of three vertices leave; rank 1's 1, 3 and 4 of two
+    # rank 0's snapshots 0 and 2 of three nodes leave; rank 1's 1, 3 and 4 of two
     assert moved_share(facts) == (2 * 3 + 3 * 2) / 25
 
 
@@ -103,11 +103,11 @@ def test_pictures_of_owners_say_what_is_where() -> None:
         assert trace["colorbar"]["title"]["text"] == "rank"
         assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5]
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["block 0", "block 1", "block 2"]
-    assert before["data"][0]["customdata"][0][0] == "rank 0: vertices 0 to 9, snapshots 0 to 1"
+    assert before["data"][0]["customdata"][0][0] == "rank 0: nodes 0 to 9, snapshots 0 to 1"
     assert before["data"][0]["z"] == [[0, 1] * 3], "one span where neighbours have one owner"
     assert after["data"][0]["z"] == [[0] * 3, [1] * 3], "blocks stay apart"
-    assert "In block 0 rank 0 computes snapshots 0 to 1 for all vertices" in first
-    assert "runs vertices 0 to 4 through the block's snapshots" in second and "50 % of them" in second
+    assert "In block 0 rank 0 computes snapshots 0 to 1 for all nodes" in first
+    assert "runs nodes 0 to 4 through the block's snapshots" in second and "50 % of them" in second
 
 
 def test_ranks_without_a_snapshot_are_told() -> None:
@@ -136,7 +136,7 @@ def test_bytes_of_reruns_stand_beside_forward_and_backward() -> None:
     shown = window(data, steps=3)
     found = titled(shown)
     measured = traces(found["Bytes measured in step 1, layer 0"][0])["Bytes measured in step 1, layer 0"]
-    # snapshots 2+2+2 and 2+2+3 of 5 vertices each, there and back; reruns of the first two blocks: 4 and 4
+    # snapshots 2+2+2 and 2+2+3 of 5 nodes each, there and back; reruns of the first two blocks: 4 and 4
     forward = 4 * WIDTH * (6 * 5 + 5 * 7)
     rerun = 4 * WIDTH * (4 * 5 + 5 * 4)
     assert (
@@ -163,7 +163,7 @@ def test_models_of_weights_send_no_rows() -> None:
     assert "gradients of the model, and no rows" in shown.captions()["blocks"]
     assert not [title for title in titled(shown) if "Bytes" in title or "hidden" in title]
     (title, (_, words)), *rest = titled(shown).items()
-    assert title == "Who computes which snapshot" and "runs no vertex through time" in words
+    assert title == "Who computes which snapshot" and "runs no node through time" in words
     assert not [each for each, _ in rest if "part" in each], "there is no picture of an after"
 
 
@@ -212,13 +212,13 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
     found = titled(shown)
     figure, words = found["Share of the exchanges that is hidden"]
     check(figure)
-    assert list(traces(figure)) == ["to vertices", "to snapshots", "all"]
+    assert list(traces(figure)) == ["to nodes", "to snapshots", "all"]
     assert traces(figure)["all"]["y"] == [75.0] * 10 + [0.0] * 5
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["overlap False"]
     assert "In the last 15 steps 50 % of the time in flight was hidden" in words
     bars, said = found["Time in flight: exposed and hidden"]
     check(bars)
-    assert traces(bars)["exposed"]["y"][:2] == ["forward to snapshots", "forward to vertices"]
+    assert traces(bars)["exposed"]["y"][:2] == ["forward to snapshots", "forward to nodes"]
     assert traces(bars)["exposed"]["x"] == [4.0] * 6, "two layers; 10 steps of 1 ms and 5 of 4 ms"
     assert traces(bars)["hidden"]["x"] == [4.0] * 6, "of 8 ms in flight"
     assert "48 ms in flight" in said and "stands still 24 ms" in said
@@ -381,7 +381,7 @@ def test_what_training_tells_is_what_is_drawn(model: str, task: str, by_rows: in
     shown = window(data, ranks=4, steps=2)
     check(shown.figures()["blocks"])
     assert "equal to the byte" in shown.captions()["blocks"]
-    assert ("After: temporal part, by vertex" in titled(shown)) == (model == "cdgcn")
+    assert ("After: temporal part, by node" in titled(shown)) == (model == "cdgcn")
 
 
 def test_events_are_said_in_words() -> None:

@@ -29,7 +29,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def graph(edge_life: int = 1, name: str = "mine") -> lab.DynamicGraph:
-    """Twenty base intervals of a changing graph of 12 vertices; intervals 8 to 10 are empty."""
+    """Twenty base intervals of a changing graph of 12 nodes; intervals 8 to 10 are empty."""
     busy = [t for t in range(20) for _ in range(9) if not 8 <= t <= 10]
     sources = [(i * 5 + t) % 12 for i, t in enumerate(busy)]
     targets = [(i + t // 2) % 12 for i, t in enumerate(busy)]
@@ -151,7 +151,7 @@ def test_the_thumbnail_shows_edges_gaps_and_parts_and_escapes_words() -> None:
     assert svg.count("<rect") == len(spans) + 3
     assert "nan" not in svg
     words = thumbnail_words(1000, 20, 3000, float("nan"))
-    assert words == "1,000 snapshots, 20 vertices, 3,000 edges at most"
+    assert words == "1,000 snapshots, 20 nodes, 3,000 edges at most"
     assert "&lt;b&gt;" in thumbnail_html(svg, "<b>")
 
 

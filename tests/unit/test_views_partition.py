@@ -203,7 +203,7 @@ def test_before_and_after_a_change_share_their_scale() -> None:
     shown = window(event(described(2)), event(described(4, name="metis", rebuild_s=1.5, scale=0.5), step=5))
     figure = shown.figures()["partition"]
     check(figure)
-    edges = [trace for trace in figure["data"] if trace["name"] == "Edges into a part's own vertices"]
+    edges = [trace for trace in figure["data"] if trace["name"] == "Edges into a part's own nodes"]
     assert [len(trace["z"]) for trace in edges] == [2, 4] and {trace["zmax"] for trace in edges} == {20.0}
     said = texts(figure)
     assert "before: hash, 2 parts" in said and "now: metis, 4 parts" in said

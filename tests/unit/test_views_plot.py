@@ -1,4 +1,4 @@
-"""``lab.plot``, ``lab.trace``, ``lab.echo``: what is drawn of what, and what a model is found to hold of a vertex."""
+"""``lab.plot``, ``lab.trace``, ``lab.echo``: what is drawn of what, and what a model is found to hold of a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, NODES, STEPS = 4, 30, 14
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.DynamicGraph]:
-    """Vertex 0 points at vertex 1, that at 2, and so on, in every snapshot."""
+    """Vertex 0 points at node 1, that at 2, and so on, in every snapshot."""
     steps = range(STEPS + 1)
     src = [v for _ in steps for v in range(NODES - 1)]
     with pytest.MonkeyPatch.context() as patch:
@@ -60,7 +60,7 @@ def test_an_unknown_protocol_is_named(graph) -> None:
 
 
 def test_a_trace_holds_what_training_evaluated(graph, runs) -> None:
-    """Its predictions score what the run's own evaluation of the test part found."""
+    """Its predictions score what the run's own evaluation of the test split found."""
     trace = lab.trace(runs["tgcn"])
     assert trace.hidden.shape == (graph.num_snapshots, NODES, WIDTH)
     tested = slice(int(graph.num_snapshots * 0.4), None)
@@ -95,7 +95,7 @@ def test_following_refuses_what_does_not_go_together(graph, runs) -> None:
 
 
 def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> None:
-    """On a path, from vertex 10: a graph convolution reaches 11 only, diffusion goes both ways, step by step."""
+    """On a path, from node 10: a graph convolution reaches 11 only, diffusion goes both ways, step by step."""
     echoes = {model: lab.echo(run, vertex=10, snapshot=2) for model, run in runs.items()}
     received = {model: echo.received for model, echo in echoes.items()}
     for model in ("graphsage", "tgcn", "tmgcn"):

@@ -17,7 +17,7 @@ def row(ranks, source, compute, communicate, transfer, speedup, fitted=False):
 
 
 def error(part, value, fitted=False, ranks=2):
-    return {"name": "100 vertices", "ranks": ranks, "fitted": fitted, "part": part, "measured_s": 0.1,
+    return {"name": "100 nodes", "ranks": ranks, "fitted": fitted, "part": part, "measured_s": 0.1,
             "predicted_s": 0.1 * (1 + value), "error": value}  # fmt: skip
 
 

@@ -38,13 +38,13 @@ from dtdg_lab.visualization.run_window import CHARTS
 
 def test_the_batches_in_words() -> None:
     assert hybrid_words(hybrid_facts(hybrid_data())) == (
-        "Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 vertices in each of 2 parts; built in the step. "
+        "Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes in each of 2 parts; built in the step. "
         "Gradients are summed in every step. Parts with their copies of neighbours take 3.0 MiB."
     )
     words = hybrid_words(hybrid_facts(dynahb_data(choice=BEST, cache_bytes=None)))
     assert ", chosen by dqn among 9 sizes; from a reservoir, and where it gives none they are built in the" in words
     words = hybrid_words(hybrid_facts(dynahb_data(stands_in=True)))
-    assert "gives none all vertices of the same snapshots stand in. Models are averaged every 0.5 s." in words
+    assert "gives none all nodes of the same snapshots stand in. Models are averaged every 0.5 s." in words
 
 
 def test_a_size_is_named_as_it_was_given() -> None:
@@ -73,7 +73,7 @@ def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> 
 
 
 def test_targets_of_the_example_of_the_paper() -> None:
-    """Figure 2: four vertices in four snapshots; a round of three snapshots of a vertex, one of two of two."""
+    """Figure 2: four nodes in four snapshots; a round of three snapshots of a node, one of two of two."""
     facts = hybrid_facts(
         hybrid_data(snapshots=4, first=1, candidates=[4], nodes=4, sizes=[[2, 2, 2]], shares=[[0.5, 0.5]])
     )
@@ -95,14 +95,14 @@ def test_the_map_shows_the_batch_beside_those_it_replaces() -> None:
     row = target_row(4, 0, data)
     start = row[6] - FIRST
     assert hybrid["x"] == [start - 0.5, start + 3.5], "the snapshots it takes"
-    assert vertex["x"][1] - vertex["x"][0] == SNAPSHOTS and vertex["z"] == hybrid["z"], "the same vertices, always"
-    assert snapshot["x"][1] - snapshot["x"][0] == 4 and {cell for (cell,) in snapshot["z"]} == {1.0}, "all vertices"
+    assert vertex["x"][1] - vertex["x"][0] == SNAPSHOTS and vertex["z"] == hybrid["z"], "the same nodes, always"
+    assert snapshot["x"][1] - snapshot["x"][0] == 4 and {cell for (cell,) in snapshot["z"]} == {1.0}, "all nodes"
     assert sum(round(cell * 4) for (cell,) in hybrid["z"]) == row[8], "four candidates in each sixtieth of 240"
     assert figure["layout"]["yaxis"]["range"][0] > figure["layout"]["yaxis"]["range"][1], "heaviest on top"
     counts = (4 * 22, SNAPSHOTS * 22, 4 * sum(CANDIDATES))
     under = figure["layout"]["xaxis"]["ticktext"]
     assert [f"{count:,} targets" in under[1 + 3 * at] for at, count in enumerate(counts)] == [True] * 3
-    assert words.startswith(f"4 of 20 snapshots x 10 to 12 vertices a part: {counts[0]} targets, in blocks of 264 rows")
+    assert words.startswith(f"4 of 20 snapshots x 10 to 12 nodes a part: {counts[0]} targets, in blocks of 264 rows")
 
 
 def test_every_part_shows_its_own_newest_batch_with_a_map() -> None:
@@ -122,7 +122,7 @@ def test_a_batch_that_stands_in_is_called_one() -> None:
     shown.add(line("targets", [target_row(3, 1, data, source="snapshot")], rank=1))
     figure, words = shown.hybrid.map()
     check(figure)
-    assert words.endswith("The reservoir gave part 1 none: all its vertices stand in.")
+    assert words.endswith("The reservoir gave part 1 none: all its nodes stand in.")
     assert {cell for (cell,) in figure["data"][3]["z"]} == {1.0}
 
 
@@ -164,8 +164,8 @@ def test_sources_and_waiting_are_told() -> None:
     check(figure)
     drawn = traces(figure)
     assert drawn["from the reservoir"]["y"] == [0, 100] * 5 + [0]
-    assert drawn["all vertices of its snapshots"]["y"] == [0] * 10 + [100]
-    assert words.startswith("Of the last 22 batches 45 % came from the reservoir, 9 % took all vertices of their")
+    assert drawn["all nodes of its snapshots"]["y"] == [0] * 10 + [100]
+    assert words.startswith("Of the last 22 batches 45 % came from the reservoir, 9 % took all nodes of their")
     assert f"Lately ranks spent {100 * 0.1 / 21:.1f} % of their time on batches" in words, "a tenth of one step of 21"
 
 
@@ -229,7 +229,7 @@ def test_sizes_have_a_colour_for_snapshots_and_dashes_for_vertices() -> None:
     assert colours["10 % x 1 %"] == colours["10 % x 10 %"] != colours["20 % x 1 %"]
     assert dashes["10 % x 5 %"] == dashes["30 % x 5 %"] == "dash"
     (key,) = described(window(data), data).hybrid.named_panels()["made"][0]["layout"]["annotations"]
-    assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of vertices")
+    assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of nodes")
 
 
 def test_a_run_without_a_reservoir_an_adjuster_or_averaging_has_no_panels_of_them() -> None:

@@ -117,7 +117,7 @@ def test_the_picture_of_a_batch_has_a_bar_a_snapshot() -> None:
     assert figure["layout"]["barmode"] == "stack"
     assert drawn["decayed"]["customdata"][-1] == "13 of 128 chunks a part, about 65 of 640 rows"
     words = shape_words(facts, Batch(123, 6, 57, 50, 2, LADDER, 1440, 99))
-    assert "1,440 rows of vertices, 28 % of 8 full snapshots; 99 edges in decayed ones" in words
+    assert "1,440 rows of nodes, 28 % of 8 full snapshots; 99 edges in decayed ones" in words
 
 
 def test_a_batch_at_a_segments_start_lacks_its_decayed_ones_first() -> None:
@@ -404,7 +404,7 @@ def test_a_view_without_windows_has_nothing_to_draw() -> None:
 def test_chunks_are_told_with_their_cut_time_and_note() -> None:
     words = chunks_words(CHUNKS_DATA)
     assert words == (
-        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 vertices each, made in 500 ms; 30 % of the edges "
+        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30 % of the edges "
         "within parts join two chunks."
     )
     assert chunks_words({**CHUNKS_DATA, "note": "METIS is missing."}).endswith("NOTE: METIS is missing.")

@@ -1,4 +1,4 @@
-"""Volumes of snapshot and hypergraph vertex partition compared: exact counts, words and wrong arguments."""
+"""Volumes of snapshot and hypergraph node partition compared: exact counts, words and wrong arguments."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_compared(graph):
         compare_volumes(graph, protocol="warmer")
     with pytest.raises(UnsupportedError, match="neighbourhood"):
         compare_volumes(graph, "dcrnn")
-    with pytest.raises(PlanError, match=f"ranks=64 for {NODES} vertices"):
+    with pytest.raises(PlanError, match=f"ranks=64 for {NODES} nodes"):
         compare_volumes(graph, "cdgcn")
     with pytest.raises(ConfigError, match="at least one of each"):
         compare_volumes(graph, [])

@@ -49,7 +49,7 @@ def test_halo_of_random_parts_is_near_its_expectation(graph: DynamicGraph, parts
 
 
 def test_halo_of_a_part_for_each_vertex_is_every_edge(graph: DynamicGraph) -> None:
-    """But for edges between vertices of one part, which the expectation has 1 / P of."""
+    """But for edges between nodes of one part, which the expectation has 1 / P of."""
     some = graph.snapshots[-3:]
     edges = sum(snapshot.num_edges for snapshot in some)
     assert expected_halo(some, 10**6) == pytest.approx(edges, rel=1e-3) and expected_halo(some, 1) == 0
@@ -75,7 +75,7 @@ def test_formulas_hold_to_the_most_ranks(shown: WhatIf, graph: DynamicGraph) -> 
     assert set(gradients) == set(RANKS) and gradients[1][0] == 0
     assert gradients[1024][0] == pytest.approx(2 * gradients[2][0] * 1023 / 1024)
     by_snapshots = values(shown, "rank_bytes", "rows by snapshots (esdg)")
-    assert max(by_snapshots) == 128  # no rank without a vertex of 240
+    assert max(by_snapshots) == 128  # no rank without a node of 240
     own = values(shown, "held_rows", "own alone")
     assert own[1024][0] == pytest.approx(graph.num_nodes / 1024)
 
@@ -109,7 +109,7 @@ def test_systems_are_predicted_as_far_as_partitions_are_made(shown: WhatIf, grap
     for system, most in (("adgnn-t", 16), ("pygt-dist", 16), ("flaredtdg", 16), ("esdg", 128)):
         curve = values(shown, "epoch_s", system)
         assert max(curve) == most and all(value > 0 for value, _ in curve.values())
-    assert "esdg on 256 ranks and more is not shown: ranks=256 for 240 vertices" in repr(shown)
+    assert "esdg on 256 ranks and more is not shown: ranks=256 for 240 nodes" in repr(shown)
 
 
 def test_measured_points_and_notes(shown: WhatIf, graph: DynamicGraph) -> None:

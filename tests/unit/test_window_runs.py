@@ -196,8 +196,8 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
         ({"alpha": 0.0}, ConfigError, "alpha"),
         ({"alpha": 1.5}, ConfigError, "alpha"),
         ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 of window=5"),
-        ({"window": 500}, DataError, "window=500 is beyond the training part"),
-        ({"chunks": 61}, PartitionError, "60 vertices"),
+        ({"window": 500}, DataError, "window=500 is beyond the training split"),
+        ({"chunks": 61}, PartitionError, "60 nodes"),
     ],
 )
 def test_bad_input_is_refused_in_words(
@@ -211,7 +211,7 @@ def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -
     quiet = _train(_config(), tmp_path)
     asked = _train(_config(), tmp_path, script={3: {"set": {"window": 400}}})
     assert asked.losses == quiet.losses
-    assert "beyond the training part" in next(
+    assert "beyond the training split" in next(
         row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
     )
 
@@ -271,7 +271,7 @@ def test_what_waited_in_an_older_checkpoint_is_one_request(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_of_schema_1_within_an_epoch_is_resumed(tmp_path: Path) -> None:
-    """It held one snapshot for all vertices that windows carry state of."""
+    """It held one snapshot for all nodes that windows carry state of."""
     first = _train(_config(), tmp_path, script={4: {"stop": True}})
     path = tmp_path / "last.pt"
     held = torch.load(path, weights_only=True)
@@ -337,7 +337,7 @@ def test_pairs_of_decayed_snapshots_are_refused() -> None:
 
 
 def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
-    """Of a model that predicts nothing the loss is the mean over snapshots, of the mean over the vertices kept."""
+    """Of a model that predicts nothing the loss is the mean over snapshots, of the mean over the nodes kept."""
     built = build(_config(loss_at="all"), _graph(), SoloGroup())
     layout = built.layout
     assert isinstance(layout, DecayedWindowStrategy)
@@ -357,7 +357,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
 
 @pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
 def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
-    """The peak holds a row of each vertex from the step before, whether or not those of this step are there yet."""
+    """The peak holds a row of each node from the step before, whether or not those of this step are there yet."""
     size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}
     peaks = {}
     for late_state in ("zero", "inherit"):
@@ -366,7 +366,7 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
         memory = windowed.measure(built, SoloGroup(), device="cpu")
         assert isinstance(built.layout, DecayedWindowStrategy) and memory is not None
         peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
-    late = 2000 * (1 - 10 / 32)  # vertices that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
+    late = 2000 * (1 - 10 / 32)  # nodes that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
     states = 0.9 * late * tensors * 16 * 8
     for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):
         assert inherit - zero > states

@@ -218,7 +218,7 @@ def test_whole_days_in_nanoseconds_are_cut_exactly():
         ({"features": [[1, 10**400]] * 3}, ["features", "1.79769e+308"]),
         ({"features": b"abc"}, ["features is b'abc', of type bytes"]),
         ({"labels": {1: None, 2: 0, 3: 1}}, ["labels[0] is None", "return_inverse"]),
-        ({"labels": pd.Series([0, 1], index=[1, 2])}, ["labels are missing for 1 of 3 vertices, the first of them 3"]),
+        ({"labels": pd.Series([0, 1], index=[1, 2])}, ["labels are missing for 1 of 3 nodes, the first of them 3"]),
         ({"labels": pd.Series([0, 1, 0, 1], index=[1, 2, 3, 3])}, ["labels are given twice for 3"]),
     ],
     ids=named,
@@ -232,7 +232,7 @@ def test_tables_with_ids_as_their_index_are_read_by_them():
     graph = edges(features=table, labels=pd.Series([2, 0, 1], index=[3, 1, 2]))
     assert graph.features[0, :, 0].tolist() == [1, 2, 3]
     assert graph.classes[0].tolist() == [0, 1, 2]
-    in_order = edges(features=pd.DataFrame({"x": [1.0, 2, 3]}))  # no ids: in the order of the vertices
+    in_order = edges(features=pd.DataFrame({"x": [1.0, 2, 3]}))  # no ids: in the order of the nodes
     assert in_order.features[0, :, 0].tolist() == [1, 2, 3]
 
 
@@ -518,10 +518,10 @@ def test_arguments_for_graphs_of_dgl_that_are_not_allowed(given, parts):
 
 def test_a_graph_that_cannot_fit_is_refused_before_it_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1000)
-    refused(edges, interval=1e-3, cut=0, parts=["snapshots of 3 vertices", "1e-06 GB of memory"], error=DataError)
+    refused(edges, interval=1e-3, cut=0, parts=["snapshots of 3 nodes", "1e-06 GB of memory"], error=DataError)
     assert edges(interval=1e-3, cut=0, min_edges=1).num_snapshots == 3
     monkeypatch.setattr(room, "free_bytes", lambda folder: 1000)
-    refused(lab.load_dataset, "growing", parts=["49 snapshots of 600 vertices", "GB free"], error=DataError)
+    refused(lab.load_dataset, "growing", parts=["49 snapshots of 600 nodes", "GB free"], error=DataError)
     assert not list((tmp_path / "cache").glob("graphs/*"))
 
 

@@ -17,7 +17,7 @@ PER_EPOCH = len(TRAIN)
 
 
 def trapezoid_data(**more: Any) -> dict[str, Any]:
-    """The data of an event ``trapezoid``: 5 vertices a chunk on both ranks together, 3 on the larger one."""
+    """The data of an event ``trapezoid``: 5 nodes a chunk on both ranks together, 3 on the larger one."""
     data = {
         "window": 8, "full_snapshots": 2, "alpha": 0.1, "decay": "ladder", "chunks": CHUNKS, "nodes": NODES,
         "row_counts": [5 * c for c in range(CHUNKS + 1)], "rank_row_counts": [3 * c for c in range(CHUNKS + 1)],

@@ -214,7 +214,7 @@ def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
     )
 
 
-# Vertex partitions: measured before a run uses them, side by side, and under the microscope as a run has them.
+# Node partitions: measured before a run uses them, side by side, and under the microscope as a run has them.
 
 
 AS_SET = "as set on the left"

@@ -36,7 +36,7 @@ _WORDS = {"font-size": "13px", "color": coloured("text")}
 
 
 class BatchPage:
-    """The map of vertices and snapshots that a step takes, live, and the charts of what makes and chooses batches.
+    """The map of nodes and snapshots that a step takes, live, and the charts of what makes and chooses batches.
 
     ``defer(call)`` has a call made by the event loop, ``apply(changes)`` asks the run for live changes.
     """
@@ -140,7 +140,7 @@ class BatchPage:
 def _nothing(run: Run | None) -> str:
     """Why there are no hybrid batches, and what to do for some."""
     named = [name for name in catalogue.names("systems") if _has_batches(name)]
-    do = f"Systems whose steps take some vertices in some snapshots: {', '.join(named)}."
+    do = f"Systems whose steps take some nodes in some snapshots: {', '.join(named)}."
     if run is None:
         return f"No run yet. {do}"
     if run.status in ACTIVE and run.config.system in named:

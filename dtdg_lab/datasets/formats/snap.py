@@ -50,7 +50,7 @@ def parse_konect(
         where: its name, for messages.
         columns: what the columns are, where they are not ``source target weight time``.
         bipartite: whether the two sides are numbered separately; None: as the first line says. False leaves numbers
-            as they are, so that vertex 1 is on both sides: so do the copies of Network Repository.
+            as they are, so that node 1 is on both sides: so do the copies of Network Repository.
 
     Raises:
         DataError: rows carry no time, one has other values, or there are fewer than two.

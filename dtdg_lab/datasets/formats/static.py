@@ -59,9 +59,9 @@ _NODES: dict[str, ColumnKind] = {"node": ID, "label": LABEL, "split": TEXT, "fea
 
 
 def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
-    """A graph of N vertices and E edges: each undirected link stands in both directions.
+    """A graph of N nodes and E edges: each undirected link stands in both directions.
 
-    Repeated links and links of a vertex to itself are left out. The vertices are the rows of ``nodes.csv``, numbered
+    Repeated links and links of a node to itself are left out. The nodes are the rows of ``nodes.csv``, numbered
     0 .. N - 1 in any order; a feature is 1 at the positions listed, which blanks separate, and 0 elsewhere.
 
     Args:
@@ -79,7 +79,7 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
     wrong = np.flatnonzero(node[order] != np.arange(nodes))
     if len(wrong):
         raise DataError(
-            f"{called} has {nodes} rows and lists vertex {node[order][wrong[0]]} where {wrong[0]} is expected; each of "
+            f"{called} has {nodes} rows and lists node {node[order][wrong[0]]} where {wrong[0]} is expected; each of "
             f"0 to {nodes - 1} once is needed. Fetch the file again."
         )
     edges, lines = _read(part(data, "edges.csv", where), f"{where} (edges.csv)", {"src": ID, "dst": ID})
@@ -141,10 +141,10 @@ def _features(words: Any, node: NDArray[np.int64], where: str) -> NDArray[np.flo
     if len(columns) and columns.min() < 0:
         vertex = rows[np.flatnonzero(columns < 0)[0]]
         raise DataError(
-            f"{where}: vertex {vertex} lists position {columns.min()} of its features; at least 0 is allowed."
+            f"{where}: node {vertex} lists position {columns.min()} of its features; at least 0 is allowed."
         )
     count = int(columns.max()) + 1 if len(columns) else 0
-    allow_cells(count, len(columns), "features of one vertex", where)
+    allow_cells(count, len(columns), "features of one node", where)
     return dense(rows, columns, 1.0, (len(node), count), where)
 
 
@@ -158,7 +158,7 @@ _MOST_CLASSES = np.iinfo(np.int16).max
 def parse_ogb(
     data: Mapping[str, bytes], where: str, *, both_directions: bool = False, features: bool = True
 ) -> StaticTable:
-    """A graph of N vertices and E directed edges, with classes and the published split.
+    """A graph of N nodes and E directed edges, with classes and the published split.
 
     Args:
         data: the files by name, with or without ``.gz``; only the end of a name counts: ``edge.csv.gz``,
@@ -178,10 +178,10 @@ def parse_ogb(
     read = _read_npz if find_part(data, "data.npz", where) else _read_csv
     src, dst, nodes, classes, given = read(data, where, features=features)
     if len(classes) != nodes:
-        raise DataError(f"{where}: {len(classes):,} labels for {nodes:,} vertices; one each is needed. Fetch it again.")
+        raise DataError(f"{where}: {len(classes):,} labels for {nodes:,} nodes; one each is needed. Fetch it again.")
     if given is not None and len(given) != nodes:
         raise DataError(
-            f"{where}: features of {len(given):,} vertices, and there are {nodes:,}; one row each is needed. Fetch the "
+            f"{where}: features of {len(given):,} nodes, and there are {nodes:,}; one row each is needed. Fetch the "
             "file again."
         )
     if both_directions:
@@ -192,7 +192,7 @@ def parse_ogb(
 
 
 def read_years(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
-    """The year of every vertex, shape (N,), of a set that has them: ogbn-arxiv and ogbn-papers100M.
+    """The year of every node, shape (N,), of a set that has them: ogbn-arxiv and ogbn-papers100M.
 
     Raises:
         DataError: it has none, or they cannot be read.
@@ -219,7 +219,7 @@ def _read_csv(data: Mapping[str, bytes], where: str, *, features: bool) -> _Grap
         row = int(outside[0])
         raise DataError(
             f"line {line_of_row(text, row)} of {where} (edge.csv) joins {edges['source'][row]} and "
-            f"{edges['target'][row]}; 0 to {nodes - 1} are the vertices. Fetch the file again."
+            f"{edges['target'][row]}; 0 to {nodes - 1} are the nodes. Fetch the file again."
         )
     classes = _csv(data, "node-label", where, {"class": LABEL})[0]["class"].astype(np.int16)
     given = None
@@ -247,7 +247,7 @@ def _read_npz(data: Mapping[str, bytes], where: str, *, features: bool) -> _Grap
     if edges.dtype.kind not in "iu" or edges.ndim != 2 or len(edges) != 2 or not edges.size:
         raise DataError(f"{called}: edge_index has type {edges.dtype} and shape {edges.shape}; (2, E) is needed.")
     if edges.min() < 0 or edges.max() >= nodes:
-        raise DataError(f"{called}: edges of {edges.min()} to {edges.max()}; 0 to {nodes - 1} are the vertices.")
+        raise DataError(f"{called}: edges of {edges.min()} to {edges.max()}; 0 to {nodes - 1} are the nodes.")
     if given is not None and (given.dtype.kind != "f" or given.ndim != 2 or not _finite(given)):
         raise DataError(f"{called}: node_feat of type {given.dtype}, shape {given.shape}; finite (N, F) is needed.")
     with np.errstate(over="ignore"):
@@ -280,13 +280,13 @@ def _labels(labels: NDArray[Any], where: str) -> NDArray[np.int16]:
 def _one_graph(counts: NDArray[Any], where: str) -> int:
     if len(counts) != 1 or not 1 <= counts[0] <= MAX_NODES:
         raise DataError(
-            f"{where}: the numbers of vertices are {counts[:5].tolist()}; one graph of 1 to {MAX_NODES:,} is allowed."
+            f"{where}: the numbers of nodes are {counts[:5].tolist()}; one graph of 1 to {MAX_NODES:,} is allowed."
         )
     return int(counts[0])
 
 
 def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.int8] | None:
-    """The published part of every vertex, shape (N,); None where there is no split."""
+    """The published part of every node, shape (N,); None where there is no split."""
     held = [name for name in _OGB_SPLITS if any(find_part(data, f"{name}.csv{end}", where) for end in ("", ".gz"))]
     if not held:
         return None
@@ -297,13 +297,11 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
         wrong = np.flatnonzero(vertices >= nodes)
         if len(wrong):
             raise DataError(
-                f"line {line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is vertex {vertices[wrong[0]]}; 0 to "
+                f"line {line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is node {vertices[wrong[0]]}; 0 to "
                 f"{nodes - 1} are there. Fetch the file again."
             )
         if (split[vertices] != SPLIT_NONE).any():
-            raise DataError(
-                f"{where} ({name}.csv) has vertices of another part too; each may be in one. Fetch it again."
-            )
+            raise DataError(f"{where} ({name}.csv) has nodes of another part too; each may be in one. Fetch it again.")
         split[vertices] = code
     return give_up(split)
 
@@ -340,13 +338,13 @@ def _stream(data: Mapping[str, bytes], name: str, where: str) -> Iterator[IO[byt
 
 
 _MAX_CLASSES = 2**15 - 1
-_VALIDATION = 500  # vertices after the training ones, as in Yang, Cohen, Salakhutdinov 2016
+_VALIDATION = 500  # nodes after the training ones, as in Yang, Cohen, Salakhutdinov 2016
 
 
 def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
     """A citation network of N papers and E edges: each undirected link stands in both directions.
 
-    Test papers that the files do not describe (Citeseer has 15) are vertices without features, label and split, and
+    Test papers that the files do not describe (Citeseer has 15) are nodes without features, label and split, and
     repeated links and links of a paper to itself are left out.
 
     Args:

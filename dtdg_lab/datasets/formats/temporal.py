@@ -314,7 +314,7 @@ def parse_pygt_json(
     standardize: bool = True,
     encoding: Literal["one_hot", "raw"] = "one_hot",
 ) -> StepTable:
-    """The B steps of a sequence over N vertices, with features and the value to predict.
+    """The B steps of a sequence over N nodes, with features and the value to predict.
 
     Args:
         data: the file, uncompressed.
@@ -331,7 +331,7 @@ def parse_pygt_json(
 
     Raises:
         ConfigError: an option is out of its bounds.
-        DataError: something is missing, is no number, names a vertex that is not there, or is too short for ``lags``.
+        DataError: something is missing, is no number, names a node that is not there, or is too short for ``lags``.
     """
     if variant not in VARIANTS or encoding not in ("one_hot", "raw"):
         raise ConfigError(f"variant={variant!r}, encoding={encoding!r}; {', '.join(VARIANTS)}, and one_hot or raw.")
@@ -388,9 +388,7 @@ def _tennis(found: dict[str, Any], where: str, encoding: str) -> StepTable:
     mentions = matrix([entry(hour, "y", place) for hour, place in zip(hourly, in_step, strict=True)], "y", where)
     nodes = mentions.shape[1]
     if not nodes or mentions.min() < 0:
-        raise DataError(
-            f"{where}: y has {nodes} vertices and mentions from {mentions.min(initial=0):g}; 0 is the least."
-        )
+        raise DataError(f"{where}: y has {nodes} nodes and mentions from {mentions.min(initial=0):g}; 0 is the least.")
     rows = [_signal(entry(hour, "X", place), "X", place, width=2) for hour, place in zip(hourly, in_step, strict=True)]
     wrong = next((step for step in range(steps) if len(rows[step]) != nodes), None)
     if wrong is not None:
@@ -475,14 +473,14 @@ def _one_hot(features: NDArray[np.float64], where: str) -> NDArray[np.float32]:
 
 
 def _names(found: dict[str, Any], nodes: int, where: str) -> NDArray[Any] | None:
-    """The names of the vertices by number, shape (N,); None where the file has none."""
+    """The names of the nodes by number, shape (N,); None where the file has none."""
     given = found.get("node_ids")
     if given is None:
         return None
     whole = isinstance(given, dict) and all(type(number) is int for number in given.values())
     if not whole or sorted(given.values()) != list(range(nodes)) or max(map(len, given)) > _MAX_NAME:
         raise DataError(
-            f"{where}: node_ids does not give each of the vertices 0 to {nodes - 1} one name of at most {_MAX_NAME} "
+            f"{where}: node_ids does not give each of the nodes 0 to {nodes - 1} one name of at most {_MAX_NAME} "
             "characters. Fetch the file again."
         )
     return give_up(np.array(sorted(given, key=given.__getitem__)))

@@ -487,10 +487,10 @@ def matrix(values: Any, what: str, where: str, *, width: int | None = None) -> N
 
 
 def pairs(values: Any, nodes: int, what: str, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A list of E pairs of vertices, as sources and targets, shape (E,) each.
+    """A list of E pairs of nodes, as sources and targets, shape (E,) each.
 
     Raises:
-        DataError: it is something else, or a vertex is not in 0 .. ``nodes`` - 1.
+        DataError: it is something else, or a node is not in 0 .. ``nodes`` - 1.
     """
     expected = "a list of pairs of whole numbers"
     flat, lengths = _array(values, expected, what, where, depth=2, kind="int64")
@@ -503,7 +503,7 @@ def pairs(values: Any, nodes: int, what: str, where: str) -> tuple[NDArray[np.in
     wrong = np.flatnonzero(((both < 0) | (both >= nodes)).any(axis=1))
     if len(wrong):
         raise DataError(
-            f"{where}: {what}[{wrong[0]}] is {both[wrong[0]].tolist()}; vertices 0 to {nodes - 1} are allowed. "
+            f"{where}: {what}[{wrong[0]}] is {both[wrong[0]].tolist()}; nodes 0 to {nodes - 1} are allowed. "
             "Fetch the file again."
         )
     return both[:, 0], both[:, 1]
@@ -543,7 +543,7 @@ def _same_length(lengths: NDArray[np.int64], width: int | None, what: str, where
     return len(lengths), wanted
 
 
-# Vertices that a file calls by names: numbered in the order of their names.
+# Nodes that a file calls by names: numbered in the order of their names.
 
 
 def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -599,12 +599,12 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
     if moved.max() > MAX_ID:
         raise DataError(
             f"{where} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
-            f"{MAX_ID:,} is allowed. Number the vertices anew, for example with from_csv."
+            f"{MAX_ID:,} is allowed. Number the nodes anew, for example with from_csv."
         )
     return give_up(moved)
 
 
-# Undirected links as edges: each in both directions, without repeats and links of a vertex to itself.
+# Undirected links as edges: each in both directions, without repeats and links of a node to itself.
 
 
 def both_directions(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -29,7 +29,7 @@ def check_room(nodes: int, edges: int) -> None:
     """Refuse more edges than a quarter of the N(N - 1) ordered pairs, beyond which drawing distinct ones is slow.
 
     Raises:
-        ConfigError: too many edges for so few vertices.
+        ConfigError: too many edges for so few nodes.
     """
     most = nodes * (nodes - 1) // 4
     if edges > most:
@@ -82,7 +82,7 @@ Keys = NDArray[np.int64]
 
 
 def snapshot_of_rising(keys: Keys, nodes: int, weights: NDArray[np.float32] | None = None) -> Snapshot:
-    """The snapshot of rising keys without duplicates over N = ``nodes`` vertices; nothing is sorted."""
+    """The snapshot of rising keys without duplicates over N = ``nodes`` nodes; nothing is sorted."""
     return snapshot_of_rows(np.bincount(targets(keys), minlength=nodes), keys, weights)
 
 
@@ -107,7 +107,7 @@ def known(keys: Keys, taken: Keys) -> NDArray[np.bool_]:
     return found
 
 
-# Edges towards popular vertices, of which every interval keeps a share and renews the rest.
+# Edges towards popular nodes, of which every interval keeps a share and renews the rest.
 
 
 LEAST_ACCEPTED = 0.05  # of the draws must find a pair that is free; below it drawing takes too long
@@ -116,15 +116,15 @@ Propose = Callable[[np.random.Generator, int], Keys]
 
 
 def popularity(seed: int, name: str, nodes: int, *, zipf: float, shift: float) -> NDArray[np.float64]:
-    """Weight of every vertex as a target, shape (N,): (k + shift)^-zipf for the k-th most popular, k from 0."""
+    """Weight of every node as a target, shape (N,): (k + shift)^-zipf for the k-th most popular, k from 0."""
     rank = generator(seed, name).permutation(nodes)
     return np.power(rank + shift, -zipf)
 
 
 def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -> None:
-    """Refuse popularity so uneven that the popular vertices are full before there are enough edges.
+    """Refuse popularity so uneven that the popular nodes are full before there are enough edges.
 
-    Where edges leave at random and come in proportion to the weights p, vertex v ends with the in-degree x that solves
+    Where edges leave at random and come in proportion to the weights p, node v ends with the in-degree x that solves
     x = m p (1 - x / (N - 1)); the sum over v is the edges that m proposals keep in place.
 
     Raises:
@@ -141,7 +141,7 @@ def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -
         while not fits(most):
             most = most * 9 // 10
         raise ConfigError(
-            f"zipf={zipf} with generated_edges={edges} and generated_nodes={len(weights)}: the popular vertices are "
+            f"zipf={zipf} with generated_edges={edges} and generated_nodes={len(weights)}: the popular nodes are "
             f"full before there are so many. Lower zipf or generated_edges (to {most}), or raise generated_nodes."
         )
 
@@ -210,10 +210,10 @@ def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
     return checking
 
 
-# Which vertices train, validate and test where classes never change: otherwise what is tested has been told before.
+# Which nodes train, validate and test where classes never change: otherwise what is tested has been told before.
 
 
-HELD_BACK = 0.2  # of the vertices validate, and as many test
+HELD_BACK = 0.2  # of the nodes validate, and as many test
 
 
 def random_parts(draws: np.random.Generator, count: int) -> NDArray[np.int8]:

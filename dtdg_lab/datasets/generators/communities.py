@@ -1,11 +1,11 @@
-"""A generated graph of communities between which vertices drift; the community is the class of a vertex.
+"""A generated graph of communities between which nodes drift; the community is the class of a node.
 
 Source: the stochastic block model of Holland, Laskey, Leinhardt 1983, made dynamic as by Goyal et al. 2018 (DynGEM): at
-every snapshot some vertices change their community and all their edges are drawn again, the others keep theirs.
+every snapshot some nodes change their community and all their edges are drawn again, the others keep theirs.
 EvolveGCN (Pareja et al. 2020) takes its SBM data from that family.
 
 Differs from the papers: edges are directed and their number is constant instead of every pair being drawn with a
-probability; communities keep their size, as many vertices arriving as leaving; the communities differ in how many
+probability; communities keep their size, as many nodes arriving as leaving; the communities differ in how many
 edges they attract, from 1 to ``contrast``, because otherwise no degree and no constant feature could tell one from
 another, and nothing would be learned.
 """
@@ -35,7 +35,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, target
 
 Classes = NDArray[np.int16]
 MOST_BYTES = 16 << 30  # of classes
-Members = NDArray[np.int64]  # vertices sorted by community; _starts tells where each begins
+Members = NDArray[np.int64]  # nodes sorted by community; _starts tells where each begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Communities:
         name: the data set's name in the lab.
         inside: share of the edges within a community; 10/11 is, for two communities, the ratio of 0.1 within to 0.01
             across, a default of the code Goyal et al. released.
-        contrast: edges into a vertex of the last community over those into one of the first.
+        contrast: edges into a node of the last community over those into one of the first.
         licence: of what is generated.
         cite: where the idea is from.
         version: of the graphs.
@@ -71,12 +71,12 @@ class Communities:
             edges: edges of each snapshot; at most a quarter of the pairs within any community are taken.
             snapshots: B.
             communities: C, classes 0 .. C - 1; sizes differ by 1 at most.
-            drift: share of the vertices that change their community at every snapshot. Equally many leave each
+            drift: share of the nodes that change their community at every snapshot. Equally many leave each
                 community, and fractions are carried on, so the mean over time is exact.
 
         Returns:
             Intervals with ``classes`` of shape (B, N), which need 2 B N bytes. Where ``drift`` is 0, of shape (N,),
-            with a ``vertex_split``: of the vertices, 60 % train, 20 % validate and 20 % test.
+            with a ``vertex_split``: of the nodes, 60 % train, 20 % validate and 20 % test.
 
         Raises:
             ConfigError: a setting is out of its bounds, or communities too small for so many edges.
@@ -100,7 +100,7 @@ class Communities:
         )
 
     def _check_room(self, nodes: int, edges: int, communities: int, largest: float) -> None:
-        """Refuse communities of one vertex, and more edges than a quarter of the pairs within the busiest community."""
+        """Refuse communities of one node, and more edges than a quarter of the pairs within the busiest community."""
         size = nodes // communities
         most = int(size * (size - 1) / 4 / (largest * self.inside))
         if size < 2 or edges > most:
@@ -122,7 +122,7 @@ def _check_memory(nodes: int, snapshots: int, drift: float) -> None:
 
 
 def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: float) -> Classes:
-    """The community of every vertex at every interval, shape (B, N)."""
+    """The community of every node at every interval, shape (B, N)."""
     first = np.empty(nodes, dtype=np.int16)
     first[generator(seed, "communities/first").permutation(nodes)] = np.arange(nodes) % communities
     if not drift:
@@ -143,14 +143,14 @@ def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: fl
 
 
 def _starts(nodes: int, communities: int) -> NDArray[np.int64]:
-    """Where each community begins among N vertices sorted by community, and the end; shape (C + 1,)."""
-    size, larger = divmod(nodes, communities)  # the first ``larger`` communities have one vertex more
+    """Where each community begins among N nodes sorted by community, and the end; shape (C + 1,)."""
+    size, larger = divmod(nodes, communities)  # the first ``larger`` communities have one node more
     steps = np.arange(communities + 1)
     return steps * size + np.minimum(steps, larger)
 
 
 def _by_community(vertices: NDArray[np.int64], classes: Classes) -> Members:
-    """The vertices sorted by their community, those of one community in the order given."""
+    """The nodes sorted by their community, those of one community in the order given."""
     return vertices[np.argsort(classes[vertices], kind="stable")]
 
 
@@ -170,7 +170,7 @@ def _snapshots(seed: int, cells: NDArray[np.float64], classes: Classes, edges: i
 def _drawn_again(
     draws: np.random.Generator, cells: NDArray[np.float64], keys: Keys, moved: NDArray[np.bool_], classes: Classes
 ) -> Keys:
-    """The edges with those of vertices that moved drawn again: as many into them as before, and as many out of them."""
+    """The edges with those of nodes that moved drawn again: as many into them as before, and as many out of them."""
     into = moved[targets(keys)]
     out = moved[sources(keys)] & ~into
     keys = keys[~(into | out)]
@@ -182,7 +182,7 @@ def _drawn_again(
 
 
 def _pairs(cells: NDArray[np.float64], to: Members, by: Members) -> Propose:
-    """Proposals of edges from ``by`` into ``to``: communities as ``cells`` says, vertices of them uniform; no loops."""
+    """Proposals of edges from ``by`` into ``to``: communities as ``cells`` says, nodes of them uniform; no loops."""
     communities = len(cells)
     cumulated = np.cumsum(cells)
     cumulated /= cumulated[-1]

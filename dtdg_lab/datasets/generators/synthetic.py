@@ -26,7 +26,7 @@ from dtdg_lab.datasets.generators.base import (
 from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of
 
-# A generated graph: popular vertices, a growing number of edges, and a share of them renewed at every snapshot.
+# A generated graph: popular nodes, a growing number of edges, and a share of them renewed at every snapshot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,13 @@ class Growing:
 
         Args:
             seed: seed of the random streams.
-            nodes: N, vertices; some may have no edge.
+            nodes: N, nodes; some may have no edge.
             edges: edges of the last interval, before noise; at most a quarter of the N(N - 1) possible ones.
             snapshots: B.
             growth: edges of the last interval over those of the first, before noise.
             growth_curve: ``linear``, ``exponential`` or ``logistic``.
             churn: share of an interval's edges that the next one does not keep.
-            zipf: exponent of popularity: the k-th most popular vertex is the target of a new edge with a probability
+            zipf: exponent of popularity: the k-th most popular node is the target of a new edge with a probability
                 proportional to k^-zipf, so in-degrees have a power-law tail of exponent 1 + 1/zipf.
 
         Raises:
@@ -109,7 +109,7 @@ GROWING = Growing(name="growing")
 
 # A generated graph with popular targets and a constant number of edges, a share of them renewed at every snapshot.
 #
-# The lab's benchmark workloads W1 (20,000 vertices, 100,000 edges, 41 snapshots) and W2 (200,000, 1,000,000, 21) are
+# The lab's benchmark workloads W1 (20,000 nodes, 100,000 edges, 41 snapshots) and W2 (200,000, 1,000,000, 21) are
 # of
 # this family, with churn 0.1 and zipf 0.6; they are drawn from another random stream (benchmarks/).
 
@@ -120,7 +120,7 @@ class PowerLaw:
 
     Attributes:
         name: the data set's name in the lab.
-        shift: added to the rank, counted from 0: it keeps the few most popular vertices from taking all edges.
+        shift: added to the rank, counted from 0: it keeps the few most popular nodes from taking all edges.
         licence: of what is generated.
         cite: where the idea is from.
         version: of the graphs.
@@ -140,11 +140,11 @@ class PowerLaw:
 
         Args:
             seed: seed of the random streams.
-            nodes: N, vertices; some may have no edge.
+            nodes: N, nodes; some may have no edge.
             edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones.
             snapshots: B.
             churn: share of a snapshot's edges that the next one does not keep; 0 repeats the first for ever.
-            zipf: exponent of popularity: the k-th most popular vertex, counted from 0, is the target of a new edge
+            zipf: exponent of popularity: the k-th most popular node, counted from 0, is the target of a new edge
                 with a probability proportional to (k + 10)^-zipf; in-degrees have a tail of exponent 1 + 1/zipf.
 
         Raises:
@@ -174,11 +174,11 @@ POWERLAW = PowerLaw(name="powerlaw")
 
 # A generated graph of random edges, every snapshot drawn independently of the others.
 #
-# Source: ESDG section 6.3, weak scaling: "adding N vertices and randomly selecting m = N f pairs of vertices as
+# Source: ESDG section 6.3, weak scaling: "adding N nodes and randomly selecting m = N f pairs of nodes as
 # edges",
 # f = 3, T = 256 there.
 #
-# Differs from the paper, which does not say: pairs of a snapshot are distinct, and no vertex is paired with itself.
+# Differs from the paper, which does not say: pairs of a snapshot are distinct, and no node is paired with itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Uniform:
 
     Attributes:
         name: the data set's name in the lab.
-        density: f, edges a vertex where their number is not given.
+        density: f, edges a node where their number is not given.
         licence: of what is generated.
         cite: where the idea is from.
         version: of the graphs.
@@ -207,7 +207,7 @@ class Uniform:
             seed: seed of the random streams.
             nodes: N.
             snapshots: B.
-            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones; None: three a vertex.
+            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones; None: three a node.
 
         Raises:
             ConfigError: a setting is out of its bounds, or more edges than fit.
@@ -239,7 +239,7 @@ def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
         steps = np.cumsum(draws.standard_exponential(tries + 1))
         found = distinct((steps[:-1] * (pairs / steps[-1])).astype(np.int64).clip(max=pairs - 1))
     dst, src = np.divmod(some(draws, found, edges), nodes - 1)
-    src += src >= dst  # a vertex has N - 1 possible sources: all but itself
+    src += src >= dst  # a node has N - 1 possible sources: all but itself
     return keys_of(src, dst)
 
 

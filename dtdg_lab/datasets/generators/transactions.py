@@ -179,7 +179,7 @@ class Transactions:
             snapshots: B.
 
         Returns:
-            Intervals with ``classes`` and ``vertex_split`` of shape (N,): of the vertices, and of the schemes, each
+            Intervals with ``classes`` and ``vertex_split`` of shape (N,): of the nodes, and of the schemes, each
             with all its members, 60 % train, 20 % validate and 20 % test.
 
         Raises:

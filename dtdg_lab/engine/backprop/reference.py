@@ -193,7 +193,7 @@ class GroupRunner:
 
     Attributes:
         model: any model.
-        sequence: the graph on this rank's device, all vertices or some.
+        sequence: the graph on this rank's device, all nodes or some.
         task: what is predicted.
         groups: K groups of consecutive snapshots.
         loss_at: ``last`` or ``all`` snapshots of a group.

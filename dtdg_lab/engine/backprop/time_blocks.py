@@ -23,7 +23,7 @@ from dtdg_lab.engine.strategy import (
 )
 from dtdg_lab.models.base import State, run_straight
 
-# Nothing moves: own snapshots have all vertices that this rank trains, and these have all snapshots.
+# Nothing moves: own snapshots have all nodes that this rank trains, and these have all snapshots.
 
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Here:
         return out, in_order(write, pieces, device=self._device)
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Runs of ``size`` vertices."""
+        """Runs of ``size`` nodes."""
         return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
@@ -101,15 +101,15 @@ def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
     return TimeBlock(snapshots, stacks, [*read, run.own], seam)
 
 
-# One layer of a model over one block of time: neighbours are mixed snapshot by snapshot, then vertices run through
+# One layer of a model over one block of time: neighbours are mixed snapshot by snapshot, then nodes run through
 # it.
 #
-# Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes vertices: a piece of
+# Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes nodes: a piece of
 # them runs through all snapshots while its rows are in the cache. In the last layer the piece goes on through
 # readout,
 # loss and backward at once, so that no activation of the recurrence outlives its piece; in earlier layers the piece
 # is
-# computed again when its gradient has come. What is kept for all vertices and snapshots is the spatial parts' outputs
+# computed again when its gradient has come. What is kept for all nodes and snapshots is the spatial parts' outputs
 # and their gradients. Exact, whatever the pieces.
 
 
@@ -123,13 +123,13 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(slots=True)
 class BoundaryState:
-    """A layer's state where a block of time begins and ends, of its m vertices.
+    """A layer's state where a block of time begins and ends, of its m nodes.
 
     Attributes:
         begin: before the block, without history.
         carries: whether backward is to find the gradient of ``begin``.
         after: the gradients of the tensors after the block; none where nothing follows, None where nothing depends.
-        end: the tensors after the block, once every vertex has been through it, where it ``keeps`` them.
+        end: the tensors after the block, once every node has been through it, where it ``keeps`` them.
         before: the gradients of ``begin``'s tensors, once backward has been.
     """
 
@@ -153,7 +153,7 @@ class Layer:
         number: which layer.
         block: the S snapshots.
         inputs: for each own stack of S' snapshots the layer's input, (S' n, width).
-        crossing: the state of the m vertices that are run through time here.
+        crossing: the state of the m nodes that are run through time here.
         learning: whether backward will follow.
         seam: what the spatial part gives.
 
@@ -184,7 +184,7 @@ class Layer:
         self._parts = self._mix(learning=learning)
 
     def _mix(self, *, learning: bool) -> list[Tensor]:
-        """The spatial part of own snapshots, where vertices run through time."""
+        """The spatial part of own snapshots, where nodes run through time."""
         run, number = self._run, self._number
 
         def mix(place: int) -> tuple[Tensor, None]:
@@ -225,7 +225,7 @@ class Layer:
         self._crossing.end = end
 
     def losses(self) -> Tensor:
-        """The block's share of a loss by vertex, piece by piece, each with its backward. For the last layer."""
+        """The block's share of a loss by node, piece by piece, each with its backward. For the last layer."""
         at = self._at(self._block.snapshots)
 
         def work(rows: slice) -> tuple[Tensor | None, tuple[Tensor, Gradients]]:
@@ -245,7 +245,7 @@ class Layer:
         return self._run.loss(self._run.model.readout(self._where(h, at)), at, rows)
 
     def joint_loss(self) -> Tensor:
-        """The block's share of a loss of all vertices together, with its backward; pieces are computed twice."""
+        """The block's share of a loss of all nodes together, with its backward; pieces are computed twice."""
         run, seam = self._run, self._block.seam
 
         @torch.no_grad()
@@ -412,7 +412,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some vertices run through a block: what went in, (S, piece, C), what came out, and the state before and after."""
+    """Some nodes run through a block: what went in, (S, piece, C), what came out, and the state before and after."""
 
     x: Tensor
     h: Tensor
@@ -420,7 +420,7 @@ class _Piece:
     end: Tensors
 
 
-# Runs of models that remember something of each vertex: layer by layer, block of time after block of time.
+# Runs of models that remember something of each node: layer by layer, block of time after block of time.
 #
 # Of one block everything that backward needs is kept, of the others only the state before them: forward goes through
 # the

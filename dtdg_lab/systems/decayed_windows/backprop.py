@@ -30,15 +30,15 @@ def add_gradients_window(
     """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
 
     Args:
-        run: the window, of own vertices by number.
+        run: the window, of own nodes by number.
         spaces: (S,) the snapshots, oldest first; decayed ones in the order of survival.
         full: how many of the newest ones are full.
         rows: that order.
-        begin: the states that vertices start from, of the first rows in the order of survival; zero beyond.
-        late: whether vertices that the oldest snapshot lacks leave a state as well.
+        begin: the states that nodes start from, of the first rows in the order of survival; zero beyond.
+        late: whether nodes that the oldest snapshot lacks leave a state as well.
 
     Returns:
-        The loss, a scalar, and the state of each vertex after the first snapshot that it is in, in the order of
+        The loss, a scalar, and the state of each node after the first snapshot that it is in, in the order of
         survival; both without history.
     """
     model, state, left = run.model, begin, list[State]()
@@ -65,7 +65,7 @@ def add_gradients_window(
 
 
 def _passed(model: DynamicModel, space: SnapshotView, state: State) -> State:
-    """The state after a snapshot at which no loss is taken: weights that look at no vertex need none."""
+    """The state after a snapshot at which no loss is taken: weights that look at no node need none."""
     if model.memory == "none":
         return state
     if model.memory != "weights":
@@ -110,7 +110,7 @@ def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
     return State(tuple(tuple(change(x) for x in layer) for layer in state.layers))
 
 
-# Nothing moves but into another order: older snapshots of a window have a prefix of the vertices of newer ones.
+# Nothing moves but into another order: older snapshots of a window have a prefix of the nodes of newer ones.
 
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ WIDER = 4  # windows are short: what a piece keeps is little, and calls cost mor
 class WindowRedistribution:
     """The seam (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a space.
 
-    Through time vertices run in the order in which they survive. Decayed snapshots have this order already; rows of
+    Through time nodes run in the order in which they survive. Decayed snapshots have this order already; rows of
     full ones are put into it, and back.
 
     Args:
@@ -172,7 +172,7 @@ class WindowRedistribution:
         return [*out[: self._decayed], *whole], found
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Runs of at most ``WIDER`` times ``size`` vertices that are in the same snapshots.
+        """Runs of at most ``WIDER`` times ``size`` nodes that are in the same snapshots.
 
         The first few are one piece although some of them enter late: what calls cost is more than they do.
         """
@@ -197,14 +197,14 @@ def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, 
     return [(first, stop, sum(height > first for height in heights)) for first, stop in bounds]
 
 
-# One layer of a model over a window: vertices that enter late run through the snapshots that have them.
+# One layer of a model over a window: nodes that enter late run through the snapshots that have them.
 
 
 @dataclass(slots=True)
 class Entering(BoundaryState):
-    """A layer's state where vertices enter a window: as the step before left it, or zero.
+    """A layer's state where nodes enter a window: as the step before left it, or zero.
 
-    ``begin`` holds the rows of the first vertices; those beyond it start from zero.
+    ``begin`` holds the rows of the first nodes; those beyond it start from zero.
     """
 
     model: DynamicModel | None = None
@@ -223,7 +223,7 @@ class WindowLayer(Layer):
     """As :class:`dtdg_lab.engine.backprop.time_blocks.Layer`, where older snapshots have the first rows of newer
     ones.
 
-    A piece has the snapshots of its first vertex. Where some of its vertices enter later, rows that a snapshot lacks
+    A piece has the snapshots of its first node. Where some of its nodes enter later, rows that a snapshot lacks
     are zeros in tensors of all of them, and in no computation.
     """
 
@@ -231,10 +231,10 @@ class WindowLayer(Layer):
 
     @torch.no_grad()
     def after_entering(self, *, late: bool) -> Tensors:
-        """The state of each vertex after the first snapshot that it is in; without history.
+        """The state of each node after the first snapshot that it is in; without history.
 
         Args:
-            late: of all vertices; else of those that the oldest snapshot has.
+            late: of all nodes; else of those that the oldest snapshot has.
         """
         found: list[Tensors] = []
         held, size = 0, WIDER * self._piece_rows()
@@ -262,7 +262,7 @@ class WindowLayer(Layer):
         return torch.stack(losses).sum()
 
     def _heights(self, snapshots: int, rows: slice) -> list[int]:
-        """How many of a piece's vertices each of the newest snapshots has, oldest first."""
+        """How many of a piece's nodes each of the newest snapshots has, oldest first."""
         return [min(len(part), rows.stop) - rows.start for part in self._parts[len(self._parts) - snapshots :]]
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
@@ -366,9 +366,9 @@ class OverlappedLayer(WindowLayer):
         return self._block.seam.to_vertices(of_input, leg)[0]
 
 
-# A window of snapshots for models that remember something of each vertex: layer by layer, piece by piece.
+# A window of snapshots for models that remember something of each node: layer by layer, piece by piece.
 #
-# Vertices that leave the window at the same snapshot run through the rest of it together: a trapezoid is a pile of
+# Nodes that leave the window at the same snapshot run through the rest of it together: a trapezoid is a pile of
 # rectangles, and each is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
 
 
@@ -389,17 +389,17 @@ def add_gradients_window_blocks(
     """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
 
     Args:
-        run: the window; its sequence names own vertices in the order in which they run through time.
+        run: the window; its sequence names own nodes in the order in which they run through time.
         spaces: (S,) the snapshots, oldest first.
         seam: between them and this order.
-        begin: the states that vertices start from, of the first rows in this order; zero beyond.
+        begin: the states that nodes start from, of the first rows in this order; zero beyond.
         widths: of the seam, by layer.
         make: makes a layer, given what :class:`dtdg_lab.systems.decayed_windows.backprop.WindowLayer` is.
         leaves: whether what the window leaves is asked for.
-        late: whether vertices that the oldest snapshot lacks leave a state as well.
+        late: whether nodes that the oldest snapshot lacks leave a state as well.
 
     Returns:
-        The loss, and the state of each vertex after the first snapshot that it is in.
+        The loss, and the state of each node after the first snapshot that it is in.
     """
     model = run.model
     stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
@@ -421,7 +421,7 @@ def add_gradients_window_blocks(
     return loss, State(tuple(after)) if leaves else None
 
 
-# A rank's own vertices as a run over a window sees them: in the order in which it computes them.
+# A rank's own nodes as a run over a window sees them: in the order in which it computes them.
 
 
 class WindowVertices:
@@ -430,7 +430,7 @@ class WindowVertices:
 
     Args:
         of: has full snapshots.
-        vertices: (n,) numbers of the own vertices, in the run's order; None where they are all, in order.
+        vertices: (n,) numbers of the own nodes, in the run's order; None where they are all, in order.
     """
 
     def __init__(self, of: DeviceSequence | HaloSequence, vertices: Tensor | None) -> None:
@@ -450,7 +450,7 @@ class WindowVertices:
         return self._of.any_rank(flag)
 
     def join(self, z: Tensor) -> Tensor:
-        """All vertices' rows, of own rows by number."""
+        """All nodes' rows, of own rows by number."""
         return self._of.join(z)
 
     def has_turn(self, t: int) -> bool:
@@ -467,7 +467,7 @@ class WindowWork(Step):
 
     Attributes:
         epoch: whose shuffle of chunks rules.
-        segment: of the training part, which the window does not reach out of.
+        segment: of the training split, which the window does not reach out of.
         target: newest snapshot of the window.
         after: the target before it in this segment, or the snapshot before the segment.
         ends_segment: whether no later target of the segment follows.

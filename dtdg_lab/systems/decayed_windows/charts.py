@@ -66,13 +66,13 @@ class TrapezoidFacts:
         shape: the settings in use.
         chunks: C, of every part.
         nodes: N.
-        row_counts: (C + 1,) vertices in the first c chunks of all parts, about.
+        row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
         rank_row_counts: (R, C + 1) the same of each rank that was told; R is 1 where only the largest was.
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
         (:mod:`dtdg_lab.systems.decayed_windows.window`).
-        piece_rows: most vertices of a piece.
+        piece_rows: most nodes of a piece.
     """
 
     window: int
@@ -94,7 +94,7 @@ class TrapezoidFacts:
         return (*reversed(newest_first), *[self.chunks] * full)
 
     def rows(self, shape: Shape | None = None) -> int:
-        """Rows of vertices in a whole window, of all ranks, about."""
+        """Rows of nodes in a whole window, of all ranks, about."""
         return round(float(self.row_counts[[*self.counts(shape)]].sum()))
 
     @property
@@ -230,7 +230,7 @@ class Batch:
         first: its oldest snapshot.
         full: how many of the newest are full.
         counts: chunks of each part of the decayed ones, oldest first.
-        rows: of vertices in all its snapshots; None while a rank has not told.
+        rows: of nodes in all its snapshots; None while a rank has not told.
         edges: of its decayed snapshots; None likewise.
     """
 
@@ -297,7 +297,7 @@ def shape_words(facts: TrapezoidFacts, batch: Batch | None) -> str:
         text += ": its segment begins there, and decayed ones lack first"
     if batch.rows is not None:
         whole = facts.window * facts.nodes
-        text += f". {batch.rows:,} rows of vertices, {share(batch.rows / whole)} of {facts.window} full snapshots"
+        text += f". {batch.rows:,} rows of nodes, {share(batch.rows / whole)} of {facts.window} full snapshots"
     if batch.counts and batch.edges:
         text += f"; {batch.edges:,} edges in decayed ones, none of which leaves its part"
     return text + "."
@@ -589,14 +589,14 @@ def shrinking_words(steps: Sequence[BatchStep]) -> str:
     recent = steps[-RECENT:]
     whole = sum(each.time_s for each in recent)
     if not whole:
-        return "Decayed snapshots are prefixes of one order of vertices, so that cutting them out costs little."
+        return "Decayed snapshots are prefixes of one order of nodes, so that cutting them out costs little."
     cut = sum(each.shrink_s for each in recent)
     if not cut:
         return "Nothing is cut out: all snapshots are full."
     each = format_seconds(cut / len(recent))
     return (
         f"{_over(recent).capitalize()} cutting out the edges of decayed snapshots took a rank {each}, "
-        f"{share(cut / whole)} of the step: each is a prefix of one order of vertices, which an epoch makes once."
+        f"{share(cut / whole)} of the step: each is a prefix of one order of nodes, which an epoch makes once."
     )
 
 
@@ -651,7 +651,7 @@ def _windows_words(steps: Sequence[BatchStep]) -> str:
     text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the fainter."
     if starts:
         text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
-    return f"{text} Each epoch cuts the training part anew, and trains the later segment first."
+    return f"{text} Each epoch cuts the training split anew, and trains the later segment first."
 
 
 def _rows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks) -> Figure:
@@ -774,7 +774,7 @@ def chunks_words(data: Mapping[str, Any]) -> str:
         chunks, parts, sizes = int(data["chunks"]), int(data["parts"]), list(data["sizes"])
         text = (
             f"{chunks:,} chunk{'s' * (chunks > 1)} in {'each of ' if parts > 1 else ''}{parts} "
-            f"part{'s' * (parts > 1)} by {data['made_by'] or data['chunker']}, {sizes[0]:,} to {sizes[2]:,} vertices "
+            f"part{'s' * (parts > 1)} by {data['made_by'] or data['chunker']}, {sizes[0]:,} to {sizes[2]:,} nodes "
             f"each, made in {format_seconds(float(data['seconds']))}; {share(float(data['cut_share']))} of the edges "
             "within parts join two chunks."
         )
@@ -1181,7 +1181,7 @@ def decision_words(looks: Sequence[Look]) -> str:
     """What the newest look found, in a sentence or two."""
     if not looks:
         return (
-            "At the end of every so many epochs the tuner asks what its neighbours would lose on the validation part."
+            "At the end of every so many epochs the tuner asks what its neighbours would lose on the validation split."
         )
     last = looks[-1]
     text = f"After epoch {last.epoch + 1} the tuner "

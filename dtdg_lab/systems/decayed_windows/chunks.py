@@ -1,4 +1,4 @@
-"""Chunks of each part's vertices, in which older snapshots are taken: made by name, timed, kept in the cache."""
+"""Chunks of each part's nodes, in which older snapshots are taken: made by name, timed, kept in the cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChunkFacts:
     """Sizes and cut of the chunks of a graph.
 
     Attributes:
-        sizes: vertices of the smallest chunk, of the mean one, of the largest.
+        sizes: nodes of the smallest chunk, of the mean one, of the largest.
         edges: within parts, over all snapshots; loops do not count.
         cut_edges: those of them that join two chunks.
     """
@@ -54,18 +54,18 @@ def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -
     """Measure the chunks of a partition's parts, over all snapshots; costs O(E) for E edges of them together.
 
     Args:
-        graph: N vertices in T snapshots.
-        partition: of these vertices into P parts.
+        graph: N nodes in T snapshots.
+        partition: of these nodes into P parts.
         chunking: chunks of these parts.
 
     Raises:
-        PartitionError: they are of different vertices or parts.
+        PartitionError: they are of different nodes or parts.
     """
     fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
     if not fits:
         raise PartitionError(
-            f"a graph of {graph.num_nodes:,} vertices, {partition.parts} parts of {len(partition.owner):,} and "
-            f"{chunking!r}: they must be of the same vertices and parts."
+            f"a graph of {graph.num_nodes:,} nodes, {partition.parts} parts of {len(partition.owner):,} and "
+            f"{chunking!r}: they must be of the same nodes and parts."
         )
     number = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
     sizes = np.bincount(number, minlength=chunking.chunks * chunking.parts)
@@ -158,7 +158,7 @@ def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
     except (*DAMAGE, PlanError) as error:
         raise DataError(f"{file} holds no chunks, or damaged ones: {error}") from error
     if (len(made.chunk), made.chunks, made.parts) != (nodes, chunks, parts):
-        raise DataError(f"{file} holds {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} vertices.")
+        raise DataError(f"{file} holds {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} nodes.")
     return made
 
 
@@ -168,10 +168,10 @@ IMBALANCE = 0.03  # of METIS: how far the heaviest chunk of a part may be above 
 
 
 def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: int, *, seed: int) -> Chunking:
-    """Divide the vertices of every part into chunks; a vertex keeps its chunk in all snapshots.
+    """Divide the nodes of every part into chunks; a node keeps its chunk in all snapshots.
 
     ``metis`` cuts each part's own share of the union graph where fewest snapshots hold the edges, into chunks of alike
-    weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` deals vertices by a mixed
+    weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` deals nodes by a mixed
     number, ``load_aware`` by their in-degrees over all snapshots, heaviest first, turning round at each end. Where
     METIS is missing or fails, chunks are those of ``hash``, and ``note`` says why.
 
@@ -180,9 +180,9 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
 
     Args:
         name: ``metis``, ``hash`` or ``load_aware``.
-        graph: N vertices in T snapshots.
-        partition: of these vertices into P parts.
-        chunks: C, of each part; at most the vertices of the smallest part.
+        graph: N nodes in T snapshots.
+        partition: of these nodes into P parts.
+        chunks: C, of each part; at most the nodes of the smallest part.
         seed: of the chunkers that draw lots.
 
     Returns:
@@ -190,7 +190,7 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
 
     Raises:
         UnknownNameError: there is no such chunker.
-        PartitionError: a part has fewer vertices than chunks, or the partition is of another graph.
+        PartitionError: a part has fewer nodes than chunks, or the partition is of another graph.
 
     References: FlareDTDG sections 3.2 and 3.3 (METIS on the union graph; parts first, then chunks within).
     """
@@ -211,7 +211,7 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
 def _check(graph: DynamicGraph, partition: Partition, chunks: int) -> None:
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"the partition is of {len(partition.owner):,} vertices, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            f"the partition is of {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
             "a partition of this graph."
         )
     if chunks < 1:
@@ -220,7 +220,7 @@ def _check(graph: DynamicGraph, partition: Partition, chunks: int) -> None:
     vertices = int(partition.counts[smallest])
     if chunks > vertices:
         raise PartitionError(
-            f"{chunks:,} chunks of part {smallest}, which has {vertices:,} of the {graph.num_nodes:,} vertices of "
+            f"{chunks:,} chunks of part {smallest}, which has {vertices:,} of the {graph.num_nodes:,} nodes of "
             f"{graph.name!r}: every chunk holds at least one. Set chunks to {vertices:,} or fewer, or fewer parts."
         )
 
@@ -266,7 +266,7 @@ def _by_load(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) 
 def _part_by_part(
     partition: Partition, give: Callable[[int, NDArray[np.int64]], NDArray[np.int32]]
 ) -> NDArray[np.int32]:
-    """(N,) what ``give(part, its vertices)`` says of each vertex."""
+    """(N,) what ``give(part, its vertices)`` says of each node."""
     chunk = np.empty(len(partition.owner), np.int32)
     for part in range(partition.parts):
         own = partition.vertices(part)

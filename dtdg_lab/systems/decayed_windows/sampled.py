@@ -45,11 +45,11 @@ class SampledSequence(Apart):
 
     A snapshot's edges are drawn when a window first has it, and let go when no later window has it. So are pulls of
     its features, which no parameter changes: windows that overlap aggregate them once. Layer l of L, of h hops each,
-    sees the vertices within (L - l) h hops, the first rows of its input. Nothing is exchanged. Where vertices are
+    sees the nodes within (L - l) h hops, the first rows of its input. Nothing is exchanged. Where nodes are
     run through time, the first layer's spaces have as many rows as each snapshot needs, the others' equally many.
 
     Args:
-        graph: N vertices.
+        graph: N nodes.
         part: which of them are computed, and what is drawn for them.
         settings: of the operators; they say where tensors live, and their type.
     """
@@ -112,13 +112,13 @@ class SampledSequence(Apart):
         return SnapshotView(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
 
     def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
-        """Edges of the vertices that a layer sees; rows of those that need not be right after it are empty."""
+        """Edges of the nodes that a layer sees; rows of those that need not be right after it are empty."""
         edges, rows = held.edges[layer], held.rows(layer)
         indptr = np.pad(edges.indptr, (0, rows + 1 - len(edges.indptr)), mode="edge")
         return PartEdges(indptr, edges.indices, edges.weights, rows, *self._degrees(t, held.vertices[:rows]))
 
     def _degrees(self, t: int, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """In-degrees and out-degrees of some vertices in the whole snapshot; not numbers where nobody asks for them."""
+        """In-degrees and out-degrees of some nodes in the whole snapshot; not numbers where nobody asks for them."""
         snapshot = self._graph.snapshots[t]
         if snapshot.weights is None:
             into = (snapshot.indptr[vertices + 1] - snapshot.indptr[vertices]).astype(np.float64)
@@ -194,7 +194,7 @@ class _Uneven(Here):
         return out, in_order(write, pieces, device=self._device)
 
 
-# Windows that slide over the training part, with sampled neighbours, on parts that are dealt anew in every epoch.
+# Windows that slide over the training split, with sampled neighbours, on parts that are dealt anew in every epoch.
 
 
 def _through_time(run: SequenceSegment) -> Tensor:
@@ -212,16 +212,16 @@ class SampledWindows:
     """The windows of a run, how their neighbours are drawn, and for whom.
 
     Attributes:
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         length: W, the snapshots of a whole window.
-        fanout: the most in-neighbours drawn of a vertex for each layer.
+        fanout: the most in-neighbours drawn of a node for each layer.
         seed: of the run.
-        partition: of the N vertices into P parts: the sizes of the parts that every epoch deals anew.
+        partition: of the N nodes into P parts: the sizes of the parts that every epoch deals anew.
         parts: those of this rank.
 
     Raises:
         PlanError: no snapshot, or a length below 1.
-        DataError: the window is longer than the training part.
+        DataError: the window is longer than the training split.
     """
 
     train: range
@@ -236,7 +236,7 @@ class SampledWindows:
             raise PlanError(f"windows of {self.length} of {len(self.train)} snapshots: both must be at least 1.")
         if self.length > len(self.train):
             raise DataError(
-                f"window={self.length} is beyond the training part's {len(self.train)} snapshots. Set a window of "
+                f"window={self.length} is beyond the training split's {len(self.train)} snapshots. Set a window of "
                 f"{len(self.train)} or fewer, or cut the data finer (cut=...)."
             )
 
@@ -254,28 +254,28 @@ class SampledWindows:
 class SampledWindowStrategy:
     """One step for each labelled snapshot: a window ends there, starts from state zero, and has its loss there alone.
 
-    Each part trains its own vertices, all of them in every step, with copies of the neighbours drawn for them
+    Each part trains its own nodes, all of them in every step, with copies of the neighbours drawn for them
     (:func:`dtdg_lab.engine.minibatches.sampled_edges`), so that gradients alone are exchanged. What is drawn for a
-    vertex depends on epoch, snapshot and layer, not on parts: shares of all parts add up to what one part of all
-    vertices computes, on any number of ranks. Vertices are dealt to parts anew in every epoch, which counts as making
+    node depends on epoch, snapshot and layer, not on parts: shares of all parts add up to what one part of all
+    nodes computes, on any number of ranks. Nodes are dealt to parts anew in every epoch, which counts as making
     the batch of its first step, as drawing does.
 
     Args:
         model: any whose memory is ``per_vertex``, ``weights`` or ``none``.
-        graph: N vertices.
+        graph: N nodes.
         task: what is predicted.
         windows: of the run.
         settings: of the operators, the same for all parts.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
 
     Raises:
-        UnsupportedError: the task needs all vertices at once, or the model remembers what its part may not hold.
+        UnsupportedError: the task needs all nodes at once, or the model remembers what its part may not hold.
 
     References: FlareDTDG sections 2.2 and 4.1, on DynaGraph (Guan et al. 2022): sliding windows of subgraph sequences,
     cached aggregations, random repartitioning in each epoch.
 
     Differs from the paper: it is known to us by what others tell of it. That a window ends at every snapshot, in order
-    of time and shorter at the beginning (as many updates as hybrid batches have), that every vertex is a target, and
+    of time and shorter at the beginning (as many updates as hybrid batches have), that every node is a target, and
     that the pulls of a layer share what is drawn are ours.
     """
 
@@ -291,7 +291,7 @@ class SampledWindowStrategy:
     ) -> None:
         if not task.per_vertex:
             raise UnsupportedError(
-                f"task={task.name!r} on layout sampled_window: its loss needs all vertices at once, and each part "
+                f"task={task.name!r} on layout sampled_window: its loss needs all nodes at once, and each part "
                 "computes its own alone. Choose system='full-history' (halo_window), or another task."
             )
         if model.memory not in _HOW:
@@ -318,7 +318,7 @@ class SampledWindowStrategy:
         if self._dealt != self._epoch:
             self._deal()
         window = self._windows.of(work.iteration)
-        # where vertices remember nothing, only the weights go through time, and they see no neighbours
+        # where nodes remember nothing, only the weights go through time, and they see no neighbours
         needed = window if self._model.memory == "per_vertex" else window[-1:]
         counted = [sequence.sample(needed) for sequence in self._sequences]
         rows, edges = (sum(of) for of in zip(*counted, strict=True))

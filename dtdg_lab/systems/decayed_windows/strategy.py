@@ -39,7 +39,7 @@ from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
 from dtdg_lab.systems.decayed_windows.window import Shrinker, Trapezoid, hybrid_batch, segments, survival_order
 from dtdg_lab.tasks.base import Task
 
-# State that a step leaves to the next one, vertex by vertex, and what each vertex starts the next window from.
+# State that a step leaves to the next one, node by node, and what each node starts the next window from.
 
 
 Entering = Sequence[tuple[int, int]]
@@ -48,9 +48,9 @@ Entering = Sequence[tuple[int, int]]
 class Carried:
     """What a step leaves to the next one; without history.
 
-    The next window is one snapshot later, and a vertex enters it one snapshot later as well. What it starts from there,
+    The next window is one snapshot later, and a node enters it one snapshot later as well. What it starts from there,
     the state after the snapshot before, is the state after the first snapshot that it is in now. So one row of each
-    vertex is kept, after its own first snapshot, rather than the states of all snapshots. A vertex that the next window
+    node is kept, after its own first snapshot, rather than the states of all snapshots. A node that the next window
     takes up anywhere else, as after a change of its shape, starts from the initial state.
 
     Args:
@@ -58,7 +58,7 @@ class Carried:
 
     Attributes:
         after: (n',) int64 on the host: the snapshot that each row is the state after, -1 where it is of none; one
-            number where rows are not vertices; None where nothing is carried.
+            number where rows are not nodes; None where nothing is carried.
 
     References: FlareDTDG sections 3.1 and 3.2, algorithm 1 line 7. Its released code keeps all states of all snapshots
         and hands over the same rows.
@@ -71,10 +71,10 @@ class Carried:
         self._waiting: tuple[Tensor, Tensor, State] | None = None
 
     def before(self, entering: Entering) -> State:
-        """What vertices start a window from: rows of the first ones; those beyond start from zero.
+        """What nodes start a window from: rows of the first ones; those beyond start from zero.
 
         Args:
-            entering: (rows, snapshot) of the window's snapshots, oldest first: the vertices up to ``rows`` that no
+            entering: (rows, snapshot) of the window's snapshots, oldest first: the nodes up to ``rows`` that no
                 earlier one has enter at this snapshot. Those of the oldest alone where late ones start from zero.
         """
         first, oldest = entering[0]
@@ -110,7 +110,7 @@ class Carried:
         return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in one.layers))
 
     def keep(self, entering: Entering, state: State | None) -> None:
-        """Carry the state of each vertex after the snapshot at which it entered; nothing where there is none."""
+        """Carry the state of each node after the snapshot at which it entered; nothing where there is none."""
         if state is None or (state.per_vertex and not any(state.layers)):
             self.after = self._state = None
             return
@@ -122,7 +122,7 @@ class Carried:
         self.keep((), None)
 
     def taken_out(self, rows: SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
-        """Numbers of the vertices that have state, (n',), after which snapshot, and their state."""
+        """Numbers of the nodes that have state, (n',), after which snapshot, and their state."""
         if self._state is None or self.after is None:
             return None
         held = len(self.after) if self._state.per_vertex else 0
@@ -149,7 +149,7 @@ def _by_row(entering: Entering) -> Tensor:
 
 
 def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) -> tuple[State, Tensor]:
-    """The rows of own vertices among some, in the order of survival; -1 for those that are not among them."""
+    """The rows of own nodes among some, in the order of survival; -1 for those that are not among them."""
     place = rows.vertices.new_full((int(max(vertices.max(), rows.vertices.max())) + 1,), -1)
     place[vertices] = torch.arange(len(vertices), device=vertices.device)
     found = place[rows.vertices]
@@ -167,7 +167,7 @@ class LocalRows:
     Args:
         exchanger: gathers candidates.
         group: the ranks.
-        vertices: (n,) the vertices' numbers in the graph, in the order of the rows.
+        vertices: (n,) the nodes' numbers in the graph, in the order of the rows.
     """
 
     def __init__(self, exchanger: Exchanger, group: Group, vertices: Tensor) -> None:
@@ -178,7 +178,7 @@ class LocalRows:
         return x
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, by vertex."""
+        """The k best of every rank, by node."""
         vertices, order = torch.sort(self._vertices)
         rows = HaloRows(self._exchanger, self._group, _nowhere, vertices)
         return rows.candidates(x.index_select(0, order), scores.index_select(0, order), k)
@@ -192,7 +192,7 @@ def _nowhere(way: str) -> Route:
     raise AssertionError("a decayed snapshot exchanges no rows")
 
 
-# Decayed snapshots as spaces: the first vertices in the order of survival, and the edges among them.
+# Decayed snapshots as spaces: the first nodes in the order of survival, and the edges among them.
 
 
 class ShrunkenViews:
@@ -228,7 +228,7 @@ class ShrunkenViews:
         self._shrinker.keep_only(snapshots)
 
     def view(self, t: int, rows: int, everywhere: int) -> SnapshotView:
-        """Snapshot t with its first ``rows`` vertices here and ``everywhere`` on all ranks."""
+        """Snapshot t with its first ``rows`` nodes here and ``everywhere`` on all ranks."""
         vertices = self._rows.vertices[:rows]
         edges = {way: self._part(t, rows, way) for way in self._ways}
         self.edges += sum(len(part.indices) for part in edges.values())
@@ -248,7 +248,7 @@ class ShrunkenViews:
         return PartEdges(found.indptr, found.indices, found.weights, rows, found.degrees, found.other_degrees)
 
 
-# Vertex parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
+# Node parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
 
 
 BatchRow = tuple[int, int, int, list[int | None], int, int, float]
@@ -259,8 +259,8 @@ class Cuts:
     """What windows are cut by, for P parts.
 
     Attributes:
-        owner: (N,) the part of each vertex.
-        chunking: of each part's vertices.
+        owner: (N,) the part of each node.
+        chunking: of each part's nodes.
         parts: those of this rank.
         seed: of the run.
         ways: along which edges the model pulls.
@@ -274,18 +274,18 @@ class Cuts:
 
 
 class DecayedWindowStrategy:
-    """One step for each labelled snapshot of the training part: forward through the window that it ends.
+    """One step for each labelled snapshot of the training split: forward through the window that it ends.
 
     Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
-    to step without its gradient. A vertex that the oldest snapshots of a window lack enters it late: it starts from the
+    to step without its gradient. A node that the oldest snapshots of a window lack enters it late: it starts from the
     state that it had after the same earlier snapshot in the step before, or from zero, and at the start of a segment
     from zero in any case.
 
     Args:
         model: any model.
-        sequence: full snapshots of the own vertices of this rank; of all where there is one.
+        sequence: full snapshots of the own nodes of this rank; of all where there is one.
         task: what is predicted.
-        train: the labelled snapshots of the training part.
+        train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
         group: the ranks.
         shape: of the windows; may be set anew between two steps.
@@ -293,7 +293,7 @@ class DecayedWindowStrategy:
         pace: orders exchanges where there are several ranks.
         loss_at: ``last`` or ``all`` snapshots of a window. At ``all`` the loss is the mean over them, and that of a
             decayed snapshot is the mean over the labelled items that it keeps, on all ranks together.
-        inherits: whether vertices that enter late inherit their state; else they start from zero.
+        inherits: whether nodes that enter late inherit their state; else they start from zero.
 
     References: FlareDTDG sections 3.1 to 3.4, algorithm 1 (line 7: states are inherited). Algorithm 1 takes the loss
         "based on h^t", which reads as the newest snapshot's; the released code averages it over all snapshots of the
@@ -356,7 +356,7 @@ class DecayedWindowStrategy:
 
     @property
     def piece_rows(self) -> int:
-        """Most vertices that run through time at once."""
+        """Most nodes that run through time at once."""
         return WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
 
     def by_length(self) -> list[WindowWork]:
@@ -384,7 +384,7 @@ class DecayedWindowStrategy:
         return StepResult(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
 
     def tried(self, work: WindowWork, marks: StepMarks) -> StepResult:
-        """A step that does not count, to see what it takes: as if a step before had left states for every vertex."""
+        """A step that does not count, to see what it takes: as if a step before had left states for every node."""
         self._take_epoch(work.epoch)
         batch = self._batch(work)
         heights = [*(self._rows.kept(count) for count in batch.counts), *[self._sequence.own] * batch.full]
@@ -401,7 +401,7 @@ class DecayedWindowStrategy:
         return replace(self.shape, full=full_snapshots, alpha=alpha)
 
     def carried_state(self) -> tuple[Tensor, Tensor, State] | None:
-        """What the next step inherits: of which vertices, after which snapshot of each, and their state."""
+        """What the next step inherits: of which nodes, after which snapshot of each, and their state."""
         return self.carried.taken_out(self._rows) if self._epoch >= 0 else None
 
     def forget(self) -> None:
@@ -448,7 +448,7 @@ class DecayedWindowStrategy:
         )
 
     def _entering(self, batch: HybridBatch, spaces: list[SnapshotView]) -> Entering:
-        """At which snapshot vertices enter the window that may have a state to start from."""
+        """At which snapshot nodes enter the window that may have a state to start from."""
         return self._first_in([space.num_rows for space in spaces], batch.snapshots)
 
     def _first_in(self, heights: list[int], snapshots: range) -> Entering:
@@ -472,7 +472,7 @@ class DecayedWindowStrategy:
         return spaces
 
     def _rows_everywhere(self, count: int) -> int:
-        """Rows on all ranks; only models that look for the best of all vertices ask."""
+        """Rows on all ranks; only models that look for the best of all nodes ask."""
         if self._model.memory != "weights_from_data":
             return self._sequence.graph.num_nodes
         return int(self._of_all_parts().rows[count])
@@ -483,7 +483,7 @@ class DecayedWindowStrategy:
         return self._everyone
 
     def _kept(self, t: int, count: int) -> float:
-        """The share of a decayed snapshot's labelled items that its vertices hold, on all ranks together."""
+        """The share of a decayed snapshot's labelled items that its nodes hold, on all ranks together."""
         if (t, count) not in self._shares:
             order = self._of_all_parts()
             vertices = torch.from_numpy(order.vertices[: order.rows[count]].copy()).to(self._sequence.device)

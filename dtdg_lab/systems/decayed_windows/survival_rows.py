@@ -1,4 +1,4 @@
-"""The own vertices of a rank on its device, in the order in which they survive in decayed snapshots."""
+"""The own nodes of a rank on its device, in the order in which they survive in decayed snapshots."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dtdg_lab.core.plans import SurvivalOrder
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalRows:
-    """An order of survival as rows of tensors; n own vertices, of which full snapshots have the rows by number.
+    """An order of survival as rows of tensors; n own nodes, of which full snapshots have the rows by number.
 
     Attributes:
         order: on the host.
-        vertices: (n,) int64, the vertices' numbers in the graph.
-        own: (n,) int64: of each vertex in this order, its row in a full snapshot.
+        vertices: (n,) int64, the nodes' numbers in the graph.
+        own: (n,) int64: of each node in this order, its row in a full snapshot.
         place: (n,) int64: of each row of a full snapshot, its place in this order.
     """
 

@@ -42,7 +42,7 @@ def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, mem
 
     Args:
         shape: of the windows.
-        partition: of the vertices into P parts.
+        partition: of the nodes into P parts.
         chunking: of the parts.
         memory: of a step, as measured.
         ranks: R.
@@ -108,10 +108,10 @@ class TuningDecision:
 
 @dataclass(frozen=True, slots=True)
 class Tuner:
-    """Tunes K and alpha by the validation part, a step at a time; it remembers nothing, so resuming changes nothing.
+    """Tunes K and alpha by the validation split, a step at a time; it remembers nothing, so resuming changes nothing.
 
     Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
-    moments, and the run's own evaluation of the validation part gives its loss. The trial is then taken back.
+    moments, and the run's own evaluation of the validation split gives its loss. The trial is then taken back.
 
     Args:
         config: the settings as they are at the end of the epoch, with changes made by hand since.

@@ -195,15 +195,15 @@ def next_setting(at: Setting, values: Mapping[Setting, float], *, must_leave: bo
 
 
 WAYS = ("in", "out")
-_NOT_HERE = np.iinfo(np.int32).max  # the number of a vertex that the order lacks: beyond every prefix
+_NOT_HERE = np.iinfo(np.int32).max  # the number of a node that the order lacks: beyond every prefix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShrunkenEdges:
-    """The E edges among n vertices, each vertex with those that it pulls along; read-only.
+    """The E edges among n nodes, each node with those that it pulls along; read-only.
 
     Attributes:
-        indptr: (n + 1,) int64: vertex i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
+        indptr: (n + 1,) int64: node i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
         indices: (E,) int32, 0 to n - 1; a row's are in the order of the snapshot's row (``in``) or ascending (``out``).
         weights: (E,) float32, or None where edges carry no weight.
         degrees: (n,) float64: weighted degree along this way, of these edges alone.
@@ -228,14 +228,14 @@ class ShrunkenEdges:
 
 
 class Shrinker:
-    """Decayed snapshots as prefixes of an order of vertices.
+    """Decayed snapshots as prefixes of an order of nodes.
 
     All snapshots of an epoch share one numbering, so a prefix of a snapshot is cut out of a longer one by comparing
     numbers: the first rows, and of their columns those below n. The longest prefix asked for is taken from the graph,
     every later one from the prefix before it. A prefix longer than the one kept is taken from the graph again.
 
     Args:
-        snapshots: of the same N vertices.
+        snapshots: of the same N nodes.
 
     References: FlareDTDG section 3.3.
     Differs from the paper: numbers are given to a snapshot's edges when it is first asked for, and only to those of its
@@ -253,12 +253,12 @@ class Shrinker:
         """Take the order of an epoch; what was cut out under another one is let go.
 
         Raises:
-            PlanError: it names vertices that the snapshots lack.
+            PlanError: it names nodes that the snapshots lack.
         """
         nodes = self._snapshots[0].num_nodes
         if len(order.vertices) and not (order.vertices.min() >= 0 and order.vertices.max() < nodes):
             raise PlanError(
-                f"the order holds vertices {order.vertices.min()} to {order.vertices.max()}; those of the snapshots "
+                f"the order holds nodes {order.vertices.min()} to {order.vertices.max()}; those of the snapshots "
                 f"are numbered 0 to {nodes - 1}."
             )
         self._kept.clear()
@@ -268,23 +268,23 @@ class Shrinker:
         self._one_part = bool((order.parts == order.parts[:1]).all())
 
     def edges(self, t: int, rows: int, way: str = "in") -> ShrunkenEdges:
-        """The edges of snapshot t among the first ``rows`` vertices of the order, within one part each.
+        """The edges of snapshot t among the first ``rows`` nodes of the order, within one part each.
 
-        Costs O(edges of the prefix of t that was asked for before); the first time, O(edges into these vertices).
+        Costs O(edges of the prefix of t that was asked for before); the first time, O(edges into these nodes).
 
         Args:
             t: number of a snapshot.
             rows: n, 0 to all.
-            way: ``in``: a vertex pulls from its in-neighbours; ``out``: from its out-neighbours.
+            way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
         Raises:
-            PlanError: no order was given, it has fewer vertices, or there is no such snapshot or way.
+            PlanError: no order was given, it has fewer nodes, or there is no such snapshot or way.
         """
         if self._order is None:
-            raise PlanError("edges of a decayed snapshot need an order of vertices: call renumber first.")
+            raise PlanError("edges of a decayed snapshot need an order of nodes: call renumber first.")
         if not 0 <= rows <= len(self._order.vertices) or not 0 <= t < len(self._snapshots) or way not in WAYS:
             raise PlanError(
-                f"edges {way!r} of the first {rows} vertices in snapshot {t}: the order has "
+                f"edges {way!r} of the first {rows} nodes in snapshot {t}: the order has "
                 f"{len(self._order.vertices)}, there are {len(self._snapshots)} snapshots, and ways are 'in', 'out'."
             )
         kept = self._kept.get((t, way))
@@ -348,7 +348,7 @@ def _held_before(held: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[
 
 
 def _edges(indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None) -> ShrunkenEdges:
-    """Edges that vertices pull along, with the degrees that these alone give them."""
+    """Edges that nodes pull along, with the degrees that these alone give them."""
     rows = len(indptr) - 1
     if weights is None:
         degrees = np.diff(indptr).astype(np.float64)
@@ -371,16 +371,16 @@ def _read_only(edges: ShrunkenEdges) -> ShrunkenEdges:
 def naive_edges(
     snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[np.int32], way: str = "in"
 ) -> ShrunkenEdges:
-    """The edges of a snapshot among some vertices, within one part each: the induced subgraph, relabelled.
+    """The edges of a snapshot among some nodes, within one part each: the induced subgraph, relabelled.
 
     Looks at every edge of the snapshot and sorts the ends that are left. What
     :class:`dtdg_lab.systems.decayed_windows.window.Shrinker` is measured and tested against.
 
     Args:
-        snapshot: N vertices.
+        snapshot: N nodes.
         vertices: (n,) distinct ones, in the order in which they are numbered anew.
         parts: (n,) the part of each.
-        way: ``in``: a vertex pulls from its in-neighbours; ``out``: from its out-neighbours.
+        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
         The edges; a row's columns are ordered as those of the shrinker.
@@ -470,13 +470,13 @@ class RowMemory:
     """Peak bytes of a step on the largest rank, of windows of some part sizes.
 
     ``base_bytes`` are there always, ``row_bytes`` for each row of each snapshot, and ``piece_bytes`` for each row and
-    snapshot of the largest piece: as many vertices as run through time at once, ``piece_rows`` at most.
+    snapshot of the largest piece: as many nodes as run through time at once, ``piece_rows`` at most.
 
     Attributes:
         base_bytes: as said.
         row_bytes: as said.
         piece_bytes: as said.
-        nodes: own vertices of the largest rank.
+        nodes: own nodes of the largest rank.
         chunks: C of each part.
         piece_rows: as said.
     """
@@ -496,9 +496,9 @@ class RowMemory:
 
         Args:
             steps: at least one.
-            nodes: own vertices of the largest rank.
+            nodes: own nodes of the largest rank.
             chunks: C.
-            piece_rows: most vertices that run through time at once.
+            piece_rows: most nodes that run through time at once.
         """
         shapes = cls(0.0, 0.0, 0.0, nodes, chunks, piece_rows)
         sizes = np.array([[1.0, shapes.rows(shape), shapes.piece(shape)] for shape, _ in steps])
@@ -520,7 +520,7 @@ class RowMemory:
         return self.nodes * (shape.full + sum(shape.counts) / self.chunks)
 
     def piece(self, shape: Trapezoid) -> float:
-        """Rows times snapshots of the largest piece: vertices that enter a window together run through the rest."""
+        """Rows times snapshots of the largest piece: nodes that enter a window together run through the rest."""
         heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts), 0.0]
         pieces = [
             min(newer - older, self.piece_rows) * (shape.full + place)
@@ -533,11 +533,11 @@ class RowMemory:
         return self.base_bytes + self.row_bytes * self.rows(shape) + self.piece_bytes * self.piece(shape)
 
 
-# The steps of an epoch: the training part cut in two at random, the later part first, a window at each snapshot.
+# The steps of an epoch: the training split cut in two at random, the later part first, a window at each snapshot.
 
 
 def segments(train: range, *, seed: int, epoch: int) -> tuple[range, ...]:
-    """The training part, cut at a snapshot drawn anew each epoch; the later segment comes first.
+    """The training split, cut at a snapshot drawn anew each epoch; the later segment comes first.
 
     Args:
         train: consecutive snapshots, at least one.
@@ -649,27 +649,27 @@ def epoch_batches(
 def survival_order(
     owner: NDArray[np.int32], chunking: Chunking, parts: range, *, seed: int, epoch: int
 ) -> SurvivalOrder:
-    """The vertices of some parts, those of the chunks that survive longest first.
+    """The nodes of some parts, those of the chunks that survive longest first.
 
     A part's chunks are shuffled by a stream of its own: whichever other parts a rank has, the same survive.
 
     Args:
-        owner: (N,) the part of each vertex.
-        chunking: of these vertices, in parts of this partition.
+        owner: (N,) the part of each node.
+        chunking: of these nodes, in parts of this partition.
         parts: consecutive ones, such as those of a rank.
         seed: of the run.
         epoch: whose order is asked for.
 
     Raises:
-        PlanError: the chunking is of other vertices, a part is none of its parts, or a chunk of one is empty.
+        PlanError: the chunking is of other nodes, a part is none of its parts, or a chunk of one is empty.
 
     References: FlareDTDG section 3.3 (steps 1 and 2 of figure 4).
     Differs from the paper: each part has a shuffle of its own, so that its processes need not know of each other.
     """
     if chunking.chunk.shape != owner.shape or not parts or parts.step != 1:
         raise PlanError(
-            f"{len(chunking.chunk)} vertices in chunks and {len(owner)} in parts, {len(parts)} of them asked for: the "
-            "same vertices and at least one part are needed."
+            f"{len(chunking.chunk)} nodes in chunks and {len(owner)} in parts, {len(parts)} of them asked for: the "
+            "same nodes and at least one part are needed."
         )
     if parts.start < 0 or parts.stop > chunking.parts:
         raise PlanError(f"parts {parts.start} to {parts.stop - 1}: they are numbered 0 to {chunking.parts - 1}.")
@@ -683,7 +683,7 @@ def survival_order(
     sizes = np.bincount(key, minlength=chunks * len(parts))
     if not sizes.all():
         first = int(np.flatnonzero(sizes == 0)[0]) % len(parts) + parts.start
-        raise PlanError(f"a chunk of part {first} holds no vertex: chunks of another partition? Make them of this one.")
+        raise PlanError(f"a chunk of part {first} holds no node: chunks of another partition? Make them of this one.")
     order = np.argsort(key.astype(np.uint16) if len(sizes) <= 1 << 16 else key, kind="stable")  # 16 bits: radix sort
     rows = np.concatenate([[0], np.cumsum(sizes.reshape(chunks, len(parts)).sum(axis=1))])
     return SurvivalOrder(own[order], owner[own][order], rows)

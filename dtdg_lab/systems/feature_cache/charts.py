@@ -696,14 +696,14 @@ class FeatureFacts:
 
     Attributes:
         parts: P.
-        rows: keys that can be asked for: vertices, times snapshots where features change.
+        rows: keys that can be asked for: nodes, times snapshots where features change.
         row_bytes: of one row.
         remote_share: of the first layers' inputs, those that another part owns; None where it was not told.
         policy: of the cache, a key of ``POLICIES``.
         window: steps between two rebuilds that the policy begins with; 0 where it has none.
         cache_rows: rows that a cache holds at most.
         steps_per_epoch: steps of an epoch.
-        batch_size: seed vertices of a part and step.
+        batch_size: seed nodes of a part and step.
         batch_length: consecutive snapshots of a batch.
         fanouts: neighbours drawn at most, layer by layer.
     """

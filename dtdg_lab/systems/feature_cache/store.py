@@ -219,17 +219,17 @@ def key_counts(asked: Sequence[NDArray[np.int64]], size: int) -> tuple[NDArray[n
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySpace:
-    """Keys of all rows: vertex v of snapshot t is ``t * N + v``; features that never change have one snapshot.
+    """Keys of all rows: node v of snapshot t is ``t * N + v``; features that never change have one snapshot.
 
     Attributes:
-        owner: (N,) part of every vertex, from 0.
+        owner: (N,) part of every node, from 0.
         parts: P, above every owner.
         snapshots: T where features differ between snapshots, else 1.
-        places: (N,) number of each vertex among its part's, ascending.
-        sizes: (P,) vertices of each part.
+        places: (N,) number of each node among its part's, ascending.
+        sizes: (P,) nodes of each part.
 
     Raises:
-        PlanError: an owner is not a part, or there is no vertex, part or snapshot.
+        PlanError: an owner is not a part, or there is no node, part or snapshot.
     """
 
     owner: NDArray[np.int32]
@@ -243,7 +243,7 @@ class KeySpace:
         if owner.ndim != 1 or not len(owner) or self.parts < 1 or self.snapshots < 1:
             raise PlanError(
                 f"keys of owners {owner.shape}, parts={self.parts}, snapshots={self.snapshots}: one owner for each "
-                "vertex and at least one vertex, part and snapshot are needed."
+                "vertex and at least one node, part and snapshot are needed."
             )
         if owner.min() < 0 or owner.max() >= self.parts:
             raise PlanError(f"owners from {owner.min()} to {owner.max()}: parts are 0 to {self.parts - 1}.")
@@ -265,12 +265,12 @@ class KeySpace:
         return self.nodes * self.snapshots
 
     def key(self, vertices: NDArray[np.int64], snapshots: NDArray[np.int64] | int = 0) -> NDArray[np.int64]:
-        """Keys (K,) of vertices (K,) in snapshots (K,), or all in one; the snapshot means nothing where T is 1."""
+        """Keys (K,) of nodes (K,) in snapshots (K,), or all in one; the snapshot means nothing where T is 1."""
         vertices = np.asarray(vertices, dtype=np.int64)
         return vertices if self.snapshots == 1 else np.asarray(snapshots, dtype=np.int64) * self.nodes + vertices
 
     def vertices(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The vertices (K,) of keys (K,)."""
+        """The nodes (K,) of keys (K,)."""
         return keys if self.snapshots == 1 else keys % self.nodes
 
     def owners(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:

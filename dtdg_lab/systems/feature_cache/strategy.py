@@ -44,7 +44,7 @@ class FeatureService:
 
     Args:
         graph: whose features are served.
-        partition: of its vertices into P parts.
+        partition: of its nodes into P parts.
         parts: those of this rank.
         last: snapshots from this one on are not asked for.
         token: of the run.
@@ -135,7 +135,7 @@ class FeatureService:
 
 
 def _rows_of(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> NDArray[np.float32]:
-    """Rows of a part's vertices: once where they never change, else snapshot after snapshot."""
+    """Rows of a part's nodes: once where they never change, else snapshot after snapshot."""
     if graph.static_features:
         once: NDArray[np.float32] = stored_once(graph.features)
         return np.ascontiguousarray((once if once.ndim == 2 else once[0])[vertices])
@@ -179,7 +179,7 @@ def host_towards(group: Group) -> str:
         ) from error
 
 
-# Mini-batches of each part's vertices, whose features come from whichever part owns them.
+# Mini-batches of each part's nodes, whose features come from whichever part owns them.
 
 
 MEMORIES = ("per_vertex", "weights", "none")
@@ -250,7 +250,7 @@ class RemotePart:
 
 
 class RemoteFeatureStrategy:
-    """Each step, each part trains one mini-batch: B of its vertices at L snapshots, with sampled neighbours.
+    """Each step, each part trains one mini-batch: B of its nodes at L snapshots, with sampled neighbours.
 
     A batch is a pure function of seed, part and step, and features arrive unchanged whatever way they take: losses and
     gradients are the same bits under every cache policy. A step's gradients are means over parts whose batch has
@@ -265,7 +265,7 @@ class RemoteFeatureStrategy:
         settings: of the operators.
 
     Raises:
-        UnsupportedError: the task needs all vertices at once, or the model remembers what a batch does not hold.
+        UnsupportedError: the task needs all nodes at once, or the model remembers what a batch does not hold.
 
     References: GreenDyGNN sections II and V; DistDGL (Zheng et al. 2020).
 
@@ -285,7 +285,7 @@ class RemoteFeatureStrategy:
     ) -> None:
         if not task.per_vertex:
             raise UnsupportedError(
-                f"task={task.name!r} with mini-batches: its loss needs all vertices at once. Choose system='adgnn-t' "
+                f"task={task.name!r} with mini-batches: its loss needs all nodes at once. Choose system='adgnn-t' "
                 "(halo_vertex), or another task."
             )
         if model.memory not in MEMORIES:

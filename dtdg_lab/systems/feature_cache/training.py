@@ -231,7 +231,7 @@ class MiniBatches:
     Attributes:
         config: the run's settings.
         graph: its data.
-        train: the training part.
+        train: the training split.
         trained: (N,) whose labels may be trained.
         partition: into P parts.
         shape: of the model's blocks.

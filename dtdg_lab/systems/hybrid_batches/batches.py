@@ -24,8 +24,8 @@ Grid = tuple[tuple[float, float], ...]
 _ROUNDING = 1e-9  # what a share of a whole may miss a whole number by, and still be taken for it
 _COUNTED: Mapping[str, str] = MappingProxyType(
     {
-        "batch_snapshots": "snapshots of the training part",
-        "snapshot_sizes": "snapshots of the training part",
+        "batch_snapshots": "snapshots of the training split",
+        "snapshot_sizes": "snapshots of the training split",
         "batch_vertices": "vertices of the part that may be targets",
         "vertex_sizes": "vertices of the part that may be targets",
     }
@@ -69,8 +69,8 @@ def batch_size(
     Args:
         batch_snapshots: share or number of snapshots, as :func:`resolved` reads it.
         batch_vertices: share or number of targets.
-        snapshots: T of the training part.
-        candidates: the part's vertices that may be targets.
+        snapshots: T of the training split.
+        candidates: the part's nodes that may be targets.
         named: the options that gave the two, for messages: ``("snapshot_sizes", "vertex_sizes")`` where a grid did.
 
     Raises:
@@ -87,7 +87,7 @@ def grid(snapshot_sizes: str, vertex_sizes: str) -> Grid:
         vertex_sizes: those of targets.
 
     Returns:
-        (batch_snapshots, batch_vertices) of each action; action = place of the first times number of vertex sizes +
+        (batch_snapshots, batch_vertices) of each action; action = place of the first times number of node sizes +
         place of the second.
 
     Raises:
@@ -162,7 +162,7 @@ def _example(name: str) -> str:
     return f"Give some, such as {name}={'0.1 0.2 0.3' if name == 'snapshot_sizes' else '0.01 0.05 0.1'!r}."
 
 
-# A part's vertices by load, in groups from which a batch takes the same number each.
+# A part's nodes by load, in groups from which a batch takes the same number each.
 
 
 SHARES = 60  # runs of the load order in which a batch's targets are counted, to be shown
@@ -173,7 +173,7 @@ class LoadGroups:
     """The c candidates of a part, heaviest first, to be cut into runs of equal length.
 
     Attributes:
-        order: (c,) int64, places of the candidates among the part's own vertices, heaviest first.
+        order: (c,) int64, places of the candidates among the part's own nodes, heaviest first.
         groups: N_bg, the most groups they are cut into, at least 1.
         candidates: (c,) int64, the same places, ascending.
 
@@ -212,7 +212,7 @@ class LoadGroups:
         return len(self.order)
 
     def bounds(self, vertices: int) -> NDArray[np.int64]:
-        """Where the groups for batches of some targets begin and end in ``order``, (min(groups, vertices) + 1,).
+        """Where the groups for batches of some targets begin and end in ``order``, (min(groups, nodes) + 1,).
 
         Group k is ``order[bounds[k]:bounds[k + 1]]``; groups differ by at most one candidate.
 
@@ -240,16 +240,16 @@ def load_groups(loads: NDArray[np.floating], candidates: NDArray[np.integer], gr
     """Candidates sorted by load, heaviest first; ties go to the lower place.
 
     Args:
-        loads: (n,) of all own vertices of the part (partition room, ``vertex_loads``).
+        loads: (n,) of all own nodes of the part (partition room, ``vertex_loads``).
         candidates: (c,) places of those that may be targets, each once.
         groups: N_bg, the most groups they are cut into.
 
     Raises:
-        PlanError: there is no candidate or no group, or a candidate is no own vertex.
+        PlanError: there is no candidate or no group, or a candidate is no own node.
     """
     places = np.sort(np.asarray(candidates))
     if len(places) and not 0 <= places[0] <= places[-1] < len(loads):
-        raise PlanError(f"candidates from {places[0]} to {places[-1]} of a part of {len(loads)} vertices.")
+        raise PlanError(f"candidates from {places[0]} to {places[-1]} of a part of {len(loads)} nodes.")
     return LoadGroups(places[np.argsort(-loads[places], kind="stable")] if len(places) else places, groups)
 
 
@@ -397,12 +397,12 @@ def capacity(size: BatchSize, *, snapshots: int, vertices: int, actions: int) ->
 
     Args:
         size: N_S and N_V.
-        snapshots: T of the training part.
+        snapshots: T of the training split.
         vertices: of the part that may be targets.
         actions: N_A, sizes to choose from.
 
     References: DynaHB section 5.2, equation 4; algorithm 3, line 2.
-    Differs from the paper: vertices are the part's, since each part has a reservoir; at least one batch.
+    Differs from the paper: nodes are the part's, since each part has a reservoir; at least one batch.
     """
     return max(1, vertices * snapshots // (size.targets * actions))
 
@@ -442,7 +442,7 @@ class TargetSampler:
         seed: of the run.
         part: number of the part.
         groups: its candidates by load.
-        snapshots: the training part, T consecutive snapshots.
+        snapshots: the training split, T consecutive snapshots.
 
     Raises:
         PlanError: there is no snapshot, or they do not follow each other.
@@ -500,7 +500,7 @@ class TargetSampler:
     def _window(self, length: int, stream: np.random.Generator) -> range:
         whole = len(self.snapshots)
         if length > whole:
-            raise PlanError(f"a batch of {length} snapshots of a training part of {whole}: at most all are allowed.")
+            raise PlanError(f"a batch of {length} snapshots of a training split of {whole}: at most all are allowed.")
         first = int(stream.integers(whole - length + 1))
         return self.snapshots[first : first + length]
 

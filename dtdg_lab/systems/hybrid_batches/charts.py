@@ -368,7 +368,7 @@ class PartBatch:
         index: of the batch among those of its part and size.
         source: ``reservoir``, ``new`` or ``snapshot``.
         snapshots: of the graph.
-        targets: vertices whose loss is taken in each of them.
+        targets: nodes whose loss is taken in each of them.
         rows: of its blocks.
         edges: of its blocks.
         built_s: seconds that building it took.
@@ -448,7 +448,7 @@ def _batch(row: Mapping[str, Any]) -> PartBatch:
     )
 
 
-# Vertices x snapshots: the batch now in training, beside the vertex batch and the snapshot batch it replaces.
+# Nodes x snapshots: the batch now in training, beside the node batch and the snapshot batch it replaces.
 
 
 NO_BATCH = "no step has told its batch yet"
@@ -467,14 +467,14 @@ _SCALE = [
 
 
 def target_counts(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> tuple[int, int, int]:
-    """Target vertices (vertices x snapshots) of the batch, and of the two that it replaces.
+    """Target nodes (nodes x snapshots) of the batch, and of the two that it replaces.
 
     Args:
         facts: of the run.
         batches: by part.
 
     Returns:
-        of the hybrid batch; of the vertex batch: the same vertices in all T snapshots; of the snapshot batch: all
+        of the hybrid batch; of the node batch: the same nodes in all T snapshots; of the snapshot batch: all
         candidates in the same snapshots.
 
     References: DynaHB figure 2 and example 1.
@@ -524,20 +524,20 @@ _COLOURS = {
 
 def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> str:
     """How large the batch is, and the two that it replaces."""
-    look = "Look how little of the vertices and snapshots a step takes, and that every load has its targets."
+    look = "Look how little of the nodes and snapshots a step takes, and that every load has its targets."
     if not batches:
-        return f"Coloured is what a step takes of vertices and snapshots. {look}"
+        return f"Coloured is what a step takes of nodes and snapshots. {look}"
     each = list(batches.values())
     whole = [f"part {batch.part}" for batch in each if batch.source == "snapshot"]
     if whole:
-        look = f"The reservoir gave {join_words(whole)} none: all its vertices stand in."
+        look = f"The reservoir gave {join_words(whole)} none: all its nodes stand in."
     hybrid, vertex, snapshot = target_counts(facts, batches)
     spans = numbers(min(len(batch.snapshots) for batch in each), max(len(batch.snapshots) for batch in each))
     targets = numbers(min(batch.targets for batch in each), max(batch.targets for batch in each))
     return (
-        f"{spans} of {facts.snapshots} snapshots x {targets} vertices a part: {hybrid:,} targets, in blocks of "
+        f"{spans} of {facts.snapshots} snapshots x {targets} nodes a part: {hybrid:,} targets, in blocks of "
         f"{sum(batch.rows for batch in each):,} rows and {sum(batch.edges for batch in each):,} edges. The "
-        f"same vertices in all snapshots are {vertex:,} targets, all vertices in the same snapshots {snapshot:,}. "
+        f"same nodes in all snapshots are {vertex:,} targets, all nodes in the same snapshots {snapshot:,}. "
         f"{look}"
     )
 
@@ -561,7 +561,7 @@ def _part_traces(facts: HybridFacts, batch: PartBatch, top: int, starts: list[in
 def _column(start: int, span: tuple[int, int], top: int, counts: NDArray[Any], within: NDArray[Any]) -> dict[str, Any]:
     runs = [(count, n) for count, n in zip(counts, within, strict=True) if n]  # a small part has fewer than sixty
     z = [[round(float(min(count / n, 1.0)), 4)] for count, n in runs]
-    said = [[f"{int(count):,} of {int(n):,} vertices"] for count, n in runs]
+    said = [[f"{int(count):,} of {int(n):,} nodes"] for count, n in runs]
     edges = [round(top - 0.5 + row * SHARES / len(runs), 3) for row in range(len(runs) + 1)]
     return {
         "type": "heatmap",
@@ -632,7 +632,7 @@ Steps = Sequence[tuple[int, Sequence[PartBatch]]]
 SOURCES: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
         "reservoir": ("from the reservoir", "came from the reservoir", "#0072B2"),
-        "snapshot": ("all vertices of its snapshots", "took all vertices of their snapshots", "#56B4E9"),
+        "snapshot": ("all nodes of its snapshots", "took all nodes of their snapshots", "#56B4E9"),
         "new": ("built in the step", "were built in the step", "#E69F00"),
     }
 )

@@ -44,10 +44,10 @@ class HybridFacts:
 
     Attributes:
         sizes: of every action; one where nothing adjusts them.
-        snapshots: T, of the training part.
+        snapshots: T, of the training split.
         first: number of its first snapshot.
         nodes: N.
-        candidates: of every part, vertices that may be targets.
+        candidates: of every part, nodes that may be targets.
         choice: the action in use.
         adjuster: what chooses it; ``none`` where nothing does.
         reservoir: whether batches are generated beside training.
@@ -56,7 +56,7 @@ class HybridFacts:
         capacities: of every action and part, the most batches in the reservoir.
         load_groups: groups by load that targets are drawn from.
         cache_bytes: of all parts with their copies of neighbours; None where it was not told.
-        stands_in: whether all vertices of its snapshots stand in for a batch that the reservoir does not give.
+        stands_in: whether all nodes of its snapshots stand in for a batch that the reservoir does not give.
     """
 
     sizes: tuple[SizeFacts, ...]
@@ -154,7 +154,7 @@ def hybrid_words(facts: HybridFacts) -> str:
     if facts.adjusted:
         text += f", chosen by {facts.adjuster} among {len(facts.sizes)} sizes"
     if facts.reservoir:
-        other = "all vertices of the same snapshots stand in" if facts.stands_in else "they are built in the step"
+        other = "all nodes of the same snapshots stand in" if facts.stands_in else "they are built in the step"
         text += f"; from a reservoir, and where it gives none {other}"
     else:
         text += "; built in the step"

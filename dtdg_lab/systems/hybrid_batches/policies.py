@@ -339,7 +339,7 @@ class BatchAdjuster:
         """Take in one step.
 
         Args:
-            loss: of its batch; None where it had no labels, or where the validation part's is given to :meth:`decide`.
+            loss: of its batch; None where it had no labels, or where the validation split's is given to :meth:`decide`.
             seconds: the step took.
             action: the size it had, where ranks follow a choice later than it is made: a step of another size than the
                 present choice is left out. None: the present one.
@@ -362,7 +362,7 @@ class BatchAdjuster:
         """End the window: learn from it what the last choice was worth, and choose anew.
 
         Args:
-            loss: what counts as the window's loss instead of the mean of its steps, such as the validation part's.
+            loss: what counts as the window's loss instead of the mean of its steps, such as the validation split's.
 
         Returns:
             What was seen, learned and chosen; :attr:`choice` is the new size.
@@ -536,7 +536,7 @@ class SimulatedRun:
 class BatchSimulator:
     """A training run whose steps are a few lines of arithmetic.
 
-    A batch holds a share b = (snapshots) x (vertices) of the training part. Its step takes
+    A batch holds a share b = (snapshots) x (nodes) of the training split. Its step takes
     ``fixed_s + per_snapshot_s * snapshots + per_share_s * b`` seconds and lowers the logarithm of the loss above its
     floor by ``progress / (1 + noise_share / b)``: batches far below the noise scale gain with their size, far above it
     no more. With ``growth`` the noise scale rises by that factor, linearly on the way to the target, and larger batches
@@ -548,10 +548,10 @@ class BatchSimulator:
     relative standard deviations. What counts in the end is not.
 
     Attributes:
-        sizes: shares (snapshots, vertices) of each action, in (0, 1].
+        sizes: shares (snapshots, nodes) of each action, in (0, 1].
         fixed_s: seconds of a step of nothing.
         per_snapshot_s: seconds that all snapshots add.
-        per_share_s: seconds that the whole training part adds.
+        per_share_s: seconds that the whole training split adds.
         noise_share: the share at which a batch makes half the progress of the whole, at the start.
         growth: how many times larger it is at the target; 1 keeps it.
         turn: share of the way to the target at which it becomes so; None: linearly.
@@ -720,7 +720,7 @@ LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType(
         "losses scatter": replace(_COMMON, noise_share=1.2e-4, growth=40.0, loss_noise=0.2, validation_noise=5e-3),
     }
 )
-# name -> the policy, what rewards it, and whether it reads the validation part
+# name -> the policy, what rewards it, and whether it reads the validation split
 CONTROLLERS: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
     {
         "random": ("random", "paper", False),
@@ -748,7 +748,7 @@ def compared(
         target: loss to be reached.
         seeds: of controllers and of what they hear.
         decide_every: steps between two decisions.
-        controllers: by name, the policy, its reward, and whether it reads the validation part.
+        controllers: by name, the policy, its reward, and whether it reads the validation split.
     """
     found: dict[str, list[SimulatedRun]] = {}
     for name, (policy, reward, validated) in controllers.items():

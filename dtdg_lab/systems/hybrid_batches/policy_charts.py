@@ -324,7 +324,7 @@ def _choices_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks:
     sizes = list(range(len(hybrid.sizes)))
     layout = _layout(
         "Choices",
-        "snapshots x vertices",
+        "snapshots x nodes",
         [choice.step for choice in shown],
         marks,
         showlegend=True,

@@ -178,7 +178,7 @@ class Drawn:
     """Which batch a step took, so that it can be taken again.
 
     Attributes:
-        source: ``reservoir``; ``new``, built in the step; ``snapshot``, all trained vertices of its snapshots.
+        source: ``reservoir``; ``new``, built in the step; ``snapshot``, all trained nodes of its snapshots.
         action: number of the size.
         index: number of the batch.
     """
@@ -196,7 +196,7 @@ class Prepared:
         sequence: its snapshots, with whatever its targets reach.
         batch: what it is.
         drawn: where it came from.
-        rows: of vertices, in all its snapshots.
+        rows: of nodes, in all its snapshots.
         edges: that its layers pull along.
         built_s: seconds that building it took, whoever did it; None where nothing was built.
         nbytes: of the arrays it was built of.
@@ -232,7 +232,7 @@ class PartBatches:
     """Draws one part's batches, out of its reservoir where there is one.
 
     Args:
-        sequence: the part's vertices with the neighbours that they reach.
+        sequence: the part's nodes with the neighbours that they reach.
         sampler: of its targets.
         folder: where what the part holds is mapped from.
         shape: of the model's computation blocks.
@@ -364,7 +364,7 @@ class PartBatches:
         return prepared
 
     def _whole(self, batch: TargetBatch, drawn: Drawn) -> Prepared:
-        """All of the part in the batch's snapshots: its loss hears of labelled vertices only."""
+        """All of the part in the batch's snapshots: its loss hears of labelled nodes only."""
         part = self.sequence.part
         hops = part.reach.hops
         rows = sum(part.prefix(t, hops) for t in batch.snapshots)
@@ -385,7 +385,7 @@ class Sizing:
     """Sizes of batches, the same choices for every part.
 
     Attributes:
-        shares: of each of the N_A choices, the snapshots and vertices as they were given.
+        shares: of each of the N_A choices, the snapshots and nodes as they were given.
         sizes: of each of P parts, N_A sizes.
         initial: the choice to begin with.
     """
@@ -400,17 +400,17 @@ class Sizing:
 
         Args:
             config: the run's settings.
-            snapshots: T of the training part.
-            candidates: vertices that may be targets, of each of P parts.
+            snapshots: T of the training split.
+            candidates: nodes that may be targets, of each of P parts.
 
         Raises:
-            ConfigError: a size is beyond the snapshots or vertices that there are, or an adjuster has one choice.
+            ConfigError: a size is beyond the snapshots or nodes that there are, or an adjuster has one choice.
         """
         set_by_hand = (config["batch_snapshots"], config["batch_vertices"])
         empty = [part for part, number in enumerate(candidates) if not number]
         if empty:
             raise ConfigError(
-                f"part {empty[0]} has no vertex with a label that training counts: a batch of its targets has no "
+                f"part {empty[0]} has no node with a label that training counts: a batch of its targets has no "
                 "loss. Set fewer parts, or another partitioner."
             )
         by_hand = _sizes((set_by_hand,), ("batch_snapshots", "batch_vertices"), snapshots, candidates)
@@ -453,13 +453,13 @@ def _sizes(shares: Grid, named: tuple[str, str], snapshots: int, candidates: Seq
 
 @dataclass(frozen=True)
 class TargetRun(SequenceSegment):
-    """Snapshots trained from the initial state, with the loss of some vertices, those of the sequence.
+    """Snapshots trained from the initial state, with the loss of some nodes, those of the sequence.
 
     The loss is the mean over the snapshots where loss is taken and some target is labelled, of the mean over the
     labelled targets; 0 where none is in any.
 
     Raises:
-        UnsupportedError: the task needs all vertices at once.
+        UnsupportedError: the task needs all nodes at once.
 
     References: DynaHB section 5.1, Algorithm 2 (the loss of a batch is the mean over its snapshots).
     """
@@ -467,7 +467,7 @@ class TargetRun(SequenceSegment):
     def __post_init__(self) -> None:
         if not self.task.per_vertex:
             raise UnsupportedError(
-                f"task={self.task.name!r} on hybrid batches: its loss needs all vertices at once, and a batch has some "
+                f"task={self.task.name!r} on hybrid batches: its loss needs all nodes at once, and a batch has some "
                 "of them. Choose system='adgnn-t' (halo_vertex), or another task."
             )
 
@@ -500,7 +500,7 @@ class TargetRun(SequenceSegment):
 def add_gradients(run: SequenceSegment) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss; what it needs is here already.
 
-    A small run of a model that remembers vertices goes layer by layer over all snapshots at once, with one backward:
+    A small run of a model that remembers nodes goes layer by layer over all snapshots at once, with one backward:
     that is done before :mod:`dtdg_lab.engine.backprop.time_blocks` has cut it, which computes all layers but the
     last twice. Others
     are differentiated as :data:`dtdg_lab.engine.backprop.reference.HOW` has it.
@@ -535,7 +535,7 @@ def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedView]], hei
     return run.loss(model.readout(h[len(h) - len(run.at) :]), run.at, slice(0, run.own))
 
 
-# Hybrid batches on vertex parts that hold copies of what their layers reach: nothing but models travels.
+# Hybrid batches on node parts that hold copies of what their layers reach: nothing but models travels.
 
 
 MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
@@ -559,15 +559,15 @@ class BatchKeeping:
 
 
 class HybridBatchStrategy:
-    """Each step, each part trains one batch: N_S consecutive snapshots of N_V target vertices, from state zero.
+    """Each step, each part trains one batch: N_S consecutive snapshots of N_V target nodes, from state zero.
 
     A batch has every neighbour that its layers reach, out of the part's own copies: its loss, the mean over its
     snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
     for memories ``per_vertex``, ``weights`` and ``none``, approximately as
     :class:`dtdg_lab.engine.replicated.ReplicatedStrategy` says for others. A step's gradients are means over
-    parts whose batch has labels. With all trained vertices it is a snapshot batch, with all snapshots a vertex batch.
+    parts whose batch has labels. With all trained nodes it is a snapshot batch, with all snapshots a node batch.
 
-    Where batches are kept, a step takes one of them by the probability of equation 4, else all vertices of as many
+    Where batches are kept, a step takes one of them by the probability of equation 4, else all nodes of as many
     snapshots, which need no building (where ``stands_in``), else a new batch.
 
     Args:
@@ -585,7 +585,7 @@ class HybridBatchStrategy:
         replay: what each step and part drew in a run that is repeated; None where batches are drawn.
 
     Raises:
-        UnsupportedError: the task needs all vertices at once.
+        UnsupportedError: the task needs all nodes at once.
 
     References: DynaHB sections 4.2 (balanced groups), 5 (hybrid batches), 5.2 (reservoir; algorithms 2 and 3).
     """
@@ -602,7 +602,7 @@ class HybridBatchStrategy:
     ) -> None:
         if not task.per_vertex:
             raise UnsupportedError(
-                f"task={task.name!r} with batches of vertices: its loss needs all vertices at once. "
+                f"task={task.name!r} with batches of nodes: its loss needs all nodes at once. "
                 "Choose system='adgnn-t' (halo_vertex), or another task."
             )
         self._model, self.parts, self._task, self.epoch_batches = model, tuple(parts), task, epoch_batches

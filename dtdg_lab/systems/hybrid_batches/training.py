@@ -29,9 +29,9 @@ class Hybrid:
     Args:
         layout: that draws the batches.
         config: the run's settings.
-        candidates: vertices that may be targets, of each of all P parts.
-        snapshots: the training part.
-        validation: the validation part.
+        candidates: nodes that may be targets, of each of all P parts.
+        snapshots: the training split.
+        validation: the validation split.
         leads: whether this rank decides; one does.
         nodes: N.
         device: where this rank computes.
@@ -71,7 +71,7 @@ class Hybrid:
 
     @property
     def share(self) -> float:
-        """Of all vertices that may be targets, those of this rank's parts."""
+        """Of all nodes that may be targets, those of this rank's parts."""
         return sum(self._candidates[part.number] for part in self._layout.parts) / sum(self._candidates)
 
     # what the word says
@@ -133,7 +133,7 @@ class Hybrid:
         return self._decided(self.adjuster.decide())
 
     def after_evaluation(self, validation_loss: float | None) -> BatchDecision | None:
-        """Have the adjuster decide by the validation part, where it is to."""
+        """Have the adjuster decide by the validation split, where it is to."""
         if self.adjuster is None or validation_loss is None or self._config["reward_loss"] != "validation":
             return None
         if not self.adjuster.is_due(self._config["decide_every"]):
@@ -167,7 +167,8 @@ class Hybrid:
     def _check_reward(self, config: RunConfig) -> None:
         if config["adjuster"] != "none" and config["reward_loss"] == "validation" and not self._validation:
             raise ConfigError(
-                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation part. Choose another "
+                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
+                "Choose another "
                 "protocol (such as warm), or reward_loss='train'."
             )
 
@@ -201,7 +202,7 @@ class Hybrid:
         self._layout.close()
 
     def measure(self) -> None:
-        """See whether a step on all vertices takes no more memory than it may, so that it can stand in for another."""
+        """See whether a step on all nodes takes no more memory than it may, so that it can stand in for another."""
         layout = self._layout
         if not layout.keeping.on:
             return

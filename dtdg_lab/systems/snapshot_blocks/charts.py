@@ -32,7 +32,7 @@ class BlockFacts:
     """T snapshots in nb blocks of time on R ranks, G of which split each snapshot by rows.
 
     Attributes:
-        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own vertices.
+        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
         ranks: R.
         row_ranks: G.
         nodes: N.
@@ -40,8 +40,8 @@ class BlockFacts:
         asked: blocks asked for; 0 took the fewest that fit the memory.
         bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
         own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
-        rows: [rank] vertices whose rows of these snapshots it computes; of that layout alone.
-        chunks: [rank] vertices that it runs through all snapshots of a block; of that layout alone.
+        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
+        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
         predicted: way -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
         legs: what is sent in a step.
         note: why there are so many blocks.
@@ -79,7 +79,7 @@ class BlockFacts:
 
     @property
     def redistributes(self) -> bool:
-        """Whether ranks compute whole snapshots first and then vertices through time."""
+        """Whether ranks compute whole snapshots first and then nodes through time."""
         return self.layout == "snapshot"
 
     @property
@@ -616,11 +616,11 @@ def _name(way: str, leg: str) -> str:
     return f"{way} {leg.replace('_', ' ')}"
 
 
-# Who owns which (vertex, snapshot): while whole snapshots are computed, and while vertices run through time.
+# Who owns which (node, snapshot): while whole snapshots are computed, and while nodes run through time.
 
 
 Owners = NDArray[np.int64]
-BEFORE, AFTER = "Before: spatial part, by snapshot", "After: temporal part, by vertex"
+BEFORE, AFTER = "Before: spatial part, by snapshot", "After: temporal part, by node"
 ALONE = "Who computes which snapshot"
 MOST_COLUMNS = 512  # of spans of snapshots; a browser draws no more in good time
 _WRITTEN = 16  # spans up to which the owner's number is written into each
@@ -628,9 +628,9 @@ _NAMED = 12  # blocks up to which each has its number
 
 
 def ownership_panels(facts: BlockFacts) -> dict[str, Panel]:
-    """Two maps, snapshots across and vertices down, in the colours of the ranks; one where no row changes hands.
+    """Two maps, snapshots across and nodes down, in the colours of the ranks; one where no row changes hands.
 
-    ``before`` and ``after``, or ``alone``. None where ranks have all snapshots of their own vertices: the pictures of
+    ``before`` and ``after``, or ``alone``. None where ranks have all snapshots of their own nodes: the pictures of
     the partition show who owns these.
     """
     if not facts.redistributes:
@@ -649,7 +649,7 @@ def ownership_panels(facts: BlockFacts) -> dict[str, Panel]:
 
 
 def owners(facts: BlockFacts, blocks: int | None = None) -> tuple[Owners, Owners]:
-    """Owning ranks before and after the redistribution, (spans of vertices, spans of snapshots) of the first blocks."""
+    """Owning ranks before and after the redistribution, (spans of nodes, spans of snapshots) of the first blocks."""
     shown = facts.blocks if blocks is None else blocks
     columns, rows = _edges(facts, shown)
     before = np.full((len(rows) - 1, len(columns) - 1), -1)
@@ -663,7 +663,7 @@ def owners(facts: BlockFacts, blocks: int | None = None) -> tuple[Owners, Owners
 
 
 def moved_share(facts: BlockFacts) -> float:
-    """Share of all (vertex, snapshot) whose owner is another after the redistribution."""
+    """Share of all (node, snapshot) whose owner is another after the redistribution."""
     columns, rows = _edges(facts, facts.blocks)
     before, after = owners(facts)
     area = np.outer(np.diff(rows), np.diff(columns))
@@ -673,10 +673,10 @@ def moved_share(facts: BlockFacts) -> float:
 def _stays(facts: BlockFacts) -> str:
     """Why no row goes to another rank after the spatial part; empty where some do."""
     if 1 < facts.ranks == facts.row_ranks:
-        return "It then runs the same vertices through time: all ranks share every snapshot, and no row changes hands."
+        return "It then runs the same nodes through time: all ranks share every snapshot, and no row changes hands."
     if any(leg in ("to_vertices", "to_snapshots") for _, _, leg, _ in facts.legs):
         return ""
-    return "No row of a vertex goes to another rank then: the model runs no vertex through time, or reuses what went."
+    return "No row of a node goes to another rank then: the model runs no node through time, or reuses what went."
 
 
 def _shown(facts: BlockFacts) -> int:
@@ -685,7 +685,7 @@ def _shown(facts: BlockFacts) -> int:
 
 
 def _edges(facts: BlockFacts, blocks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where owners may change: snapshots, and vertices."""
+    """Where owners may change: snapshots, and nodes."""
     spans = [span for block in facts.own[:blocks] for span in block]
     first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
     columns = _distinct([*spans, *((int(at), int(at)) for at in facts.bounds[: blocks + 1])])
@@ -751,7 +751,7 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
 def _joined(
     owning: Owners, columns: NDArray[np.int64], rows: NDArray[np.int64], bounds: NDArray[np.int64]
 ) -> tuple[Owners, NDArray[np.int64], NDArray[np.int64]]:
-    """One span where neighbours have one owner, for all vertices or in all snapshots; blocks stay apart."""
+    """One span where neighbours have one owner, for all nodes or in all snapshots; blocks stay apart."""
     across = np.append(True, (owning[:, 1:] != owning[:, :-1]).any(axis=0) | np.isin(columns[1:-1], bounds))
     down = np.append(True, (owning[1:] != owning[:-1]).any(axis=1))
     return owning[down][:, across], columns[np.append(across, True)], rows[np.append(down, True)]
@@ -789,7 +789,7 @@ def _before_words(facts: BlockFacts) -> str:
     start, stop = facts.own[0][0]
     mine = "no snapshot" if start == stop else f"{_span('snapshot', start, stop)}"
     text = f"In block 0 rank 0 computes {mine}"
-    text += f" for {_span('vertex', *facts.rows[0])}." if facts.row_ranks > 1 else " for all vertices."
+    text += f" for {_span('vertex', *facts.rows[0])}." if facts.row_ranks > 1 else " for all nodes."
     if idle:
         return f"{text} {idle} times a rank has none: blocks of fewer snapshots than ranks leave ranks without work."
     return f"{text} Within a block no edge leaves a snapshot, so nothing is exchanged here" + (
@@ -1232,7 +1232,7 @@ def _at_one() -> dict[str, Any]:
     return {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": line}
 
 
-# Numbers sent in a step over the number of ranks: snapshot partition beside hypergraph vertex partition.
+# Numbers sent in a step over the number of ranks: snapshot partition beside hypergraph node partition.
 
 
 _UNITS = ((1e9, "billion numbers"), (1e6, "million numbers"), (1e3, "thousand numbers"), (1.0, "numbers"))

@@ -23,7 +23,7 @@ from dtdg_lab.partition.halo import pulled_rows
 # What a step of ESDG sends between the spatial and the temporal parts of layers, leg by leg, beside the paper's
 # count.
 #
-# Every leg sends a row for each vertex and snapshot once. The paper counts six legs a layer: to vertices and back to
+# Every leg sends a row for each node and snapshot once. The paper counts six legs a layer: to nodes and back to
 # snapshots, in forward, in the rerun and in backward. Ours are fewer, or of other widths, where :attr:`Leg.why` says
 # so.
 
@@ -35,7 +35,7 @@ _NARROW = (
     "product, of {paper}"
 )
 _BLOCK = "there is one block: nothing is computed again"
-_LAST = "the loss is a sum over vertices, and computed where they are"
+_LAST = "the loss is a sum over nodes, and computed where they are"
 _READOUT = "pairs are scored from the readout, of {ours} numbers a row; the paper sends the embedding, of {paper}"
 _SCORED_ONCE = "forward scores the last block alone: the others are scored in their rerun"
 _CONSTANT = "Ã x of the data holds no parameter: nobody needs its gradient"
@@ -84,15 +84,15 @@ def legs(
         features: F.
         hidden: H.
         layers: of the model.
-        pairs: numbers of a vertex that pairs are scored from, where the task is of pairs (link prediction); 0 where the
-            loss is a sum over vertices.
+        pairs: numbers of a node that pairs are scored from, where the task is of pairs (link prediction); 0 where the
+            loss is a sum over nodes.
         blocks: nb; where there is one, nothing is computed again.
         reuse: whether Ã x of the data is kept from an earlier step (option ``halo_reuse``): it is not sent again.
         options: of the model.
 
     Raises:
         UnknownNameError: there is no such model.
-        UnsupportedError: its memory does not run through time vertex by vertex.
+        UnsupportedError: its memory does not run through time node by node.
         ConfigError: a size is below 1, or an option's value is not allowed.
 
     References: ESDG sections 4.2 (two redistributions a layer, mirrored by backward) and 3.1 (rerun).
@@ -123,7 +123,7 @@ def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAll
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Both counts of a model whose vertices run through time; names as the arguments of :func:`legs`."""
+    """Both counts of a model whose nodes run through time; names as the arguments of :func:`legs`."""
 
     model: str
     widths: tuple[int, ...]
@@ -147,7 +147,7 @@ class _Counted:
         return len(self.between) - 1
 
     def _input(self, layer: int) -> int:
-        """Width of what the paper sends to vertices: the input of its RNN."""
+        """Width of what the paper sends to nodes: the input of its RNN."""
         own = self.widths[layer] if self.model == "cdgcn" else 0
         return own + (2 if self.model == "mpnn-lstm" else 1) * self.hidden
 
@@ -226,13 +226,13 @@ class Volume:
 def leg_rows(blocks: SnapshotBlocks, leg: str, *, way: str = "forward", only_last: bool = False) -> Counts:
     """Rows from rank p to rank q of one leg in all blocks of a way, at [p, q]: (R, R); none to itself.
 
-    In a block p sends q the rows of its own snapshots and of q's chunk of vertices (``to_vertices``), or those of q's
+    In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
     snapshots and of its own chunk (``to_snapshots``); ``summaries`` are one row for each own snapshot, to all of the
     column, and on the way back from all of them. Rows stay within a column. Over all pairs that is S N (R - 1) / R in
     each way but ``rerun``, where all shares are even and ``row_ranks`` is 1.
 
     Args:
-        blocks: who has which snapshots and vertices.
+        blocks: who has which snapshots and nodes.
         leg: ``to_vertices``, ``to_snapshots`` or ``summaries``.
         way: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
         only_last: whether the last block alone has it.
@@ -252,7 +252,7 @@ def redistributed(blocks: SnapshotBlocks, legs: Sequence[AllToAllCost], layers: 
     """Volume of the legs of a step.
 
     Args:
-        blocks: who has which snapshots and vertices.
+        blocks: who has which snapshots and nodes.
         legs: of a step, by :func:`dtdg_lab.systems.snapshot_blocks.cost_model.legs`.
         layers: L.
     """
@@ -313,11 +313,11 @@ def between_parts(
     rerun_before: int = 0,
     reuse: bool = False,
 ) -> Volume:
-    """Volume of a step where ranks own vertices and exchange halo rows: what hypergraph vertex partition sends.
+    """Volume of a step where ranks own nodes and exchange halo rows: what hypergraph node partition sends.
 
     Args:
         snapshots: those trained.
-        partition: of their vertices into R parts, one for each rank.
+        partition: of their nodes into R parts, one for each rank.
         pulls: of the model.
         rerun_before: how many of the snapshots, from the first, are pulled again on the way back: those of all blocks
             of time but the last; 0 where there is one block, or nothing to rerun. Where there are some, gradients of
@@ -371,9 +371,9 @@ class StepWork:
     Attributes:
         nodes: N.
         edges: of the S snapshots trained, once.
-        passes: (R, 5): edges of own snapshots; rows of these and of own vertices through time; own snapshots; snapshots
+        passes: (R, 5): edges of own snapshots; rows of these and of own nodes through time; own snapshots; snapshots
             that run through time one after another, on however many ranks; the same where there are several ranks, for
-            these run their vertices in pieces, so that pieces can travel.
+            these run their nodes in pieces, so that pieces can travel.
         sent: (R, R) bytes from rank to rank.
         exchanges: of rows, and one of gradients; 0 on one rank.
         brought: (R, 3): snapshots brought, bytes of these, and bytes they would take whole.
@@ -401,7 +401,7 @@ class StepSettings:
         features: F.
         hidden: H.
         layers: of the model.
-        pairs: numbers of a vertex that pairs are scored from; 0 where the loss is a sum over vertices.
+        pairs: numbers of a node that pairs are scored from; 0 where the loss is a sum over nodes.
         blocks: nb.
         difference: whether graphs are brought as differences.
         reuse: whether rows of the data alone are kept from step to step.
@@ -457,14 +457,14 @@ class StepSettings:
 
 
 def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
-    """The sequence with ``factor`` times the vertices and edges, of equal density and overlap.
+    """The sequence with ``factor`` times the nodes and edges, of equal density and overlap.
 
     Raises:
-        PlanError: the factor leaves no vertex.
+        PlanError: the factor leaves no node.
     """
     nodes = round(changes.nodes * factor)
     if nodes < 1:
-        raise PlanError(f"{changes.nodes} vertices times {factor:g} leaves none: give a larger factor.")
+        raise PlanError(f"{changes.nodes} nodes times {factor:g} leaves none: give a larger factor.")
     edges, leaving, arriving = (
         np.rint(each * factor).astype(np.int64) for each in (changes.edges, changes.leaving, changes.arriving)
     )

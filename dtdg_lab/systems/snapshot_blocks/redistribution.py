@@ -35,18 +35,18 @@ from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs,
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.delta import unpack, unpack_pairs
 
-# Rows of whole snapshots become rows of some vertices in all snapshots, all to all, and come back.
+# Rows of whole snapshots become rows of some nodes in all snapshots, all to all, and come back.
 #
 # Ranks of a column hold the same rows of different snapshots of a block. What a rank's spatial parts give goes to the
-# rank that runs the vertex through time; what comes out of that goes to the rank that has the snapshot in the next
+# rank that runs the node through time; what comes out of that goes to the rank that has the snapshot in the next
 # layer. Gradients go the other way. With overlap a piece travels while the next is computed: own snapshots one after
-# another on the way to vertices, pieces of own vertices on the way back. Work is cut alike whether or not: results
+# another on the way to nodes, pieces of own nodes on the way back. Work is cut alike whether or not: results
 # are
 # the same bits.
 #
 # References: ESDG section 4.2 (redistribution), section 6.5 (overlap, left open there).
 #
-# Differs from the paper: rows do not come back after the last layer, where loss is a sum over vertices; the gradient
+# Differs from the paper: rows do not come back after the last layer, where loss is a sum over nodes; the gradient
 # of
 # what no parameter has touched is not sent; section 5.1 sends [Y0 ; Y0 W] of CD-GCN, here Y0 alone goes.
 
@@ -63,7 +63,7 @@ class Redistribution:
     """How the rows of a plan move between the ranks of this rank's column.
 
     Attributes:
-        plan: who has which snapshots and vertices.
+        plan: who has which snapshots and nodes.
         rank: this one, of the run's R.
         column: the K ranks of its column.
         log: takes down what moved.
@@ -129,7 +129,7 @@ class RankRedistribution:
         self._me = of.column.rank
 
     def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
-        """Own snapshots' rows go to the ranks that have their vertices, run by run."""
+        """Own snapshots' rows go to the ranks that have their nodes, run by run."""
         of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
         first = of.reuse and leg.layer == 0 and not leg.backward
         if first and self._number in of.kept:
@@ -170,7 +170,7 @@ class RankRedistribution:
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
-        """Own vertices' rows go to the ranks that have the snapshots, piece by piece."""
+        """Own nodes' rows go to the ranks that have the snapshots, piece by piece."""
         of, own = self._of, self._own[self._me]
         out = of.empty(len(own), len(self._rows), leg.width)
         rests: list[T] = []
@@ -215,7 +215,7 @@ class RankRedistribution:
         return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], leg, TO_VERTICES)
 
     def _send_vertices(self, y: Tensor, there: list[range], leg: AllToAllPhase) -> PendingRows:
-        """Start sending rows (S, piece, C) of own vertices; rank q sends those ``there[q]``."""
+        """Start sending rows (S, piece, C) of own nodes; rank q sends those ``there[q]``."""
         own, piece = len(self._own[self._me]), len(there[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
         return self._start(
@@ -258,10 +258,10 @@ class BlockTimeline:
     """Own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
 
     Args:
-        plan: who has which snapshots and vertices.
+        plan: who has which snapshots and nodes.
         rank: this one.
         snapshots: its rows of them.
-        run: of the vertices that it runs through time.
+        run: of the nodes that it runs through time.
         bring: brings the graphs of own snapshots.
         moves: how rows move between ranks; None where all snapshots are on this one.
         one_by_one: whether no snapshots are stacked, as for models that look at each by itself.
@@ -322,11 +322,11 @@ class BlockTimeline:
         return [self._snapshots.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
 
 
-# A rank's vertices that run through time, beside its snapshots: what the loss of the snapshot layout is taken over.
+# A rank's nodes that run through time, beside its snapshots: what the loss of the snapshot layout is taken over.
 
 
 class ColumnSequence:
-    """A rank's snapshots as it has them, and a chunk of their vertices (see ``parallel.sequence``).
+    """A rank's snapshots as it has them, and a chunk of their nodes (see ``parallel.sequence``).
 
     Args:
         snapshots: spaces of the rank's rows.
@@ -356,7 +356,7 @@ class ColumnSequence:
         return self._snapshots.join(z)
 
     def has_turn(self, t: int) -> bool:
-        """Whether this rank, of those that share the snapshot, computes what needs all of its vertices."""
+        """Whether this rank, of those that share the snapshot, computes what needs all of its nodes."""
         return self._snapshots.has_turn(t)
 
 

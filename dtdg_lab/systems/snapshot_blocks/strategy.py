@@ -1,4 +1,4 @@
-"""Whole snapshots on each rank for what mixes neighbours, some vertices for what runs through time."""
+"""Whole snapshots on each rank for what mixes neighbours, some nodes for what runs through time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from dtdg_lab.tasks.base import Task
 
 
 class SnapshotBlockStrategy:
-    """One step an epoch: the whole training part in blocks of time, loss at every snapshot. Collective.
+    """One step an epoch: the whole training split in blocks of time, loss at every snapshot. Collective.
 
     Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
 
     Args:
         model: any but of ``neighbourhood`` memory, whose spatial part reads what the snapshot before left.
-        plan: who has which snapshots and vertices; its snapshots are the labelled ones of the training part.
+        plan: who has which snapshots and nodes; its snapshots are the labelled ones of the training split.
         snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
         task: what is predicted.
         group: the run's ranks.

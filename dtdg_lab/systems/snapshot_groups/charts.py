@@ -38,7 +38,7 @@ Assignment = tuple[tuple[tuple[int, ...], ...], ...]
 SOURCES = {
     "size": "sizes of the groups",
     "profile": "a profile of epochs before",
-    "linear": "a linear model of vertices and edges, fitted to profiled groups",
+    "linear": "a linear model of nodes and edges, fitted to profiled groups",
 }
 
 
@@ -582,7 +582,7 @@ def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: N
 
 
 def _said(facts: ScheduleFacts, unit: str) -> str:
-    source = {"size": "by size, scaled to the mean", "profile": "by profile", "linear": "by vertices and edges"}
+    source = {"size": "by size, scaled to the mean", "profile": "by profile", "linear": "by nodes and edges"}
     return f"predicted {source.get(facts.source, facts.source)} ({unit})"
 
 

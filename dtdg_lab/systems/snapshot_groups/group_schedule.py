@@ -30,7 +30,7 @@ TOLD = "told_schedule"  # in the plan of a run that is repeated: what its event 
 class GroupScheduling:
     """The schedule of a run, and the times it is made from.
 
-    It begins with times proportional to vertices plus edges. With ``group_times="profile"`` every group is timed in the
+    It begins with times proportional to nodes plus edges. With ``group_times="profile"`` every group is timed in the
     first ``profile_epochs`` epochs, the first of them is dropped, and medians are scheduled; with ``"linear"`` a few
     groups are timed in two epochs and the linear model gives all times. A group's time is the wall clock's, or, where
     ranks share cores, its processor seconds. What an exchange of gradients takes, without waiting, is weighed as rank 0

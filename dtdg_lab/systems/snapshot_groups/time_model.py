@@ -146,7 +146,7 @@ def _allreduce(given: float | Mapping[int, float], measured_on: int, ranks: int)
     return seconds
 
 
-# Seconds of a snapshot group from the vertices and edges of its snapshots: a linear model fitted to a few of them.
+# Seconds of a snapshot group from the nodes and edges of its snapshots: a linear model fitted to a few of them.
 
 
 Vector = NDArray[np.float64]
@@ -165,7 +165,7 @@ class LinearTimes:
     """t = a1 nodes + a2 edges + a3 for each snapshot; a group takes the sum over its snapshots.
 
     Attributes:
-        a1: seconds a vertex.
+        a1: seconds a node.
         a2: seconds an edge.
         a3: seconds a snapshot, whatever its size.
         mean_error: mean of |predicted - measured| / measured over groups that were held out of the fit.
@@ -186,7 +186,7 @@ class LinearTimes:
         """Seconds of each group, (K,).
 
         Args:
-            nodes: (K,) vertices, summed over the snapshots of a group.
+            nodes: (K,) nodes, summed over the snapshots of a group.
             edges: (K,) edges, likewise.
             snapshots: (K,) how many snapshots it holds, or one number for all.
 
@@ -215,7 +215,7 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
     more, each time without a fifth of the groups, which it then predicts.
 
     Args:
-        nodes: (K,) vertices, summed over the snapshots of a group.
+        nodes: (K,) nodes, summed over the snapshots of a group.
         edges: (K,) edges, likewise.
         times_s: (K,) measured seconds of each group.
         snapshots: (K,) how many snapshots it holds, or one number for all.
@@ -226,7 +226,7 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
 
     References: DyGNeX appendix H.
     Differs from the paper: it says neither how it fits nor what its error is a mean of; both are ours. In a graph whose
-    vertices never change a1 and a3 cannot be told apart: one of them takes all, and predictions are the same.
+    nodes never change a1 and a3 cannot be told apart: one of them takes all, and predictions are the same.
     """
     sizes, times = _sizes(nodes, edges, snapshots), _seconds(times_s)
     if len(sizes) != len(times):
@@ -234,7 +234,7 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
     if len(times) < _LEAST:
         raise PlanError(f"a linear model of {len(times)} groups: {_LEAST} or more are needed. Profile more groups.")
     if not sizes.any():
-        raise PlanError("groups without vertices, edges and snapshots tell nothing of their times.")
+        raise PlanError("groups without nodes, edges and snapshots tell nothing of their times.")
     folds = min(_FOLDS, len(times))
     errors = np.empty(len(times))
     for fold in range(folds):
@@ -258,7 +258,7 @@ def group_sums(groups: SnapshotGroups, values: ArrayLike) -> Vector:
 
 
 def _sizes(nodes: ArrayLike, edges: ArrayLike, snapshots: ArrayLike) -> Vector:
-    """(K, 3): vertices, edges and snapshots of each group."""
+    """(K, 3): nodes, edges and snapshots of each group."""
     columns = [np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (nodes, edges, snapshots)]
     groups = len(columns[0])
     if len(columns[2]) == 1:
@@ -387,11 +387,11 @@ def modelled_times(
 
     Args:
         fitted: the model, from :func:`~dtdg_lab.systems.snapshot_groups.time_model.fit`.
-        nodes: vertices of the first snapshot.
+        nodes: nodes of the first snapshot.
         edges: of the first snapshot.
         snapshots: T.
         curve: along which the edges grow.
-        nodes_grow: whether the vertices grow along it too; in the lab's graphs they do not.
+        nodes_grow: whether the nodes grow along it too; in the lab's graphs they do not.
         noise: see :func:`snapshot_times`.
         seed: of the noise.
         last: see :func:`growth`.

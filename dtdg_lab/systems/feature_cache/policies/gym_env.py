@@ -35,7 +35,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
     """When to rebuild a cache of remote features, and whose rows to prefer in it.
 
     Description:
-        A part of a graph that is trained in P parts fetches the features of the others' vertices, through links that
+        A part of a graph that is trained in P parts fetches the features of the others' nodes, through links that
         others use as well. It keeps a cache of the rows that the next W batches ask for most. See
         :mod:`dtdg_lab.systems.feature_cache.policies.simulator`.
 

@@ -482,7 +482,7 @@ def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = 
 def measured_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
     """What is drawn of every part by name, (P,) each; memory of the layout in use, of both where there is none."""
     edges = facts.maps["edges"] @ np.diff(facts.bounds)
-    return {"vertices": facts.vertices, "edges": edges, "load": facts.load, **memory_of(facts)}
+    return {"nodes": facts.vertices, "edges": edges, "load": facts.load, **memory_of(facts)}
 
 
 def memory_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:

@@ -659,7 +659,7 @@ def _rows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks
     layout = frame(
         "Rows of a batch",
         "step (model updates)",
-        "vertices x snapshots, all ranks",
+        "nodes x snapshots, all ranks",
         yaxis={"rangemode": "tozero"},
         **marks.over_steps([each.step for each in batches]),
     )

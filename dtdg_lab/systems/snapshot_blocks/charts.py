@@ -737,7 +737,7 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
     layout = frame(
         title,
         SNAPSHOT,
-        "vertex (number)",
+        "node (number)",
         xaxis={"showgrid": False, "range": [columns[0] - 0.5, columns[-1] - 0.5]},
         yaxis={"showgrid": False, "range": [rows[-1] - 0.5, rows[0] - 0.5]},
     )

@@ -677,7 +677,7 @@ def snapshot_work(facts: Facts) -> EpochWork:
 
 
 def halo_work(facts: Facts) -> EpochWork:
-    """Vertices are owned by parts, which exchange the rows of remote neighbours at every pull.
+    """Nodes are owned by parts, which exchange the rows of remote neighbours at every pull.
 
     References: ESDG section 4.1; ADGNN-T as DynaHB section 7.1 has it.
     """

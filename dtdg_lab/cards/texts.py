@@ -394,7 +394,7 @@ DYNAHB_CARDS = (
         idea=(
             "A step takes some nodes in some consecutive snapshots, which is less than either kind of batch alone.",
             "Each machine holds copies of what its nodes reach, so that no step asks another machine for anything.",
-            "Vertices are dealt by the length of their computation graphs, and every batch has the same number of each "
+            "Nodes are dealt by the length of their computation graphs, and every batch has the same number of each "
             "group of like load.",
             "A small network learns during training which size of batch lowers the loss fastest, and generators keep a "
             "store of ready batches.",
@@ -493,7 +493,7 @@ ESDG_CARDS = (
         idea=(
             "Mixing neighbours needs a whole snapshot and nothing else, and time needs one node in all snapshots.",
             "So every rank mixes neighbours in snapshots of its own, and an all-to-all exchange then gives it some "
-            "vertices in all snapshots to run through time.",
+            "nodes in all snapshots to run through time.",
             "What is sent depends on nodes and snapshots alone, not on edges, and hardly on the number of ranks.",
             "Time is cut into blocks of which one keeps its activations, while of the others only the state before "
             "them is "
@@ -631,7 +631,7 @@ FLAREDTDG_CARDS = (
             "window the shape of a trapezoid.",
             "What an old snapshot keeps, all newer ones keep too, so that a node has an unbroken chain of states; "
             "one that enters late inherits the state that it had after the same earlier snapshot in the step before.",
-            "Vertices are numbered once an epoch by how long they survive, and each smaller snapshot is then a "
+            "Nodes are numbered once an epoch by how long they survive, and each smaller snapshot is then a "
             "prefix, cut "
             "out without numbering anything anew.",
             "Only whole snapshots exchange rows between ranks, and these travel while other snapshots are computed.",
@@ -756,7 +756,7 @@ FLAREDTDG_CARDS = (
             "Of each node a few in-neighbours are drawn, so that a part needs copies of what it samples and nothing "
             "else.",
             "Aggregations of a snapshot are kept while it stays in the window, and not computed again.",
-            "Vertices are dealt to parts anew in every epoch, so that parts see different data.",
+            "Nodes are dealt to parts anew in every epoch, so that parts see different data.",
             "All snapshots of the window are sampled alike, however old they are.",
         ),
         formulas=(

@@ -840,7 +840,7 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "round_robin",
         "simple:assign_round_robin",
-        "Vertex v goes to part v mod P.",
+        "Node v goes to part v mod P.",
         "DynaHB figure 4, which calls it hash",
     ),
     _partitioner(
@@ -852,7 +852,7 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "load_aware",
         "simple:assign_load_aware",
-        "Vertices sorted by the length of their computation graphs, and dealt to parts.",
+        "Nodes sorted by the length of their computation graphs, and dealt to parts.",
         "DynaHB section 5, algorithm 1",
     ),
     _partitioner(
@@ -1271,7 +1271,7 @@ SYSTEMS: tuple[System, ...] = (
         name="dbov",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0}),
-        summary="Vertex batches: some nodes of every part, in all snapshots.",
+        summary="Node batches: some nodes of every part, in all snapshots.",
         source="DynaHB section 6.1, baseline DBoV (its partitioner is not told; METIS is ours)",
         differs_by="targets (all snapshots of some nodes) and seconds of batches",
     ),

@@ -224,7 +224,7 @@ SAMPLING: tuple[Option, ...] = (
         high=100_000_000,
         unit="vertices",
         live="epoch",
-        meaning="Vertices whose loss a step of a part takes; neighbours are sampled around them.",
+        meaning="Nodes whose loss a step of a part takes; neighbours are sampled around them.",
     ),
     Option(
         name="batch_length",
@@ -738,7 +738,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="log_degrees",
         choices=("log_degrees", "degrees", "one_hot_degree", "constant", "given"),
-        meaning="Vertex features: weighted in- and out-degree (log(1 + d) or raw), one-hot out-degree, 1, or the "
+        meaning="Node features: weighted in- and out-degree (log(1 + d) or raw), one-hot out-degree, 1, or the "
         "data set's own.",
     ),
     Option(

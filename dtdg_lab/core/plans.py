@@ -308,7 +308,7 @@ class Partition:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Vertices of each part, (P,)."""
+        """Nodes of each part, (P,)."""
         return np.bincount(self.owner, minlength=self.parts)
 
     def vertices(self, part: int) -> NDArray[np.int64]:

@@ -179,7 +179,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "loss": "mean loss of the groups this rank computed; empty where it had none",
         "global_loss": "mean loss of all groups of the step, the same on every rank; the rank's own where ranks "
         "average models; empty where no batch had a label",
-        "vertex_snapshots": "vertices times snapshots this rank ran forward and backward",
+        "vertex_snapshots": "nodes times snapshots this rank ran forward and backward",
         "wait_s": "from this rank's arrival at the exchange to the last rank's",
         "communicate_s": "from the last rank's arrival at the exchange to its end",
         "cpu_s": "processor seconds of this process in the step; in `groups`, of the group",
@@ -224,7 +224,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "source": "where the batch came from: reservoir; new, built in the step; snapshot, all nodes stand in",
         "built_s": "seconds that building it took, whoever did it",
         "map": "targets in each sixtieth of the part's nodes, the largest load first; a few times a second",
-        "targets": "vertices of which the batch's loss is taken, in each of its snapshots",
+        "targets": "nodes of which the batch's loss is taken, in each of its snapshots",
         "held": "batches of a part and size in the reservoir",
         "capacity": "most of them that it holds",
         "distinct": "of those held, how many differ in their targets or snapshots",

@@ -28,6 +28,6 @@ def few_pairs(metrics: Mapping[str, Any] | None, part: str | None) -> str:
         return ""
     plural = "pair" if pairs == 1 else "pairs"
     return (
-        f"The link metrics of the {part} part are of {pairs:.0f} {plural}, fewer than {FEW_PAIRS}: they say little. "
+        f"The link metrics of the {part} split are of {pairs:.0f} {plural}, fewer than {FEW_PAIRS}: they say little. "
         "Raise link_share or negatives, cut longer intervals, or take another protocol."
     )

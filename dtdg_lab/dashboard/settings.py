@@ -172,7 +172,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "tune_memory_gib": "Tune within (GiB)",
         "fanout": "Neighbours sampled",
         "batch_snapshots": "Snapshots a batch (N_S)",
-        "batch_vertices": "Vertices a batch (N_V)",
+        "batch_vertices": "Nodes a batch (N_V)",
         "load_groups": "Groups of like load",
         "epoch_batches": "Batches an epoch",
         "reservoir": "Reservoir of batches",

@@ -180,7 +180,7 @@ class SnapshotView:
 
     @property
     def num_rows(self) -> int:
-        """Vertices whose rows are computed; stacked, those of all snapshots."""
+        """Nodes whose rows are computed; stacked, those of all snapshots."""
         return len(self.inputs)
 
     def layer(self, number: int) -> SnapshotView:

@@ -656,7 +656,7 @@ def _exchanged(snapshot: Snapshot, partition: Partition, part: int, way: str) ->
 
 
 def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Vertices of all snapshots one after another, the order that puts them by part, and how many each part has."""
+    """Nodes of all snapshots one after another, the order that puts them by part, and how many each part has."""
     others = np.concatenate([other for other, _ in ends])
     vertices = np.concatenate([vertex for _, vertex in ends])
     return vertices, np.argsort(others, kind="stable"), np.bincount(others, minlength=parts)

@@ -112,7 +112,7 @@ class GatheredTargets:
 
 
 class TargetGrowth:
-    """Vertices within ever more hops of the targets.
+    """Nodes within ever more hops of the targets.
 
     Args:
         part: what a part holds.
@@ -362,7 +362,7 @@ class TargetBlocks:
 
     @property
     def rows(self) -> int:
-        """Vertices fed, in all snapshots: rows and further columns of the first layer."""
+        """Nodes fed, in all snapshots: rows and further columns of the first layer."""
         return len(self.batch.snapshots) * self.heights[0] + int(self.arrays["further"].sum())
 
     @property

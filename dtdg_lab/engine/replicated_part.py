@@ -326,7 +326,7 @@ def degree_type(graph: DynamicGraph) -> np.dtype[Any]:
 
 
 def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Vertices within some hops, nearest first, and how many there are within 0, 1 .. hops: (M,) and (hops + 1,)."""
+    """Nodes within some hops, nearest first, and how many there are within 0, 1 .. hops: (M,) and (hops + 1,)."""
     held = np.flatnonzero(distance <= hops)
     near = distance[held]
     vertices = held[np.argsort(near, kind="stable")].astype(np.int32)

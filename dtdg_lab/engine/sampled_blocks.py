@@ -149,7 +149,7 @@ class _Degrees:
 
 
 class SampledGrowth(TargetGrowth):
-    """Vertices within ever more hops of the targets, of whose neighbours a few are drawn.
+    """Nodes within ever more hops of the targets, of whose neighbours a few are drawn.
 
     What is drawn for a node at a layer must not depend on how often it is asked for.
 

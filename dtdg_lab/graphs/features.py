@@ -1,4 +1,4 @@
-"""Vertex features of one window: degrees, a constant, or what the data set gives."""
+"""Node features of one window: degrees, a constant, or what the data set gives."""
 
 from __future__ import annotations
 

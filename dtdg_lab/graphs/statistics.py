@@ -163,7 +163,7 @@ class GraphStatistics:
         lines = [
             f"{self.name}: {self.S:,} snapshots (S), {len(self.edges):,} of them labelled; edges live {self.edge_life} "
             f"base interval{'s' * (self.edge_life > 1)}",
-            f"vertices (V)     {self.V:,}; with an edge {_range(self.active)} a snapshot",
+            f"nodes (V)     {self.V:,}; with an edge {_range(self.active)} a snapshot",
             f"edges (E)        {base}{'' if self.rows is None else f'; {self.rows:,} rows'}"
             f"{'; weighted' if self.weighted else ''}",
             f"edges alive (EL) {self.EL:,}; {_range(self.edges)} a snapshot; {self.self_loops:,} self loops",
@@ -220,7 +220,7 @@ def describe(graph: DynamicGraph) -> GraphStatistics:
 
 
 def _of_snapshot(snapshot: Snapshot) -> tuple[int, int]:
-    """Vertices with an edge, and self loops."""
+    """Nodes with an edge, and self loops."""
     active = np.diff(snapshot.indptr) > 0
     active[snapshot.indices] = True
     return int(np.count_nonzero(active)), int(np.count_nonzero(snapshot.rows() == snapshot.indices))

@@ -75,7 +75,7 @@ class GraphView(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Vertices whose rows the model computes (own rows first)."""
+        """Nodes whose rows the model computes (own rows first)."""
         ...
 
     def layer(self, number: int) -> GraphView:

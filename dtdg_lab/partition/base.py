@@ -295,7 +295,7 @@ def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
     if not 1 <= number <= graph.num_nodes:
         raise PartitionError(
             f"{number:,} parts of the {graph.num_nodes:,} nodes of {graph.name!r}: from 1 part to one for each "
-            "vertex are allowed. Set parts (and ranks) accordingly, or choose a larger graph."
+            "node are allowed. Set parts (and ranks) accordingly, or choose a larger graph."
         )
     return number
 

@@ -145,7 +145,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
         "without exchanges",
         "fitted": "whether the rates were fitted to this step, among others",
-        "nodes": "vertices of the graph",
+        "nodes": "nodes of the graph",
         "compute_s": "of the slowest rank",
         "communicate_s": "exchanges, without waiting for others; missing where ranks shared cores",
         "transfer_s": "bringing graphs to the slowest rank",

@@ -446,7 +446,7 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
 
 
 def _check_order(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]]) -> None:
-    """Vertices numbered otherwise give the same predictions, numbered otherwise."""
+    """Nodes numbered otherwise give the same predictions, numbered otherwise."""
     order = torch.arange(_VERTICES).roll(3)
     turned = [(DenseView(space.adjacency[order][:, order]), x[order]) for space, x in snapshots]
     one, other = run_model(model, snapshots)[0], run_model(model, turned)[0]

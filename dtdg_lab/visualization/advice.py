@@ -159,7 +159,7 @@ def _bytes(rows: Sequence[Row]) -> Panel:
     )
     least = min(rows, key=lambda row: row["rank_bytes"])
     words = f"{least['system']} sends least: {format_bytes(least['rank_bytes'])} an epoch. Look who sends rows of "
-    return {"data": data, "layout": layout}, words + "vertices beside gradients: these grow with the cut."
+    return {"data": data, "layout": layout}, words + "nodes beside gradients: these grow with the cut."
 
 
 def _imbalance(rows: Sequence[Row]) -> Panel:

@@ -228,7 +228,7 @@ def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
     edges, vertices = ({"line": {"color": colour, "width": 1.6}} for colour in (EDGE_COLOUR, VERTEX_COLOUR))
     data = [
         _over_time("edges", found.edges, edges),
-        _over_time("vertices with an edge (right axis)", found.active, {**vertices, "yaxis": "y2"}),
+        _over_time("nodes with an edge (right axis)", found.active, {**vertices, "yaxis": "y2"}),
     ]
     marks = span_marks(spans)
     if found.empty:
@@ -294,7 +294,7 @@ def _degrees(found: GraphStatistics) -> Figure:
     whole = max(int(above[0]), 1) if len(above) else 1
     drawn = _spread(found.degrees)
     style: dict[str, Any] = {"mode": "lines+markers", "marker": {"size": 4}, "line": {"color": EDGE_COLOUR, "width": 1}}
-    data = [_tail("vertices and snapshots", found.degrees[drawn], above[drawn] / whole, style)]
+    data = [_tail("nodes and snapshots", found.degrees[drawn], above[drawn] / whole, style)]
     if found.tail is not None:
         tail = found.tail
         ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)

@@ -79,7 +79,7 @@ def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[st
     layout = frame(
         "Who hears a change of one node, and how loud it is",
         "snapshots since the change (number)",
-        "vertices that hear it",
+        "nodes that hear it",
         showlegend=True,
         height=520,
         margin={"l": 64, "r": 14, "t": 34, "b": 96},

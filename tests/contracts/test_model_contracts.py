@@ -208,7 +208,7 @@ class NeverCut(TGCN):
         (MixesRows, "mixes rows"),
         (MixesRowsWithoutState, "mixes rows"),
         (WritesIntoItsInput, "in place"),
-        (KnowsNumbers, "vertex numbers"),
+        (KnowsNumbers, "node numbers"),
         (CountsTheSpace, "stacked in one space"),
         (HearsTooFar, "declared 1 hops"),
         (HalvesItsHops, "declared 2 hops"),

@@ -1,4 +1,4 @@
-"""Vertex plans of four parts on one, two and four processes: losses, gradients, work and bytes.
+"""Node plans of four parts on one, two and four processes: losses, gradients, work and bytes.
 
 Exact layouts are compared with ``single``, which knows no parts; what cached_vertex approximates, with itself on one
 process. Bytes that went over the links are compared with those that the plan predicts.

@@ -54,7 +54,7 @@ def pulled_from(snapshot, way):
 
 
 def reach(snapshots, own, hops, ways):
-    """Vertices within 0, 1, ..., D hops of some."""
+    """Nodes within 0, 1, ..., D hops of some."""
     reached = [set(own)]
     for _ in range(hops):
         more = [pulled_from(snapshot, way)[v] for snapshot in snapshots for way in ways for v in reached[-1]]

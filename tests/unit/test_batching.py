@@ -286,7 +286,7 @@ def test_numbers_that_are_no_chunks_are_refused(chunk: list[Any], chunks: int, p
         ([4, 2], [0, 0], [1, 2], r"begin \[1, 2\]"),
         ([4, 2], [0, 0], [0, 2, 2], "at least 1 with every chunk"),
         ([4, 2], [0, 0], [0], "must rise from 0 to 2"),
-        ([4.0, 2.5], [0, 0], [0, 2], "vertices must be a vector of whole numbers"),
+        ([4.0, 2.5], [0, 0], [0, 2], "nodes must be a vector of whole numbers"),
     ],
 )
 def test_an_order_that_does_not_fit_is_refused(vertices: Any, parts: Any, rows: Any, said: str) -> None:

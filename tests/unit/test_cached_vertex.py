@@ -100,7 +100,7 @@ def _pulled_by(snapshot: Snapshot, way: str) -> list[set[int]]:
 
 
 def _distances(graph: DynamicGraph, times: range, own: NDArray[np.int64], reach: Reach) -> dict[int, int]:
-    """Vertices within reach and their distances, by sets."""
+    """Nodes within reach and their distances, by sets."""
     distance = dict.fromkeys(own.tolist(), 0)
     lists = [_pulled_by(graph.snapshots[t], way) for t in times for way in reach.ways]
     for hop in range(1, reach.hops + 1):

@@ -44,7 +44,7 @@ def whole(graph: Any) -> Partition:
 
 
 def sizes(partition: Partition, made: Chunking) -> np.ndarray:
-    """Vertices of each chunk, (P, C)."""
+    """Nodes of each chunk, (P, C)."""
     number = partition.owner * made.chunks + made.chunk
     return np.bincount(number, minlength=made.parts * made.chunks).reshape(made.parts, made.chunks)
 

@@ -116,8 +116,8 @@ def test_unknown_features_name_the_known_ones():
 @pytest.mark.parametrize(
     ("indptr", "indices", "weights", "message"),
     [
-        ([0, 1, 2], [0, 2], None, "vertices are numbered 0 to 1"),
-        ([0, 1, 2], [0, -1], None, "vertices are numbered 0 to 1"),
+        ([0, 1, 2], [0, 2], None, "nodes are numbered 0 to 1"),
+        ([0, 1, 2], [0, -1], None, "nodes are numbered 0 to 1"),
         ([0, 2, 2], [1, 0], None, "row 0 is not sorted"),
         ([0, 1, 3], [0, 1, 1], None, "row 1 is not sorted or holds a duplicate"),
         ([0, 2, 1], [0], None, "never fall"),

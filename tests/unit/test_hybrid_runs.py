@@ -66,7 +66,7 @@ def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
 def test_a_batch_of_everything_is_the_full_batch(
     system: str, whole: dict[str, Any], model: str, tmp_path: Path
 ) -> None:
-    """Vertices of parts of one size count alike in both."""
+    """Nodes of parts of one size count alike in both."""
     ours = train_small(small_config(system, model=model, epoch_batches=1, epochs=3, **whole), tmp_path)
     full = {
         name: value for name, value in SMALL.items() if name not in ("epoch_batches", "batch_vertices", "generators")

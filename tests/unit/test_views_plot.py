@@ -109,7 +109,7 @@ def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> 
     assert reached[0] < reached[1] < reached[2], "the hidden state is convolved again at every snapshot"
     assert 1 < echoes["dcrnn"].hops <= 4
     assert echoes["dcrnn"].distance.tolist() == [abs(v - 10) for v in range(NODES)]
-    assert echoes["tgcn"].table()["vertices that hear it"].tolist()[:2] == [2, 2]
+    assert echoes["tgcn"].table()["nodes that hear it"].tolist()[:2] == [2, 2]
 
 
 def test_an_echo_refuses_places_and_times_that_are_not_there(runs) -> None:

@@ -29,7 +29,7 @@ def graph():
 
 @pytest.fixture(autouse=True)
 def parts_in_turn(monkeypatch, tmp_path):
-    """Vertex v belongs to part v mod P: what is counted must not depend on a library."""
+    """Node v belongs to part v mod P: what is counted must not depend on a library."""
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
 
     def made(name, graph, parts, read):

@@ -188,7 +188,7 @@ class WindowRedistribution:
 
 
 def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, int]]:
-    """Vertices in the same snapshots, from and to, and in how many; the first few together."""
+    """Nodes in the same snapshots, from and to, and in how many; the first few together."""
     if not heights:
         return []
     edges = sorted({0, rows, *(height for height in heights if height < rows)})

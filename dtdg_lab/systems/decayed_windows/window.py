@@ -218,7 +218,7 @@ class ShrunkenEdges:
 
     @property
     def rows(self) -> int:
-        """Vertices n."""
+        """Nodes n."""
         return len(self.indptr) - 1
 
     @property

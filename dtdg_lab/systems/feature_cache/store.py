@@ -243,7 +243,7 @@ class KeySpace:
         if owner.ndim != 1 or not len(owner) or self.parts < 1 or self.snapshots < 1:
             raise PlanError(
                 f"keys of owners {owner.shape}, parts={self.parts}, snapshots={self.snapshots}: one owner for each "
-                "vertex and at least one node, part and snapshot are needed."
+                "node and at least one node, part and snapshot are needed."
             )
         if owner.min() < 0 or owner.max() >= self.parts:
             raise PlanError(f"owners from {owner.min()} to {owner.max()}: parts are 0 to {self.parts - 1}.")

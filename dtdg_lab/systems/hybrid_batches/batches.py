@@ -26,8 +26,8 @@ _COUNTED: Mapping[str, str] = MappingProxyType(
     {
         "batch_snapshots": "snapshots of the training split",
         "snapshot_sizes": "snapshots of the training split",
-        "batch_vertices": "vertices of the part that may be targets",
-        "vertex_sizes": "vertices of the part that may be targets",
+        "batch_vertices": "nodes of the part that may be targets",
+        "vertex_sizes": "nodes of the part that may be targets",
     }
 )
 

@@ -452,7 +452,7 @@ def _batch(row: Mapping[str, Any]) -> PartBatch:
 
 
 NO_BATCH = "no step has told its batch yet"
-KINDS = ("hybrid batch", "vertex batch", "snapshot batch")
+KINDS = ("hybrid batch", "node batch", "snapshot batch")
 _GAP = 0.12  # between the three, share of their width
 _SPACE = 4  # between parts, in sixtieths
 # by share of a sixtieth's candidates: one in a thousand is seen, and one in ten told from all
@@ -496,7 +496,7 @@ def target_map_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> F
     """Three fields side by side: snapshots across, candidates of each part by load down, heaviest first."""
     steps = sorted({batch.step for batch in batches.values()})
     title = f"Batch of step {numbers(steps[0], steps[-1])}" if steps else "Batch"
-    layout = frame(title, "", "vertices by load, heaviest on top", margin={"l": 56, "r": 14, "t": 34, "b": 58})
+    layout = frame(title, "", "nodes by load, heaviest on top", margin={"l": 56, "r": 14, "t": 34, "b": 58})
     if not batches:
         return {"data": [], "layout": with_note(layout, NO_BATCH)}
     counts, width = target_counts(facts, batches), facts.snapshots

@@ -149,7 +149,7 @@ def hybrid_words(facts: HybridFacts) -> str:
     least, most = min(facts.candidates), max(facts.candidates)
     text = (
         f"Batches of {size.snapshots} of {facts.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
-        f"vertices in each of {parts} part{'s' * (parts > 1)}"
+        f"nodes in each of {parts} part{'s' * (parts > 1)}"
     )
     if facts.adjusted:
         text += f", chosen by {facts.adjuster} among {len(facts.sizes)} sizes"

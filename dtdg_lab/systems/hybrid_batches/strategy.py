@@ -422,7 +422,7 @@ class Sizing:
             raise ConfigError(
                 f"an adjuster with one action: all of snapshot_sizes={config['snapshot_sizes']!r} x vertex_sizes="
                 f"{config['vertex_sizes']!r} come to {sizes[0][0].snapshots} snapshots x {sizes[0][0].vertices} "
-                "vertices here. Give sizes that are farther apart, or set adjuster='none'."
+                "nodes here. Give sizes that are farther apart, or set adjuster='none'."
             )
         if len(shares) > MOST_CHOICES:
             raise ConfigError(f"{len(shares)} sizes to choose from: at most {MOST_CHOICES} are allowed. Give fewer.")

@@ -528,7 +528,7 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
 
 def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
     shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else leg.replace("_", " ")
+    name = "all" if leg is None else {"to_vertices": "to nodes"}.get(leg, leg.replace("_", " "))
     return {
         "type": "scatter",
         "mode": "lines" if len(steps) > 1 else "markers",
@@ -708,7 +708,7 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
     owning, columns, rows = _joined(owning, columns, rows, facts.bounds)
     down, right = ([(int(a), int(b)) for a, b in pairwise(each)] for each in (rows, columns))
     said = [
-        [f"rank {rank}: {_span('vertex', *down[y])}, {_span('snapshot', *right[x])}" for x, rank in enumerate(across)]
+        [f"rank {rank}: {_span('node', *down[y])}, {_span('snapshot', *right[x])}" for x, rank in enumerate(across)]
         for y, across in enumerate(owning.tolist())
     ]
     trace: dict[str, Any] = {
@@ -789,7 +789,7 @@ def _before_words(facts: BlockFacts) -> str:
     start, stop = facts.own[0][0]
     mine = "no snapshot" if start == stop else f"{_span('snapshot', start, stop)}"
     text = f"In block 0 rank 0 computes {mine}"
-    text += f" for {_span('vertex', *facts.rows[0])}." if facts.row_ranks > 1 else " for all nodes."
+    text += f" for {_span('node', *facts.rows[0])}." if facts.row_ranks > 1 else " for all nodes."
     if idle:
         return f"{text} {idle} times a rank has none: blocks of fewer snapshots than ranks leave ranks without work."
     return f"{text} Within a block no edge leaves a snapshot, so nothing is exchanged here" + (
@@ -798,7 +798,7 @@ def _before_words(facts: BlockFacts) -> str:
 
 
 def _after_words(facts: BlockFacts) -> str:
-    text = f"Then it runs {_span('vertex', *facts.chunks[0])} through the block's snapshots. "
+    text = f"Then it runs {_span('node', *facts.chunks[0])} through the block's snapshots. "
     if facts.ranks == 1:
         return f"{text}One rank keeps everything."
     moved = percent(moved_share(facts))
@@ -809,7 +809,7 @@ def _after_words(facts: BlockFacts) -> str:
 
 
 def _span(what: str, start: int, stop: int) -> str:
-    several = {"vertex": "vertices"}.get(what, f"{what}s")
+    several = f"{what}s"
     return f"{what} {start:,}" if stop == start + 1 else f"{several} {start:,} to {stop - 1:,}"
 
 

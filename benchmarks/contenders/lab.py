@@ -12,7 +12,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.systems.single import SingleStrategy
+from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.tasks.regression import Regression
 
 

@@ -47,15 +47,24 @@ class Entry:
 
     def load(self) -> Any:
         """Import and return the class, function or definition this entry names."""
-        module, _, attribute = self.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return _load(self.target)
+
+
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """A training system: a choice of one entry per kind, with the options whose defaults it changes."""
+    """A training system: a choice of one entry per kind, with the options whose defaults it changes.
+
+    Attributes:
+        family: the one of :data:`FAMILIES` that builds and shows it.
+    """
 
     name: str
+    family: str
     parts: Mapping[str, str]
     summary: str
     source: str
@@ -184,14 +193,14 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="single",
         kind="parallel",
-        target="dtdg_lab.systems.single:SingleStrategy",
+        target="dtdg_lab.systems.single.strategy:SingleStrategy",
         summary="The whole training sequence as one batch in one process: the reference.",
         source="ours",
     ),
     Entry(
         name="snapshot_group",
         kind="parallel",
-        target="dtdg_lab.systems.single:SnapshotGroupStrategy",
+        target="dtdg_lab.systems.single.strategy:SnapshotGroupStrategy",
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
         source="DyGNeX sections 3 and 4",
         options=("group_window", "group_stride", "loss_at", "pipelined"),
@@ -1191,9 +1200,24 @@ _REMOTE: Mapping[str, str] = MappingProxyType(
     {"parallel": "remote_feature", "partition": "metis", "batching": "neighbours", "congestion": "none"}
 )
 
+# Families of systems: each is a folder under ``systems/``, reached by this text alone.
+FAMILIES: dict[str, str] = {
+    name: f"dtdg_lab.systems.{name}:FAMILY"
+    for name in (
+        "single",
+        "vertex_parts",
+        "snapshot_groups",
+        "snapshot_blocks",
+        "decayed_windows",
+        "hybrid_batches",
+        "feature_cache",
+    )
+}
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="single",
+        family="single",
         parts=MappingProxyType({"parallel": "single"}),
         summary="Full batch in one process; what the others are compared with.",
         source="ours",
@@ -1201,6 +1225,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="psg",
+        family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "round_robin"}),
         summary="Data-parallel over snapshot groups, one group per part and iteration, in time order.",
         source="DyGNeX section 2.3; the baseline PSG",
@@ -1208,6 +1233,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="blad",
+        family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "consecutive"}),
         summary="Two consecutive snapshot groups at once on each part, with the activations of both alive.",
         source="DyGNeX section 5.1, baseline BLAD (Fu et al. 2023)",
@@ -1216,6 +1242,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dygnex-g",
+        family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_greedy"}),
         summary="Up to two snapshot groups a part and iteration, paired by their times: greedily.",
         source="DyGNeX section 4.3",
@@ -1224,6 +1251,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dygnex-l",
+        family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_ilp"}),
         summary="Up to two snapshot groups a part and iteration, scheduled by an integer programme.",
         source="DyGNeX section 4.2, appendix C",
@@ -1232,6 +1260,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="esdg",
+        family="snapshot_blocks",
         parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
         summary="Full batch over snapshots in blocks of time; rows are redistributed to nodes for what runs through "
         "time, and back.",
@@ -1240,6 +1269,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="esdg-hybrid",
+        family="snapshot_blocks",
         parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
         summary="As esdg, for snapshots too large for one rank: groups of ranks split each snapshot by rows.",
         source="ESDG section 6.5",
@@ -1248,6 +1278,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="hypergraph-vertex",
+        family="vertex_parts",
         parts=MappingProxyType({**_HALO, "partition": "hypergraph"}),
         summary="Full batch over node parts that a hypergraph partitioner made to exchange few rows.",
         source="ESDG sections 4.1 and 6.4 (PaToH there, Mt-KaHyPar here)",
@@ -1255,6 +1286,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="adgnn-t",
+        family="vertex_parts",
         parts=MappingProxyType({**_HALO, "partition": "metis"}),
         summary="Full batch over node parts, which exchange the rows of remote neighbours at every pull.",
         source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",
@@ -1262,6 +1294,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="pygt-dist",
+        family="vertex_parts",
         parts=MappingProxyType({"parallel": "cached_vertex", "partition": "metis"}),
         summary="Full batch over node parts with copies of their L-hop neighbours; gradients alone are exchanged.",
         source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; METIS is ours)",
@@ -1269,6 +1302,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dbov",
+        family="hybrid_batches",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0}),
         summary="Node batches: some nodes of every part, in all snapshots.",
@@ -1277,6 +1311,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dbos",
+        family="hybrid_batches",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_vertices": 1.0}),
         summary="Snapshot batches: all nodes of every part, in some consecutive snapshots.",
@@ -1285,6 +1320,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="bvr",
+        family="hybrid_batches",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0, "reservoir": True}),
         summary="As dbov, with batches generated beside training and kept in a reservoir.",
@@ -1293,6 +1329,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dynahb",
+        family="hybrid_batches",
         parts=MappingProxyType({**_HYBRID, "partition": "load_aware", "control": "dqn", "comm": "models"}),
         defaults=MappingProxyType({"reservoir": True}),
         summary="Hybrid batches of some snapshots and some nodes, sized by a DQN and kept in a reservoir; models "
@@ -1302,6 +1339,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="flaredtdg",
+        family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "trapezoid"}),
         summary="Hybrid batches: full recent snapshots, decaying older ones; nothing re-indexed, exchanges overlapped.",
         source="FlareDTDG section 3",
@@ -1309,6 +1347,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="full-history",
+        family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
         summary="As flaredtdg, with every snapshot of the window whole.",
         source="FlareDTDG section 4.3",
@@ -1316,6 +1355,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="recent-only",
+        family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
         defaults=MappingProxyType({"window": 2}),
         summary="As flaredtdg, with the newest two snapshots alone; what came before is in the state they begin with.",
@@ -1324,6 +1364,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dynagraph",
+        family="decayed_windows",
         parts=MappingProxyType({"parallel": "sampled_window", "partition": "hash", "batching": "sampled_window"}),
         summary="Sliding windows with sampled neighbours, aggregations kept between windows, parts dealt anew each "
         "epoch.",
@@ -1332,6 +1373,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="dgl-default",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "on_demand"}),
         summary="Mini-batches with sampled neighbours; features of other parts' nodes are fetched when needed.",
         source="GreenDyGNN section VI-A, baseline Default DGL (DistDGL)",
@@ -1339,6 +1381,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="bgl",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "prefetch"}),
         summary="As dgl-default, sampled and fetched ahead of training.",
         source="GreenDyGNN section VI-A, baseline BGL (Liu et al. 2023); its tiers of caches are left out",
@@ -1346,6 +1389,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="rapidgnn",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "epoch_hot"}),
         summary="As bgl, with a cache of the rows that an epoch asks for most, known by sampling it beforehand.",
         source="GreenDyGNN section VI-A, baseline RapidGNN (2025)",
@@ -1353,6 +1397,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="fixed-window",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "fixed"}),
         summary="As bgl, with a cache rebuilt every W steps for the W that follow.",
         source="GreenDyGNN section VI-H, without RL",
@@ -1360,6 +1405,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="threshold-window",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "threshold"}),
         summary="As fixed-window, with a shorter window where a link is found slow.",
         source="GreenDyGNN equation 7, whose text is lost; the thresholds are ours",
@@ -1367,6 +1413,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="greendygnn",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "double_dqn"}),
         summary="As fixed-window, with window and allocation chosen at every rebuild by a Double DQN as the paper has "
         "it; cache_policy double_dqn_plus and planner are ours, and do better.",
@@ -1375,6 +1422,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="clairvoyant",
+        family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "clairvoyant"}),
         summary="As greendygnn, with windows that are optimal in the cost model for congestion known beforehand.",
         source="ours: dynamic programming over rebuilds",
@@ -1430,6 +1478,22 @@ def system(name: str) -> System:
         if candidate.name == name:
             return candidate
     raise UnknownNameError("system", name, names("systems"))
+
+
+def family(name: str) -> Any:
+    """The :class:`dtdg_lab.systems.base.SystemFamily` called ``name``.
+
+    Raises:
+        UnknownNameError: there is no such family.
+    """
+    if name not in FAMILIES:
+        raise UnknownNameError("family of systems", name, FAMILIES)
+    return _load(FAMILIES[name])
+
+
+def families() -> list[Any]:
+    """All families of systems, in the catalogue's order."""
+    return [family(name) for name in FAMILIES]
 
 
 def check_links(text: str, parts: int) -> None:

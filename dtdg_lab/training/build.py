@@ -32,7 +32,7 @@ from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_
 from dtdg_lab.systems.feature_cache.training import Remote
 from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
 from dtdg_lab.systems.hybrid_batches.training import Hybrid
-from dtdg_lab.systems.single import SnapshotGroupStrategy, snapshot_groups
+from dtdg_lab.systems.single.strategy import SnapshotGroupStrategy, snapshot_groups
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, has_blocks, planned_blocks

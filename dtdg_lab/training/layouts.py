@@ -31,7 +31,7 @@ from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatur
 from dtdg_lab.systems.feature_cache.training import MiniBatches, neighbour_sampler, remote_part
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.strategy import BatchKeeping, HybridBatchStrategy, PartBatches, Sizing
-from dtdg_lab.systems.single import SingleStrategy, SnapshotGroupStrategy
+from dtdg_lab.systems.single.strategy import SingleStrategy, SnapshotGroupStrategy
 from dtdg_lab.systems.snapshot_blocks.strategy import SnapshotBlockStrategy
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.tasks.base import Task

@@ -17,7 +17,7 @@ from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.systems.decayed_windows.window import RowMemory
-from dtdg_lab.systems.single import SnapshotGroupStrategy
+from dtdg_lab.systems.single.strategy import SnapshotGroupStrategy
 from dtdg_lab.systems.snapshot_groups.group_schedule import TOLD
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpoint import Checkpoint, Position

@@ -41,7 +41,7 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.metrics import measure
-from dtdg_lab.systems.single import SingleStrategy
+from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

@@ -22,7 +22,7 @@ from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
 from dtdg_lab.engine.strategy import Step, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.single import snapshot_groups
+from dtdg_lab.systems.single.strategy import snapshot_groups
 from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, shares_cores
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy

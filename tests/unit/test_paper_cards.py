@@ -162,7 +162,7 @@ def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch
 
 def test_a_place_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="defines no 'Nobody'"):
-        code_places(catalogue.system("single"), ("dtdg_lab.systems.single:Nobody",))
+        code_places(catalogue.system("single"), ("dtdg_lab.systems.single.strategy:Nobody",))
     with pytest.raises(ConfigError, match=r"nowhere\.py is not there"):
         code_places(catalogue.system("single"), ("dtdg_lab.engine.nowhere",))
 

@@ -116,9 +116,9 @@ def built_remote(
 def asked_keys() -> dict[tuple[int, int], list[NDArray[np.int64]]]:
     """(part, step) -> keys that a small run's batch reads of each owner, sampled again."""
     with built_remote(remote_config("on_demand")) as built:
-        assert isinstance(built.layout, RemoteFeatureStrategy)
-        space, found = built.layout.service.space, {}
-        for part in built.layout.parts:
+        assert isinstance(built.strategy, RemoteFeatureStrategy)
+        space, found = built.strategy.service.space, {}
+        for part in built.strategy.parts:
             for step in range(EPOCHS * STEPS):
                 keys = part.sampler.sample(step).keys
                 owners = space.owners(keys)

@@ -23,9 +23,9 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
 from dtdg_lab.graphs.split import split
+from dtdg_lab.partition.volume import MeasuredStep, StepSettings, scaled
 from dtdg_lab.runs.scaling_study import ScalingStudy, continued
 from dtdg_lab.runs.time_block_studies import LINK_OUTPUTS
-from dtdg_lab.systems.snapshot_blocks.cost_model import MeasuredStep, StepSettings, scaled
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0

@@ -70,14 +70,14 @@ def one_step(built: RunComponents, epoch: int) -> dict[str, Any]:
     """Train an epoch, which is one step, and tell what it took on this rank, what it sent and what it brought."""
     began_s, clocks = time.perf_counter(), BothClocks()
     built.gradients.zero()
-    (work,) = built.layout.epoch(epoch)
-    computed = built.layout.compute(work, clocks)
+    (work,) = built.strategy.epoch(epoch)
+    computed = built.strategy.compute(work, clocks)
     clocks("compute")
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
     clocks.exchange(agreed.wait_s)
     built.optimizer.step()
     clocks("update")
-    seconds, rows = time.perf_counter() - began_s, built.layout.rows()
+    seconds, rows = time.perf_counter() - began_s, built.strategy.rows()
     exchanges, brought = rows.get("exchanges", []), rows.get("transfers", [])
     return {
         "seconds": seconds, "loss": agreed.loss_sum / agreed.groups,

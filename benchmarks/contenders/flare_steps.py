@@ -67,7 +67,7 @@ def placed(rank: int, ranks: int, address: str, cores: tuple[int, ...]) -> Group
 def step(built: RunComponents, work: Step, clocks: BothClocks) -> float:
     """One step with its update, and its loss."""
     built.gradients.zero()
-    computed = built.layout.compute(work, clocks)
+    computed = built.strategy.compute(work, clocks)
     clocks("compute")
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
     clocks.exchange(agreed.wait_s)
@@ -79,12 +79,12 @@ def step(built: RunComponents, work: Step, clocks: BothClocks) -> float:
 def epoch_of(built: RunComponents, number: int, *, steps: int = 0) -> Row:
     """Train an epoch, or its first steps: what it took on this rank, sent and cut out."""
     began_s, clocks = time.perf_counter(), BothClocks()
-    built.layout.rows()
-    works = built.layout.epoch(number)
+    built.strategy.rows()
+    works = built.strategy.epoch(number)
     clocks("batch")
     with BackwardClock() as backward:
         losses = [step(built, work, clocks) for work in works[: steps or None]]
-    seconds, rows = time.perf_counter() - began_s, built.layout.rows()
+    seconds, rows = time.perf_counter() - began_s, built.strategy.rows()
     exchanges, batches = rows.get("exchanges", []), rows.get("batches", [])
     tasks = [row for row in rows.get("tasks", []) if row[3] and row[4]]  # both times are known
     behind = [row for row in exchanges if row[1] == "backward"]
@@ -221,11 +221,11 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     window, batches = config["window"], []
 
     def some_steps(marks: StepMarks, epoch: int = 1) -> None:
-        for number, work in enumerate(built.layout.epoch(epoch)):
+        for number, work in enumerate(built.strategy.epoch(epoch)):
             marks.block(number, "step")
             built.gradients.zero()
-            built.layout.compute(work, Unmarked())
-            batches.extend(built.layout.rows().get("batches", []))
+            built.strategy.compute(work, Unmarked())
+            batches.extend(built.strategy.rows().get("batches", []))
             if sum(len(batch[3]) == window for batch in batches) >= WHOLE_WINDOWS:
                 break
 

@@ -118,15 +118,15 @@ def broken_down(
     group = placed(rank, ranks, address, cores)
     graph = load_for(chosen)
     built = build(chosen, graph, group)
-    assert built.partition is not None and built.chunking is not None
+    assert built.partition is not None and built.strategy.chunking is not None
     described = [epoch_of(built, number) for number in range(epochs)]
     own, began_s = range(rank * chosen.parts // ranks, (rank + 1) * chosen.parts // ranks), time.perf_counter()
     for number in range(epochs):  # once more by itself: in an epoch it is part of the first batch
-        survival_order(built.partition.owner, built.chunking, own, seed=chosen.seed, epoch=number)
+        survival_order(built.partition.owner, built.strategy.chunking, own, seed=chosen.seed, epoch=number)
     shuffle_s = time.perf_counter() - began_s
     group.barrier()
     group.close()
-    return parts_of(described, chunking_s=built.chunking.seconds, shuffle_s=shuffle_s)
+    return parts_of(described, chunking_s=built.strategy.chunking.seconds, shuffle_s=shuffle_s)
 
 
 def parts_of(epochs: Sequence[Mapping[str, Any]], *, chunking_s: float, shuffle_s: float) -> dict[str, float]:

@@ -81,17 +81,17 @@ class RankRun:
 
     def open(self) -> None:
         """Let generators of batches begin, where the run has any."""
-        if self.built.hybrid is not None:
-            self.built.hybrid.open()
+        if self.built.strategy.controller is not None:
+            self.built.strategy.controller.open()
 
     def close(self) -> None:
         """Let them end."""
-        if self.built.hybrid is not None:
-            self.built.hybrid.close()
+        if self.built.strategy.controller is not None:
+            self.built.strategy.controller.close()
 
     def filled(self) -> float:
         """The share of what this rank's reservoirs may hold that they hold; 1 where there is none, or bytes are out."""
-        parts = [part for part in getattr(self.built.layout, "parts", ()) if part.reservoir is not None]
+        parts = [part for part in getattr(self.built.strategy, "parts", ()) if part.reservoir is not None]
         held = room = 0
         for part in parts:
             for action, level in enumerate(part.reservoir.levels()):
@@ -137,27 +137,27 @@ class RankRun:
     def _asked(self) -> ControlState:
         from dtdg_lab.distributed.model_averaging import ControlState
 
-        return ControlState(self._wanted, 0 if self.built.hybrid is None else self.built.hybrid.asked)
+        return ControlState(self._wanted, 0 if self.built.strategy.controller is None else self.built.strategy.controller.asked)
 
     def _follow(self, word: ControlState) -> None:
         self._heard = word.version
-        if self.built.hybrid is not None:
-            self.built.hybrid.follow(word)
+        if self.built.strategy.controller is not None:
+            self.built.strategy.controller.follow(word)
 
     def _next(self) -> Step:
         work = next(self._works, None)
         while work is None:
-            self._works = iter(self.built.layout.epoch(next(self._epoch)))
+            self._works = iter(self.built.strategy.epoch(next(self._epoch)))
             work = next(self._works, None)
         return work
 
     def _step(self) -> Row:
         built, sent = self.built, self.group.bytes_sent
-        choice = 0 if built.hybrid is None else built.hybrid.choice
+        choice = 0 if built.strategy.controller is None else built.strategy.controller.choice
         work, began_s, cpu_s = self._next(), time.perf_counter(), time.process_time()
         clocks = BothClocks()  # read after the step's own, so that phases sum to no more than the step
         built.gradients.zero()
-        computed = built.layout.compute(work, clocks)
+        computed = built.strategy.compute(work, clocks)
         if self._slow_s:
             time.sleep(self._slow_s)
         clocks("compute")
@@ -169,8 +169,8 @@ class RankRun:
         clocks("communicate")
         loss = agreed.loss_sum / max(agreed.groups, 1)
         decided = None
-        if built.hybrid is not None:
-            decided = built.hybrid.after_step(loss, time.perf_counter() - began_s, choice)
+        if built.strategy.controller is not None:
+            decided = built.strategy.controller.after_step(loss, time.perf_counter() - began_s, choice)
         if self.evaluate_steps and (self.steps + 1) % self.evaluate_steps == 0:
             decided = self._evaluated() or decided
         self._follow(word)
@@ -188,19 +188,19 @@ class RankRun:
     def _evaluated(self) -> BatchDecision | None:
         """Evaluate as a run does: all ranks together where gradients are summed, else rank 0 alone."""
         built = self.built
-        evaluator = built.evaluator if self._updates.together else built.alone
+        evaluator = built.evaluator if self._updates.together else built.own_evaluator
         if evaluator is None or not (self._updates.together or self.group.rank == 0):
             return None
         (scores,) = evaluator.evaluate(built.model, ("validation",))
-        return None if built.hybrid is None else built.hybrid.after_evaluation(scores.loss)
+        return None if built.strategy.controller is None else built.strategy.controller.after_evaluation(scores.loss)
 
     def _take_down(self, clocks: BothClocks, seconds: float) -> None:
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1
         for name, phases in NAMED.items():
             self.spent[name] += sum(clocks.wall[phase] for phase in phases)
-        if getattr(self.built.hybrid, "adjuster", None) is not None:
+        if getattr(self.built.strategy.controller, "adjuster", None) is not None:
             self.spent["rl"] += clocks.wall["rl"]
-        rows = self.built.layout.rows()
+        rows = self.built.strategy.rows()
         source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's
         self.sources.update(row[source] for row in rows.get("targets", ()))
         for row in rows.get("reservoir", ()):

@@ -163,7 +163,7 @@ def beside(
     group = placed(rank, ranks, address, cores)
     os.sched_setaffinity(0, cores)
     timed, made_of = RankRun(load, group), RankRun(source, group)
-    parts = made_of.built.layout.parts
+    parts = made_of.built.strategy.parts
     found: dict[str, list[Row]] = {kind: [] for kind in kinds}
     for turn in range(WARM_UPS + turns):
         for kind in kinds:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.core.plans import TargetBatch
-    from dtdg_lab.systems.hybrid_batches.strategy import TargetRun
+    from dtdg_lab.engine.target_batches import TargetRun
 
 Row = dict[str, Any]
 
@@ -39,7 +39,7 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
             described = _steps_bytes(run)
             run.open()
             run.fill()
-        layout = run.built.layout
+        layout = run.built.strategy
         parts = getattr(layout, "parts", ())
         kept = [level.nbytes for part in parts if part.reservoir is not None for level in part.reservoir.levels()]
         sequences = [part.sequence for part in parts] or [each.sequence for each in getattr(layout, "_runs", ())]
@@ -52,10 +52,10 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
 
 def _steps_bytes(run: RankRun) -> Row:
     from dtdg_lab.engine.strategy import Unmarked
-    from dtdg_lab.systems.hybrid_batches.strategy import NEW, SNAPSHOT
+    from dtdg_lab.systems.hybrid_batches.part_batches import NEW, SNAPSHOT
     from dtdg_lab.training.memory import peak_bytes
 
-    layout, hybrid = run.built.layout, run.built.hybrid is not None
+    layout, hybrid = run.built.strategy, run.built.strategy.controller is not None
     run.built.gradients.zero()
 
     def step() -> None:
@@ -86,7 +86,7 @@ def building(
 
     group = placed(rank, ranks, address, cores)
     with RankRun(config, group) as run:
-        (part, *_) = run.built.layout.parts
+        (part, *_) = run.built.strategy.parts
         batches = [part.sampler.batch(part.sizes[0], 0, index) for index in range(repeats)]
         shape = block_shape(
             config.model, run.built.model.memory, config.hidden, config.layers, norm=config["norm"],
@@ -161,7 +161,7 @@ def truncation(
 
 
 def _all_apart(run: RankRun, repeats: int) -> Row:
-    described = [_apart(run, part, index) for part in run.built.layout.parts for index in range(repeats)]
+    described = [_apart(run, part, index) for part in run.built.strategy.parts for index in range(repeats)]
     losses, gradients = zip(*described, strict=True)
     return {"loss": list(losses), "gradients": list(gradients)}
 
@@ -170,7 +170,8 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
     import torch
 
     from dtdg_lab.engine.backprop.reference import bring
-    from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, TargetRun, add_gradients
+    from dtdg_lab.engine.target_batches import TargetRun, add_gradients
+    from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Drawn
 
     built = run.built
     prepared = part.again(Drawn(NEW, 0, index))

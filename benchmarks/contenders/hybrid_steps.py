@@ -32,14 +32,14 @@ def prepare(case: Case, graph: DynamicGraph) -> Epoch:
     def epoch() -> float:
         nonlocal number
         number += 1
-        works, lost = built.layout.epoch(number), 0.0
+        works, lost = built.strategy.epoch(number), 0.0
         for work in works:
             built.gradients.zero()
-            computed = built.layout.compute(work, Unmarked())
+            computed = built.strategy.compute(work, Unmarked())
             built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             built.optimizer.step()
             lost += computed.loss_sum
-        built.layout.rows()  # nobody records what was taken down
+        built.strategy.rows()  # nobody records what was taken down
         return lost / len(works)
 
     return epoch

@@ -59,10 +59,10 @@ def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
     """
     wall, cpu, lost, count, wait_s, times = [], [], 0.0, 0, 0.0, []
     began = time.perf_counter()
-    for work in built.layout.epoch(epoch):
+    for work in built.strategy.epoch(epoch):
         built.gradients.zero()
         start_s, start_cpu, phases = time.perf_counter(), time.process_time(), Phases()
-        computed = built.layout.compute(work, phases)
+        computed = built.strategy.compute(work, phases)
         own_s = time.perf_counter() - start_s - phases.wait_s - phases.rows_s
         own_cpu = time.process_time() - start_cpu
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
@@ -72,10 +72,10 @@ def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
         cpu.append(own_cpu + time.process_time() - start_cpu)
         wait_s += agreed.wait_s + phases.wait_s
         lost, count = lost + agreed.loss_sum, count + agreed.groups
-        rows = built.layout.rows().get("groups", [])
+        rows = built.strategy.rows().get("groups", [])
         times += [(group, (end_ns - start_ns) * 1e-9, cpu_s) for group, start_ns, end_ns, cpu_s in rows]
-        if built.scheduling is not None:
-            built.scheduling.observe(rows)
+        if built.strategy.scheduling is not None:
+            built.strategy.scheduling.observe(rows)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "wall": wall, "cpu": cpu, "wait_s": wait_s, "loss": lost / count, "groups": times}
 
@@ -85,12 +85,12 @@ def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[st
     from dtdg_lab.training.build import build
 
     built = build(config, graph, group, plan=plan)
-    if built.scheduling is None or config["group_times"] == "size":
+    if built.strategy.scheduling is None or config["group_times"] == "size":
         return built
     for epoch in range(0 if plan else config["profile_epochs"]):
         one_epoch(built, epoch)
         built.end_epoch()
-    source = built.scheduling.to_dict()["source"]
+    source = built.strategy.scheduling.to_dict()["source"]
     if source != config["group_times"]:
         raise RuntimeError(f"{config.system} is scheduled by {source}, not by {config['group_times']}")
     return built
@@ -106,8 +106,8 @@ def in_turn(
     graph, plan, runs, found = load_for(contenders[0].config), {}, [], []
     for contender in contenders:
         built = profiled(contender.config, graph, group, plan)
-        plan = plan or built.plan
-        described = {} if built.scheduling is None else built.scheduling.to_dict()
+        plan = plan or built.strategy.state_dict()
+        described = {} if built.strategy.scheduling is None else built.strategy.scheduling.to_dict()
         runs.append(built)
         found.append({"schedule": described, "epochs": []})
     for turn in range(WARM_UPS + max(contender.turns for contender in contenders)):
@@ -139,7 +139,7 @@ def trained(
                 curve.append({"epoch": epoch + 1, **{score.split: score.loss for score in scores}})
         final = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
         found.append({
-            "updates": len(built.layout.epoch(0)), "curve": curve,
+            "updates": len(built.strategy.epoch(0)), "curve": curve,
             "loss": {score.split: score.loss for score in final},
             "metrics": {score.split: dict(score.metrics) for score in final},
             "persistence": {score.split: score.persistence_loss for score in final},

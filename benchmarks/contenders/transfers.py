@@ -126,12 +126,12 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
         for built, own in zip(runs, found, strict=True):
             group.all_reduce(torch.zeros(1))  # so that all begin at once
             clock, brought = PhaseClock("cpu"), 0
-            for work in built.layout.epoch(turn):
+            for work in built.strategy.epoch(turn):
                 built.gradients.zero()
-                computed = built.layout.compute(work, clock)
+                computed = built.strategy.compute(work, clock)
                 built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
                 built.optimizer.step()
-                brought += sum(row[1] for row in built.layout.rows().get("transfers", []))
+                brought += sum(row[1] for row in built.strategy.rows().get("transfers", []))
             clock("update")
             spent = clock.seconds()
             if turn >= WARM_UPS:

@@ -73,12 +73,12 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
         phases, sent = Phases(), group.bytes_sent
         began, cpu_s = time.perf_counter(), time.process_time()
         built.gradients.zero()
-        (work,) = built.layout.epoch(0)
-        computed = built.layout.compute(work, phases)
+        (work,) = built.strategy.epoch(0)
+        computed = built.strategy.compute(work, phases)
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
-        links = built.layout.rows().get("links", [])
+        links = built.strategy.rows().get("links", [])
         return {
             "seconds": seconds, "cpu_s": cpu_s,
             "wait_s": phases.wait_s + agreed.wait_s, "rows_s": phases.rows_s,

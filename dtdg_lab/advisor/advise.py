@@ -34,9 +34,9 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.volume import NetworkCosts
 from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.systems.snapshot_blocks.cost_model import NetworkCosts
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
 from dtdg_lab.visualization.layout import Figure, percent
 

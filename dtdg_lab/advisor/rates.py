@@ -16,10 +16,10 @@ from dtdg_lab.advisor.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers
 from dtdg_lab.core.errors import DataError, LabError, PlanError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.volume import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-from dtdg_lab.systems.snapshot_blocks.cost_model import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
 from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 

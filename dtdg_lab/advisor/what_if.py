@@ -27,10 +27,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
+from dtdg_lab.partition.volume import NetworkCosts, legs, redistributed, sent
 from dtdg_lab.runs.html import text
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
-from dtdg_lab.systems.snapshot_blocks.cost_model import NetworkCosts, legs, redistributed, sent
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import simulate
 from dtdg_lab.systems.snapshot_groups.time_model import group_times, snapshot_times
 from dtdg_lab.visualization.layout import Figure, percent

@@ -27,9 +27,7 @@ from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.halo import hop_distance, pulled_rows
 from dtdg_lab.partition.metrics import PartitionMeasures, measures_for, predicted_bytes
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches
-from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, batch_size, grid, load_groups
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
+from dtdg_lab.partition.volume import (
     RERUN_MEMORIES,
     StepSettings,
     StepWork,
@@ -38,7 +36,9 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     pulled_by_groups,
     redistributed,
 )
-from dtdg_lab.systems.snapshot_blocks.cost_model import sent as sent_legs
+from dtdg_lab.partition.volume import sent as sent_legs
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches
+from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, batch_size, grid, load_groups
 from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
 
 # What a config computes on a graph, whatever its system: snapshots trained, pulls, sizes of rows and of gradients.

@@ -530,7 +530,7 @@ ESDG_CARDS = (
             "dtdg_lab.systems.snapshot_blocks.redistribution:Redistribution",
             "dtdg_lab.engine.backprop.time_blocks:Blocks",
             "dtdg_lab.graphs.delta:encode",
-            "dtdg_lab.systems.snapshot_blocks.cost_model:Volume",
+            "dtdg_lab.partition.volume:Volume",
         ),
         differs=(
             "Fewer legs are sent than the paper counts, or narrower ones: lab.compare_volumes says which and why.",
@@ -565,7 +565,7 @@ ESDG_CARDS = (
             ),
         ),
         code=(
-            "dtdg_lab.systems.snapshot_blocks.cost_model:pulled_by_groups",
+            "dtdg_lab.partition.volume:pulled_by_groups",
             "dtdg_lab.systems.snapshot_blocks.redistribution:Redistribution",
         ),
         differs=("The paper leaves the hybrid open; groups, columns and what each rank sends are decided here.",),

@@ -200,7 +200,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="snapshot_group",
         kind="parallel",
-        target="dtdg_lab.systems.single.strategy:SnapshotGroupStrategy",
+        target="dtdg_lab.systems.snapshot_groups.strategy:SnapshotGroupStrategy",
         summary="Each part computes whole groups of consecutive snapshots; gradients are summed over ranks.",
         source="DyGNeX sections 3 and 4",
         options=("group_window", "group_stride", "loss_at", "pipelined"),
@@ -208,7 +208,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="halo_vertex",
         kind="parallel",
-        target="dtdg_lab.engine.halo:HaloStrategy",
+        target="dtdg_lab.systems.vertex_parts.strategy:HaloStrategy",
         summary="Each part owns nodes in all snapshots; rows of remote neighbours are exchanged at every pull.",
         source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (node partitioning)",
         options=("halo_reuse", "blocks", "memory_gib"),
@@ -224,7 +224,7 @@ LAYOUTS: tuple[Entry, ...] = (
     Entry(
         name="cached_vertex",
         kind="parallel",
-        target="dtdg_lab.engine.replicated:ReplicatedStrategy",
+        target="dtdg_lab.systems.vertex_parts.strategy:ReplicatedStrategy",
         summary="Each part owns nodes and keeps copies of their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist",
         options=("cache_gib",),

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.backprop import time_blocks as blocks
-from dtdg_lab.engine.backprop import time_blocks as stepwise
-from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, ViewStore, stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
-from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult, Unmarked
+from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import repeats
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
-from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline
-from dtdg_lab.tasks.base import Task
 
 # A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
 
@@ -154,86 +146,18 @@ class HaloSequence:
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
 
 
-# Node parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
-
-
-class HaloStrategy:
-    """One step an epoch: each rank computes its own nodes in the whole training split, loss at every snapshot.
-
-    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
-    gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
-
-    Args:
-        model: any model.
-        sequence: the own nodes of this rank (``HaloSequence``), or all of them where there is one rank.
-        task: what is predicted.
-        train: the labelled snapshots of the training split.
-        exchanger: what the sequence exchanges rows by.
-        plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
-        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
-
-    References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
-    """
-
-    def __init__(
-        self,
-        model: DynamicModel,
-        sequence: DeviceSequence | HaloSequence,
-        task: Task,
-        train: range,
-        exchanger: Exchanger,
-        *,
-        plan: SnapshotBlocks,
-        counts_group: bool,
-    ) -> None:
-        self._run = SequenceSegment(model, sequence, task, train, "all")
-        self._marks: StepMarks = Unmarked()
-        self._plan, self._sequence = plan, sequence
-        self._exchanger, self._counts_group = exchanger, counts_group
-        self._bring()  # the indices of exchanges are part of what making the layout costs
-
-    def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
-        return (Step(0, (0,) if self._counts_group else (), 1),)
-
-    def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """This rank's share of the loss and of the gradients of the whole sequence."""
-        run, self._exchanger.marks, self._marks = self._run, marks, marks
-        marks("batch")
-        self._bring()
-        marks("transfer")
-        loss = float(self._add_gradients())
-        return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
-
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Rows and bytes sent to each rank since this was last asked."""
-        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.legs.drain()]}
-
-    def _bring(self) -> None:
-        """Spaces as they will be asked for: of all snapshots, or of those of each block."""
-        run, plan = self._run, self._plan
-        if plan.blocks == 1 or run.model.memory != "per_vertex":
-            bring(run)
-            return
-        run.task.prepare(run.at)
-        for number in range(plan.blocks):
-            self._sequence.stacks(plan.block(number), 0)
-
-    def _add_gradients(self) -> Tensor:
-        run, plan = self._run, self._plan
-        if plan.blocks == 1 or run.model.memory in ("weights", "none"):  # these keep one snapshot's activations anyway
-            self._turned(0, "forward")
-            return HOW[run.model.memory](run)
-        if run.model.memory == "per_vertex":
-            timeline = BlockTimeline(plan, 0, self._sequence, run, bring=lambda own: None, moves=None, one_by_one=False)
-            timeline.marks, timeline.turned = self._marks, self._turned
-            return blocks.add_gradients_blocks(run, timeline)
-        return stepwise.add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
-
-    def _begin(self, number: int, way: str) -> None:
-        self._marks.block(number, way)
-        self._turned(number, way)
-
-    def _turned(self, number: int, way: str) -> None:
-        if way != "backward":
-            self._exchanger.forward_way = way
+def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+    """Snapshots of this rank's nodes; those of all nodes where it is the only rank and exchanges nothing."""
+    assert of.partition is not None
+    if of.group.size == 1:
+        return of.sequence
+    return HaloSequence(
+        of.sequence.graph,
+        of.partition.on_ranks(of.group.size),
+        exchanger,
+        of.group,
+        of.sequence.settings,
+        ways=ways(of.config.model),
+        reuse=of.config["halo_reuse"],
+        awaited=awaited,
+    )

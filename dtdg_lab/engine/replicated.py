@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.graph_view import (
     PULLS_BYTES,
     SPACES_BYTES,
@@ -24,11 +22,9 @@ from dtdg_lab.engine.graph_view import (
 )
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.replicated_part import CachedPart, cache_size, cached_part, reach_of
-from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.tasks.base import Task
 
 # A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its nodes.
 
@@ -189,58 +185,6 @@ def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> Pa
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
     """One array after another; a single one as it is, so that mapped pages stay shared."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-# Node parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
-
-
-class ReplicatedStrategy:
-    """One step an epoch: each part goes through the whole training split of the sequence with its own nodes' loss.
-
-    The shares of all parts add up to what the strategy ``single`` computes: exactly for memories
-    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best nodes are each part's own
-    (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
-
-    Args:
-        model: any model.
-        sequences: of the parts that this rank executes.
-        task: what is predicted.
-        train: the labelled snapshots of the training split.
-        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
-
-    Raises:
-        UnsupportedError: the task needs all nodes at once.
-
-    References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 7.1, baseline PyGT-Dist.
-    """
-
-    def __init__(
-        self, model: DynamicModel, sequences: Sequence[CachedSequence], task: Task, train: range, *, counts_group: bool
-    ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} on layout cached_vertex: its loss needs all nodes at once, and each part "
-                "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
-            )
-        self._model, self._counts_group = model, counts_group
-        self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
-
-    def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
-        return (Step(0, (0,) if self._counts_group else (), 1),)
-
-    def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Gradients of this rank's parts, one part after another."""
-        marks("batch")
-        for run in self._runs:
-            bring(run)
-        marks("transfer")
-        loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
-        return StepResult(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
-
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """None: gradients alone are exchanged."""
-        return {}
 
 
 def cached_sequences(

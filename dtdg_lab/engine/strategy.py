@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,14 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from dtdg_lab.models.base import DynamicModel, GraphView, State
 from dtdg_lab.tasks.base import Rows, Task
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.core.plans import Partition
+    from dtdg_lab.distributed.gradients import FlatGradients
+    from dtdg_lab.distributed.group import Group
+    from dtdg_lab.engine.graph_view import DeviceSequence
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 # What the training loop asks of every layout.
 
@@ -74,26 +82,251 @@ class StepResult:
     vertex_snapshots: int
 
 
-class Strategy(Protocol):
-    """How a training sequence is laid over parts. Steps of an epoch are a pure function of config and epoch."""
+RECORDED_PLAN = "recorded_plan"  # in the state of a strategy: the plan that a run which is replayed had there
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What is known of a step that is over, as far as a strategy may learn from it.
+
+    Attributes:
+        seconds: of the whole step.
+        communicate_s: of the exchange of gradients, without waiting.
+        energy_j: joules of this rank, where they are known.
+        rows: what the strategy recorded of the step, by table.
+    """
+
+    seconds: float
+    communicate_s: float
+    energy_j: float | None
+    rows: Mapping[str, Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyEvent:
+    """Something that a strategy has to report.
+
+    Attributes:
+        kind: of the event.
+        data: its contents.
+        every_rank: whether every rank records its own; else rank 0 records it.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    every_rank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What strategies are built from.
+
+    Attributes:
+        config: the run's settings.
+        graph: the data, whole; plans may read its edges, never its labels.
+        model: on this rank's device.
+        sequence: all nodes, with the labels of the test split sealed.
+        task: what is predicted.
+        train: the labelled snapshots of the training split.
+        validation: the snapshots of the validation split.
+        group: the ranks.
+        device: where this rank computes.
+        partition: of the nodes into P parts, where the system has one.
+        state: of an earlier strategy, from a checkpoint, to be restored as far as it fits.
+    """
+
+    config: RunConfig
+    graph: DynamicGraph
+    model: DynamicModel
+    sequence: DeviceSequence
+    task: Task
+    train: range
+    validation: range
+    group: Group
+    device: str
+    partition: Partition | None
+    state: Mapping[str, Any]
+
+    @property
+    def parts(self) -> range:
+        """The P / R consecutive parts of a plan that this rank executes."""
+        share = self.config.parts // self.group.size
+        return range(self.group.rank * share, (self.group.rank + 1) * share)
+
+
+class Strategy:
+    """How training is laid over processes; hooks that a strategy does not need do nothing.
+
+    Steps of an epoch are a pure function of config and epoch.
+
+    Attributes:
+        context: what it was built from; set by :meth:`dtdg_lab.systems.base.SystemFamily.build`.
+        plan_kinds: the kinds of the events that :meth:`plan_events` may give.
+        fails_by_rank: whether :meth:`validate_settings` may refuse on some ranks only.
+        share: of all training nodes, those of this rank.
+    """
+
+    context: BuildContext
+    plan_kinds: tuple[str, ...] = ()
+    fails_by_rank = False
+    share = 1.0
+
+    # steps
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """This rank's steps; every rank has the same number."""
-        ...
+        raise NotImplementedError
 
-    def compute(self, work: Step, marks: StepMarks) -> StepResult:
+    def compute(self, step: Step, marks: StepMarks) -> StepResult:
         """Forward and backward of one step, adding to the parameters' gradients.
 
         It marks the ends of ``batch`` and ``transfer``, and every exchange of rows.
         """
-        ...
+        raise NotImplementedError
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What has been taken down since this was last asked, by table: its columns after ``epoch``.
+        """What was recorded since the last call, by table: its columns after ``epoch``."""
+        return {}
 
-        ``groups``: groups computed; ``links``: rows sent to other ranks. By layouts that have any.
+    def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
+        """Steps whose peak memory is measured, the largest that there may be; they leave no record.
+
+        Gradients are cleared after each.
         """
-        ...
+        largest = max(self.epoch(0), key=lambda step: (len(step.groups), step.snapshots))
+        yield partial(self.compute, largest)
+        self.rows()
+
+    def probes_after(self, before: Strategy) -> bool:
+        """Whether peak memory is measured again where this strategy has replaced another one during a run."""
+        return False
+
+    # from building to closing
+
+    def setup(self, gradients: FlatGradients) -> None:
+        """Finish building once gradients exist, such as what must be measured; collective."""
+
+    def slowable_links(self, group: Group) -> Any:
+        """Links of its own that emulated congestion makes slow; None where all rows go by the group. Collective."""
+        return None
+
+    def open(self) -> None:
+        """Start what runs beside training."""
+
+    def close(self) -> None:
+        """End what runs beside training; a second call does nothing."""
+
+    @property
+    def children(self) -> tuple[int, ...]:
+        """Process numbers of what works for this rank, whose energy counts as its own."""
+        return ()
+
+    # around a step
+
+    def on_step_start(self, step: int) -> None:
+        """What is computed next is this step of the run."""
+
+    def on_step_end(self, outcome: StepOutcome) -> None:
+        """A step is over and recorded."""
+
+    @property
+    def requested_choice(self) -> int:
+        """The number that rank 0 sends with its control state, which all ranks then receive."""
+        return 0
+
+    def receive_choice(self, choice: int) -> None:
+        """Use what rank 0 chose, from the next step on."""
+
+    # decisions while training
+
+    @property
+    def decides(self) -> bool:
+        """Whether this rank takes decisions that are recorded in ``decisions``."""
+        return False
+
+    def decide_after_step(self, loss: float | None, seconds: float) -> tuple[Any, ...] | None:
+        """The row of a decision after a step: columns of ``decisions`` after ``epoch``; None where none is due.
+
+        Args:
+            loss: of the step on this rank; None where it had no labels.
+            seconds: the step took.
+        """
+        return None
+
+    def decide_after_evaluation(self, validation_loss: float | None) -> tuple[Any, ...] | None:
+        """The same after an evaluation of the validation split."""
+        return None
+
+    def repeat_decision(self, action: Any) -> None:
+        """Take the decision of a run that is replayed."""
+
+    def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
+        """Use the batches of a run that is replayed, by step and part."""
+
+    def tune(self, epoch: int, config: RunConfig, components: Any) -> Any:
+        """The decision of a tuner at the end of an epoch, the same on every rank; None where none is due. Collective.
+
+        Args:
+            epoch: the one that ended.
+            config: the settings now.
+            components: what trains (:class:`dtdg_lab.training.build.RunComponents`).
+        """
+        return None
+
+    # plans
+
+    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """Events, kind and data, that describe the plans it trains by; called on rank 0."""
+        return []
+
+    @property
+    def epoch_changes(self) -> dict[str, Any]:
+        """The settings for whose sake :meth:`on_epoch_end` may change the plan; empty where it never does."""
+        return {}
+
+    def on_epoch_end(self) -> tuple[str, ...]:
+        """Adopt another plan where the epoch that ended asks for one; collective.
+
+        Returns:
+            The kinds of plan events that changed.
+
+        Raises:
+            PlanError: another plan was due and could not be made; the old one stays.
+        """
+        return ()
+
+    def adopt_plan(self, recorded: Mapping[str, Any]) -> tuple[str, ...]:
+        """Use the plan of a run that is replayed; the kinds of plan events that changed."""
+        return ()
+
+    # live settings and state
+
+    def validate_settings(self, config: RunConfig) -> str:
+        """Why it cannot train under a config that differs in live settings only; empty where it can."""
+        return ""
+
+    def apply_settings(self, config: RunConfig) -> None:
+        """Train under a config that differs in live settings only, from the next step on."""
+
+    def settings_events(self, changes: Collection[str]) -> list[StrategyEvent]:
+        """What changed settings have made of it."""
+        return []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has measured and decided, for a checkpoint; without what is carried from step to step."""
+        return {}
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the next step needs nothing of the last one but the parameters."""
+        return True
+
+    def carried_state(self) -> dict[str, Any]:
+        """What is carried from the last step to the next one, of all ranks, for a checkpoint; collective."""
+        return {}
+
+    def load_carried(self, state: Mapping[str, Any]) -> None:
+        """Restore what a checkpoint carried, where it did."""
 
 
 # Gradients of a model's parameters from pieces of work, added up in order.

@@ -361,7 +361,7 @@ def predicted_bytes(
 ) -> dict[str, Counts]:
     """Bytes of one pass over the measured snapshots: one step of a full-batch layout that exchanges halo rows.
 
-    Counted is a run in one block. :func:`dtdg_lab.systems.snapshot_blocks.cost_model.between_parts` also counts what
+    Counted is a run in one block. :func:`dtdg_lab.partition.volume.between_parts` also counts what
     blocks of
     time send again. Where a run of DCRNN or EvolveGCN-H in one block would keep more than 2 GiB, each snapshot is
     recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and pulled again, which is counted nowhere.

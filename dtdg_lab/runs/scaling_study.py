@@ -17,8 +17,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
+from dtdg_lab.partition.volume import (
     PARTS,
     MeasuredStep,
     NetworkCosts,
@@ -29,6 +28,7 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     fit_scaling,
     scaled,
 )
+from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
 
@@ -228,7 +228,7 @@ def predict_scaling(
 ) -> ScalingStudy:
     """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.snapshot_blocks.cost_model`), then applied to the exact
+    Rates are fitted to the runs (see :mod:`dtdg_lab.partition.volume`), then applied to the exact
     rows,
     edges
     and bytes of each number of ranks. Runs of several sizes and of one and two ranks tell the rates apart.

@@ -31,6 +31,14 @@ from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.volume import (
+    RERUN_MEMORIES,
+    AllToAllCost,
+    between_parts,
+    leg_rows,
+    legs,
+    redistributed,
+)
 from dtdg_lab.systems.snapshot_blocks.charts import (
     MemoryFacts,
     block_peaks_figure,
@@ -41,14 +49,6 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
     memory_figure,
     memory_words,
     volume_figure,
-)
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
-    RERUN_MEMORIES,
-    AllToAllCost,
-    between_parts,
-    leg_rows,
-    legs,
-    redistributed,
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure

@@ -82,13 +82,13 @@ def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
         _step(built, marks)
 
     trace = trace_memory(probed, device=device)
-    built.layout.rows()  # nobody records what these steps took down
+    built.strategy.rows()  # nobody records what these steps took down
     return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
 
 
 def _step(built: RunComponents, marks: StepMarks) -> float:
     built.gradients.zero()
-    computed = built.layout.compute(built.layout.epoch(0)[0], marks)
+    computed = built.strategy.compute(built.strategy.epoch(0)[0], marks)
     return computed.loss_sum / max(computed.groups, 1)
 
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.distributed.group import Group, gather_texts
-from dtdg_lab.engine.strategy import StepMarks, Strategy
+from dtdg_lab.engine.strategy import BuildContext, StepMarks, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.training.memory import trace_memory
 
@@ -21,7 +19,7 @@ GIB = 1 << 30
 LENGTHS = (4, 8)  # snapshots of a group of ranks in the blocks that memory is measured of
 ALL_AT_ONCE = ("per_vertex", "neighbourhood", "weights_from_data")  # memories that keep all snapshots of a block
 
-MakeLayout = Callable[[SnapshotBlocks], Strategy]
+MakeStrategy = Callable[[SnapshotBlocks], Strategy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,46 +60,34 @@ class BlockMemory:
         )
 
 
-def has_blocks(config: RunConfig) -> bool:
-    """Whether the layout of a config has blocks of time."""
-    layout = catalogue.system(config.system).parts["parallel"]
-    return "blocks" in catalogue.entry("parallel", layout).options
-
-
-def planned_blocks(
-    config: RunConfig, model: DynamicModel, train: range, group: Group, *, nodes: int, make: MakeLayout
-) -> tuple[SnapshotBlocks, BlockMemory | None]:
-    """The plan of a layout that has blocks of time, and what it was chosen by where that was left to the memory.
+def planned_blocks(of: BuildContext, *, by_rows: int, make: MakeStrategy) -> tuple[SnapshotBlocks, BlockMemory | None]:
+    """The plan of a strategy that has blocks of time, and what it was chosen by where that was left to the memory.
 
     Collective: memory is measured on every rank, in steps of few snapshots.
 
     Args:
-        config: the run's settings.
-        model: whose gradients are cleared where memory is measured.
-        train: the labelled snapshots of the training split.
-        group: the ranks.
-        nodes: N.
-        make: makes the layout of a plan.
+        of: what the strategy is built from.
+        by_rows: ranks that share the rows of a snapshot.
+        make: makes the strategy of a plan.
 
     Raises:
         PlanError: there are more blocks than snapshots, more ranks than nodes, or ranks that cannot be grouped.
         DataError: however many blocks there are, the memory that the config allows is too small.
         StepFailedError: a step failed on this rank; the others wait in it.
     """
-    layout = catalogue.system(config.system).parts["parallel"]
-    by_rows = group.size if layout == "halo_vertex" else config["row_ranks"]
+    config, nodes = of.config, of.sequence.graph.num_nodes
 
     def plan(snapshots: range, blocks: int) -> SnapshotBlocks:
-        return SnapshotBlocks(snapshots, blocks, group.size, nodes, by_rows)
+        return SnapshotBlocks(snapshots, blocks, of.group.size, nodes, by_rows)
 
     if config["blocks"] > 0:
-        return plan(train, config["blocks"]), None
-    memory = _measured(model, train, group, plan=plan, make=make)
-    return plan(train, memory.fewest(config["memory_gib"] * GIB)), memory
+        return plan(of.train, config["blocks"]), None
+    memory = _measured(of.model, of.train, of.group, plan=plan, make=make)
+    return plan(of.train, memory.fewest(config["memory_gib"] * GIB)), memory
 
 
 def _measured(
-    model: DynamicModel, train: range, group: Group, *, plan: Callable[[range, int], SnapshotBlocks], make: MakeLayout
+    model: DynamicModel, train: range, group: Group, *, plan: Callable[[range, int], SnapshotBlocks], make: MakeStrategy
 ) -> BlockMemory:
     """A line through the peaks of steps with two short blocks each, taken where the graphs are: at the end."""
     whole = plan(train, 1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,30 +15,21 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, Gather
-from dtdg_lab.engine.strategy import Strategy
+from dtdg_lab.engine.strategy import BuildContext, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_links import LinkedGroup
-from dtdg_lab.network.emulated_network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
-from dtdg_lab.systems.feature_cache.addresses import agree_token
-from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_towards
-from dtdg_lab.systems.feature_cache.training import Remote
-from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
-from dtdg_lab.systems.hybrid_batches.training import Hybrid
-from dtdg_lab.systems.single.strategy import SnapshotGroupStrategy, snapshot_groups
-from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
+from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.block_memory import BlockMemory, has_blocks, planned_blocks
 from dtdg_lab.training.collective import together
-from dtdg_lab.training.evaluation import Evaluator, batch_deviation
-from dtdg_lab.training.layouts import BuildContext, candidates, make_layout
-from dtdg_lab.training.partition import shared_chunks, shared_partition
+from dtdg_lab.training.evaluation import Evaluator
+from dtdg_lab.training.partition import shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NO_PLAN: Mapping[str, Any] = MappingProxyType({})
@@ -48,7 +38,22 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 @dataclass(frozen=True, slots=True)
 class RunComponents:
-    """What a config becomes on one rank."""
+    """What a config becomes on one rank.
+
+    Attributes:
+        config: the settings it was built for.
+        split: which snapshots are trained, validated and tested on.
+        task: what is predicted.
+        model: on this rank's device.
+        optimizer: of its parameters.
+        gradients: of its parameters, as one buffer.
+        strategy: how training is laid over ranks.
+        evaluator: of all ranks together.
+        own_evaluator: of all nodes on this rank, while the others train.
+        sequence: all nodes on this rank's device.
+        partition: of the nodes, where the system has one.
+        network: the links that emulated congestion makes slow, where the system exchanges anything.
+    """
 
     config: RunConfig
     split: Split
@@ -56,48 +61,18 @@ class RunComponents:
     model: DynamicModel
     optimizer: torch.optim.Optimizer
     gradients: FlatGradients
-    layout: Strategy
+    strategy: Strategy
     evaluator: Evaluator
+    own_evaluator: Evaluator
     sequence: DeviceSequence
     partition: Partition | None
-    scheduling: GroupScheduling | None
-    snapshot_blocks: SnapshotBlocks | None
-    block_memory: BlockMemory | None
-    chunking: Chunking | None = None
-    hybrid: Hybrid | None = None
-    alone: Evaluator | None = None  # of all nodes here, for one rank while the others go on
-    network: EmulatedNetwork | None = None
-    remote: Remote | None = None
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """What the system has measured and decided by, for a checkpoint."""
-        made = (self.scheduling, self.hybrid, self.remote)
-        return {name: value for each in made if each is not None for name, value in each.state_dict().items()}
-
-    @property
-    def block_peak(self) -> float | None:
-        """Estimated peak bytes of a step, where the number of blocks was left to the memory."""
-        if self.block_memory is None or self.snapshot_blocks is None:
-            return None
-        return self.block_memory.peak_bytes(self.snapshot_blocks.blocks)
+    network: EmulatedNetwork | None
 
     def close(self) -> None:
-        """End whatever goes on beside training; a second call does nothing."""
-        if self.hybrid is not None:
-            self.hybrid.close()
+        """End whatever runs beside training; a second call does nothing."""
+        self.strategy.close()
         if self.network is not None:
             self.network.close()
-        if self.remote is not None:
-            self.remote.close()
-
-    def end_epoch(self) -> bool:
-        """Whether the epoch that ended brought another schedule, which then is in use; collective."""
-        if self.scheduling is None or not self.scheduling.end_epoch():
-            return False
-        assert isinstance(self.layout, SnapshotGroupStrategy)
-        self.layout.use(self.scheduling.schedule)
-        return True
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
@@ -121,187 +96,85 @@ def own_defaults() -> Iterator[None]:
 def build(
     config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu", plan: Mapping[str, Any] = _NO_PLAN
 ) -> RunComponents:
-    """Wire a run on one rank; collective where the system has a partition or a schedule.
+    """Wire a run on one rank; collective.
 
     Args:
         config: the run's settings.
         graph: its data.
         group: the ranks.
         device: where this rank computes.
-        plan: of an earlier :class:`Built`, to be gone on with as far as it fits.
+        plan: state of an earlier strategy, to be restored as far as it fits.
 
     Raises:
         LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
             available here.
     """
-    # first what ranks agree on: whatever fails on one of them later, none waits here for the others
-    partitioned, whole = "partition" in catalogue.system(config.system).parts, unsealed(graph)
-    partition = shared_partition(config, whole, group) if partitioned else None
-    chunking = None
-    if partition is not None and catalogue.system(config.system).parts["parallel"] == "halo_window":
-        chunking = shared_chunks(config, whole, partition, group)
+    system = catalogue.system(config.system)
+    partition = shared_partition(config, unsealed(graph), group) if "partition" in system.parts else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
-    parts = split(graph.num_snapshots, graph.edge_life, protocol)
-    graph = sealed(graph, parts)  # nothing that is made from here on reads a label of the test split
-    scheduling = _scheduling(config, graph, parts.train, group, device=device, plan=plan)
-    with together(group if has_blocks(config) else SoloGroup(), device=device):  # what follows is collective there
-        task = make_task(config, graph, parts, device=device)
+    splits = split(graph.num_snapshots, graph.edge_life, protocol)
+    whole, graph = unsealed(graph), sealed(graph, splits)  # from here on no label of the test split can be read
+    with together(group, device=device):  # what follows is collective
+        task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
         sequence = _sequence(config, graph, device=device)
-    parts_of = catalogue.system(config.system).parts
-    linked = LinkedGroup(group) if "congestion" in parts_of and "features" not in parts_of else None
-    slowed = RankLinks(linked) if linked is not None and group.size > 1 else None  # one rank exchanges nothing
-    network = EmulatedNetwork(config, slowed) if "congestion" in parts_of else None
-    made_of = BuildContext(
+    exchanged = "congestion" in system.parts and "features" not in system.parts  # what is slow are the ranks' exchanges
+    linked = LinkedGroup(group) if exchanged else None
+    context = BuildContext(
         config,
+        whole,
         model,
         sequence,
         task,
-        parts.train,
+        splits.train,
+        splits.validation,
         linked or group,
+        device,
         partition,
-        scheduling,
-        None,
-        chunking,
-        parts.validation,
+        plan,
     )
-    blocks, memory = _blocks(made_of)
-    if "features" in parts_of:
-        made_of = replace(made_of, token=agree_token(group))
-    made_of = replace(made_of, blocks=blocks)
-    layout = _made_layout(made_of, group, device=device)
-    with ExitStack() as undone:  # of what is going on already where the rest fails
-        if isinstance(layout, RemoteFeatureStrategy):
-            undone.callback(layout.close)
+    strategy: Strategy = catalogue.family(system.family).build(context)
+    strategy.context = context
+    with ExitStack() as undone:  # ends what runs already where the rest fails
+        undone.callback(strategy.close)
         gradients = FlatGradients(model.parameters(), group)
-        remote = None
-        if isinstance(layout, RemoteFeatureStrategy):
-            remote = _remote(layout, config, gradients, group, device=device, plan=plan)
-            shaped = _slowed(layout, config, group, device=device)
-            undone.callback(shaped.close)
-            network = EmulatedNetwork(config, shaped)
-        evaluators = _evaluators(made_of, parts, group, device=device)
-        hybrid = _hybrid(made_of, layout, device=device, plan=plan)
+        strategy.setup(gradients)
+        network = None
+        if "congestion" in system.parts:
+            slowed = RankLinks(linked) if linked is not None and group.size > 1 else strategy.slowable_links(group)
+            if slowed is not None:
+                undone.callback(slowed.close)
+            network = EmulatedNetwork(config, slowed)
+        evaluators = _evaluators(context, splits, group)
         undone.pop_all()
     begin_training(graph)
     return RunComponents(
         config,
-        parts,
+        splits,
         task,
         model,
         optimizer,
         gradients,
-        layout,
+        strategy,
         evaluators[0],
+        evaluators[1],
         sequence,
         partition,
-        scheduling,
-        blocks,
-        memory,
-        chunking,
-        hybrid,
-        evaluators[1],
         network,
-        remote,
     )
 
 
-def _evaluators(of: BuildContext, parts: Split, group: Group, *, device: str) -> tuple[Evaluator, Evaluator]:
-    """Of the ranks together, and of one alone."""
+def _evaluators(of: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:
+    """Of the ranks together, and of this one by itself."""
     evaluated, graph = of.sequence, of.sequence.graph
     gather = _gather(graph.num_nodes, group)
     if gather is not None:
         rows = rank_rows(graph.num_nodes, group.rank, group.size)
-        evaluated = _sequence(of.config, graph, device=device, rows=rows, gather=gather)
+        evaluated = _sequence(of.config, graph, device=of.device, rows=rows, gather=gather)
     protocol = PROTOCOLS[of.config.protocol]
-    alone = Evaluator(of.task, parts, protocol, SoloGroup(), sequence=of.sequence)
-    return Evaluator(of.task, parts, protocol, group, sequence=evaluated, gather=gather), alone
-
-
-def _made_layout(of: BuildContext, group: Group, *, device: str) -> Strategy:
-    """The layout, on all ranks or none: what each rank keeps may not fit, and what serves may not start."""
-    parts_of = catalogue.system(of.config.system).parts
-    each_may_fail = "control" in parts_of or "features" in parts_of
-    layout: Strategy | None = None
-    try:
-        with together(group if each_may_fail else SoloGroup(), device=device):
-            if "features" in parts_of:
-                of = replace(of, host=host_towards(group))
-            layout = make_layout(of)
-    except BaseException:
-        if isinstance(layout, RemoteFeatureStrategy):
-            layout.close()
-        raise
-    return layout
-
-
-def _slowed(layout: RemoteFeatureStrategy, config: RunConfig, group: Group, *, device: str) -> Slowed:
-    """What makes the links to features slow; collective where the kernel does."""
-    if config["congestion_by"] == "emulated":
-        return layout.service
-    links: KernelLinks | None = None
-    try:
-        with together(group, device=device):
-            links = KernelLinks(layout.service.addresses, leads=group.rank == 0)
-    except BaseException:
-        if links is not None:
-            links.close()
-        raise
-    return links
-
-
-def _remote(
-    layout: RemoteFeatureStrategy,
-    config: RunConfig,
-    gradients: FlatGradients,
-    group: Group,
-    *,
-    device: str,
-    plan: Mapping[str, Any],
-) -> Remote:
-    """What steers the features, once all ranks know where they are served; collective."""
-    layout.service.connect(group, device=device)
-    with together(group, device=device):
-        return Remote(layout, config, gradients.zero, plan)
-
-
-def _hybrid(of: BuildContext, layout: Strategy, *, device: str, plan: Mapping[str, Any]) -> Hybrid | None:
-    if not isinstance(layout, HybridBatchStrategy):
-        return None
-    assert of.partition is not None
-    return Hybrid(
-        layout,
-        of.config,
-        candidates=candidates(of.partition, of.task),
-        snapshots=of.train,
-        validation=of.validation,
-        leads=of.group.rank == 0,
-        nodes=len(of.partition.owner),
-        device=device,
-        state=plan,
-        deviation=partial(batch_deviation, layout, of.model, of.task, of.sequence),
-    )
-
-
-def _scheduling(
-    config: RunConfig, graph: DynamicGraph, train: range, group: Group, *, device: str, plan: Mapping[str, Any]
-) -> GroupScheduling | None:
-    if "scheduling" not in catalogue.system(config.system).parts:
-        return None
-    groups = snapshot_groups(train, window=config["group_window"], stride=config["group_stride"])
-    return GroupScheduling(config, graph, groups, group, device=device, state=plan)
-
-
-def _blocks(of: BuildContext) -> tuple[SnapshotBlocks | None, BlockMemory | None]:
-    if not has_blocks(of.config):
-        return None, None
-
-    def make(plan: SnapshotBlocks) -> Strategy:
-        return make_layout(replace(of, train=plan.snapshots, blocks=plan))
-
-    nodes = of.sequence.graph.num_nodes
-    return planned_blocks(of.config, of.model, of.train, of.group, nodes=nodes, make=make)
+    own = Evaluator(of.task, splits, protocol, SoloGroup(), sequence=of.sequence)
+    return Evaluator(of.task, splits, protocol, group, sequence=evaluated, gather=gather), own
 
 
 def _gather(num_nodes: int, group: Group) -> Gather | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from dtdg_lab.core.errors import NotFiniteError
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.recording import StepRecorder
@@ -120,7 +119,7 @@ class CheckpointManager:
             built: what trains.
             epoch: that the writing belongs to.
         """
-        carried = windowed.gathered_state(built, self._group)
+        carried = built.strategy.carried_state()
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
@@ -140,7 +139,7 @@ class CheckpointManager:
             RunStoreError: it cannot be written; the run ends as by one that :meth:`forced` cannot write.
             NotFiniteError: a parameter is not finite.
         """
-        carried = windowed.gathered_state(built, self._group)
+        carried = built.strategy.carried_state()
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
@@ -160,7 +159,7 @@ class CheckpointManager:
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
-        due_s = every_s if windowed.at_rest(built) else float("inf")
+        due_s = every_s if built.strategy.at_rest else float("inf")
         written = self._last_good.after_step(loss, due_s, lambda: self._take({}))
         if written is not None:
             self._step_recorder.checkpoint(written.position, epoch, started_ns)

@@ -14,38 +14,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.hybrid_batches.strategy import NEW, Drawn, HybridBatchStrategy, TargetRun, add_gradients
 from dtdg_lab.tasks.base import PARTS, Scores, Task
-
-# How far the loss of a batch is from that of the same targets in the whole graph.
-
-
-def batch_deviation(
-    layout: HybridBatchStrategy, model: DynamicModel, task: Task, sequence: DeviceSequence
-) -> float | None:
-    """The relative difference for the first batch of the present size, under the present parameters.
-
-    Rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and EvolveGCN-H
-    (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are changed.
-
-    Args:
-        layout: that draws batches.
-        model: as it is.
-        task: what is predicted.
-        sequence: the whole graph.
-    """
-    of = layout.parts[0].again(Drawn(NEW, layout.choice, 0))
-    run = TargetRun(model, of.sequence, task, of.batch.snapshots, "all")
-    own, vertices = float(add_gradients(run)), of.sequence.vertices
-    state, read = model.initial_state(sequence.own), []
-    with torch.no_grad():
-        for t in run.snapshots:
-            space = sequence.view(t)
-            h, state = run_straight(model.snapshot(space, space.inputs, state))
-            read.append(model.readout(h if vertices is None else h[vertices]))
-        whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
-    return abs(own - whole) / whole if whole > 0 else None
-
 
 # One evaluator for all systems and tasks: the whole sequence, sharded by nodes, under a named protocol.
 

@@ -15,12 +15,9 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows import training as windowed
-from dtdg_lab.systems.decayed_windows.window import RowMemory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.collective import attempted
-from dtdg_lab.training.plan_events import EventList, plan_events
 
 # Which settings may change in a running job, and what a control request does to it.
 
@@ -131,19 +128,35 @@ class LiveSettings:
 # What trains, made anew under other settings: in-memory checkpoint, build, restore.
 
 
+PlanEvents = list[tuple[str, dict[str, Any]]]  # kind and data
+
+
+def plan_events(built: RunComponents, group: Group, before: RunComponents | None = None) -> PlanEvents:
+    """Events that describe the plans of what trains, on rank 0; none on the others.
+
+    Args:
+        built: what trains.
+        group: the ranks.
+        before: what trained before; an event without contents ends a plan of a kind that ``built`` has none of.
+    """
+    if group.rank != 0:
+        return []
+    strategy = built.strategy
+    ended = () if before is None else [kind for kind in before.strategy.plan_kinds if kind not in strategy.plan_kinds]
+    return [*strategy.plan_events(), *((kind, {"layout": None}) for kind in ended)]
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """What trains from here on.
 
     Attributes:
         built: in place of what trained before.
-        measured: memory of a step over a window, where there are windows.
-        told: events that tell of it.
+        events: that describe its plans.
     """
 
     built: RunComponents
-    measured: RowMemory | None
-    described: EventList
+    events: PlanEvents
 
 
 def rebuilt(
@@ -188,12 +201,11 @@ def rebuilt(
         if made is not None:
             made.close()
         return None, reason
-    measured = windowed.measure(made, group, device=device)  # collective: all ranks have built
-    described, reason = attempted(partial(plan_events, made, graph, group, before, measured), group, device=device)
+    events, reason = attempted(partial(plan_events, made, group, before), group, device=device)
     if reason:
         made.close()
         return None, reason
-    return Rebuilt(made, measured, described or EventList()), ""
+    return Rebuilt(made, events or []), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +282,6 @@ def rehearse() -> None:
         config = RunConfig(system="single", dataset="growing", model=model, hidden=4)
         built = build(config, graph, SoloGroup())
         built.gradients.zero()
-        built.layout.compute(built.layout.epoch(0)[0], Unmarked())
+        built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
         built.optimizer.step()
         built.evaluator.evaluate(built.model, ("train", "validation"))

@@ -11,16 +11,15 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, PartitionError
 from dtdg_lab.core.message_passing import hops, pulls
-from dtdg_lab.core.plans import Chunking, Partition, SnapshotBlocks
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import measures_for, predicted_bytes
-from dtdg_lab.systems.decayed_windows.chunks import chunk_facts, make_chunks, told_chunks
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
+from dtdg_lab.partition.volume import (
     RERUN_MEMORIES,
     AllToAllCost,
     Volume,
@@ -31,48 +30,6 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     sent,
 )
 from dtdg_lab.tasks.base import PARTS, Task
-
-# The chunks of a run's parts: made on rank 0, known to all ranks, and told as an event.
-
-
-MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
-
-
-def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, group: Group) -> Chunking:
-    """The chunks that a config asks for, the same on every rank; collective.
-
-    Raises:
-        PartitionError: they could not be made; every rank raises it with rank 0's reason.
-    """
-    parts = partition.parts
-    if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part
-        return Chunking(np.zeros(graph.num_nodes, np.int32), WHOLE_CHUNKS, parts, "the whole part")
-    made: Chunking | None = None
-    described: dict[str, Any] = {}
-    if group.rank == 0:
-        try:
-            chunks = config["chunks"] or fitting_chunks(partition)
-            made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
-            described = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
-        except Exception as error:  # whatever it is, the other ranks wait for an answer
-            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            described = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
-    described = json.loads(group.broadcast_text(json.dumps(described)))
-    if "reason" in described:
-        raise PartitionError(described["reason"])
-    chunk = group.broadcast_array(None if made is None else made.chunk)
-    return Chunking(chunk, described["chunks"], parts, described["made_by"], described["seconds"], described["note"])
-
-
-def fitting_chunks(partition: Partition) -> int:
-    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 nodes."""
-    return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
-
-
-def chunking_event(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
-    """What an event says of the chunks."""
-    return told_chunks(config["chunker"], chunking, chunk_facts(graph, partition, chunking))
-
 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
 
@@ -246,6 +203,7 @@ def partition_event(
     train: range,
     ranks: int,
     blocks: SnapshotBlocks | None = None,
+    full_share: float | None = None,
 ) -> dict[str, Any]:
     """What an event says of a run's partition: who owns what, and the bytes that a step will send.
 
@@ -256,6 +214,7 @@ def partition_event(
         train: the snapshots of the training split.
         ranks: R, which send; the parts of a rank send as one.
         blocks: of time that the run trains in, where it does: rows are sent again where a block is recomputed.
+        full_share: of an epoch's steps, those in which a snapshot exchanges rows, where not all of them do.
 
     Returns:
         See :mod:`dtdg_lab.visualization.partition`.
@@ -269,9 +228,8 @@ def partition_event(
     asked = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
     itemsize = np.dtype(config["dtype"]).itemsize
     predicted = predicted_bytes(between, asked, itemsize=itemsize, reuse=config["halo_reuse"])
-    if layout == "halo_window":  # a snapshot is full in K of an epoch's steps: the mean step
-        share = Trapezoid.of(config).full / max(len(train), 1)
-        predicted = {way: np.rint(moved * share).astype(moved.dtype) for way, moved in predicted.items()}
+    if full_share is not None:  # the mean step
+        predicted = {way: np.rint(moved * full_share).astype(moved.dtype) for way, moved in predicted.items()}
     elif layout == "halo_vertex" and blocks is not None and blocks.blocks > 1:
         moved_again = halo_volume(config, graph, blocks, partition).bytes(itemsize)
         predicted = {way: moved for way, moved in moved_again.items() if way != "rerun" or moved.any()}
@@ -287,6 +245,12 @@ def partition_event(
         "measures": measures.to_dict(),
         "predicted": {way: moved.tolist() for way, moved in predicted.items()},
     }
+
+
+def plain_partition_event(of: BuildContext, **more: Any) -> dict[str, Any]:
+    """The same, of what a strategy was built from; ``more`` as there."""
+    assert of.partition is not None
+    return partition_event(of.config, of.graph, of.partition, train=of.train, ranks=of.group.size, **more)
 
 
 # Which snapshots a run trains, validates and tests on, as an event tells it.

@@ -229,7 +229,7 @@ class StepRecorder:
         cpu_s: float,
         moved: Moved,
         version: int,
-        layout: Strategy,
+        strategy: Strategy,
     ) -> float | None:
         """The rows of a step that is over; its joules where they are known.
 
@@ -241,13 +241,13 @@ class StepRecorder:
             cpu_s: processor seconds of this process.
             moved: bytes in the step, sent and received, but for features that were fetched.
             version: of the control word that holds after it.
-            layout: that has taken down more.
+            strategy: that has recorded more.
         """
         intervals, spent = self._clock.intervals, self._clock.seconds()
         energy_j, energy_source = self._resource_monitor.step_energy(at.step)
         own = computed.loss_sum / computed.groups if computed.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
-        self.last_rows = layout.rows()
+        self.last_rows = strategy.rows()
         fetches = (row for row in self.last_rows.get("fetches", ()) if row[PURPOSE] != "probe")  # training's own
         moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in fetches)
         self._recorder.row(
@@ -341,6 +341,10 @@ class StepRecorder:
         """What happened, on rank 0."""
         if self._rank == 0:
             self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
+
+    def own_event(self, at: Position, kind: str, data: dict[str, Any]) -> None:
+        """What happened on this rank."""
+        self._recorder.row("events", (at.step, at.epoch, time.time_ns(), kind, data))
 
     def decision(self, at: Position, row: tuple[Any, ...]) -> None:
         """What was decided, on rank 0."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.model_averaging import Round
-from dtdg_lab.engine.strategy import Strategy
-from dtdg_lab.systems.hybrid_batches.strategy import Drawn, HybridBatchStrategy
 
 STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
 
@@ -53,7 +51,7 @@ class RunReplay:
     """
 
     rounds: tuple[Round, ...]
-    drawn: Mapping[tuple[int, int], Drawn]
+    drawn: Mapping[tuple[int, int], tuple[str, int, int]]
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[RecordedRequest, ...] | None = None
     schedules: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
@@ -85,7 +83,7 @@ class RunReplay:
             for row in rounds
         )
         more["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
-        drawn = {(row["step"], row["part"]): Drawn(row["source"], row["action"], row["index"]) for row in targets}
+        drawn = {(row["step"], row["part"]): (row["source"], row["action"], row["index"]) for row in targets}
         return cls(made, drawn, **more)
 
     def stretch(self, number: int) -> Sequence[Round]:
@@ -107,11 +105,6 @@ class RunReplay:
         """The iteration that a step was, of this epoch; None where this rank made no more steps of it."""
         place = self.places.get(step)
         return place[1] if place is not None and place[0] == epoch else None
-
-    def lead(self, layout: Strategy) -> None:
-        """Have a layout draw what was drawn."""
-        if isinstance(layout, HybridBatchStrategy):
-            layout.replay = self.drawn
 
     # requests
 

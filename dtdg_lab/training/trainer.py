@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,26 +15,36 @@ from typing import Any
 import torch
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import Step
+from dtdg_lab.distributed.model_averaging import ControlState
+from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows import training as windowed
-from dtdg_lab.systems.hybrid_batches.policies import BatchDecision
 from dtdg_lab.training.build import RunComponents, build, own_defaults
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.checkpoint_manager import CheckpointManager, not_finite
-from dtdg_lab.training.collective import any_rank, as_rank_0
+from dtdg_lab.training.collective import any_rank, as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.interfaces import ControlSource, Recorder
-from dtdg_lab.training.live_run import LiveTraining
-from dtdg_lab.training.live_settings import LiveSettings, live_names
+from dtdg_lab.training.live_settings import (
+    LiveSettings,
+    PlanEvents,
+    Rebuilt,
+    Settled,
+    check_changes,
+    live_names,
+    merged,
+    plan_events,
+    readable,
+    rebuilt,
+    settle,
+)
+from dtdg_lab.training.memory import trace_memory
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.training.phase_clock import PhaseClock
-from dtdg_lab.training.plan_events import KINDS
 from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
-from dtdg_lab.training.replay import END, STEP, RunReplay
-from dtdg_lab.training.updates import AveragedUpdates
+from dtdg_lab.training.replay import END, GATHER, PAUSE, STEP, RunReplay
+from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
 
 ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
 ENDING = "the run is ending: its last step is made. run.resume() or a new run takes changes."
@@ -45,7 +58,7 @@ class TrainingOutcome:
     position: Position
 
 
-class Trainer(LiveTraining):
+class Trainer:
     """Trains one rank of one run from where it is to its end.
 
     Args:
@@ -93,26 +106,27 @@ class Trainer(LiveTraining):
         self._step_recorder = StepRecorder(recorder, self._clock, resource_monitor, group.rank)
         self._position, self._replay = Position(), replay
         self._evaluated_step = -1
+        self._save_requested = False
+        self._updates_made = self._averaged_stretches = 0
         self._branches, self._changes = begin is not None and not resume, dict(changes)
         held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
         self.live_settings = LiveSettings(config) if stored is None else self._knobs_from(stored, config)
-        plan = {**({} if stored is None else stored.plan), **self._recorded_schedule(self._position.step)}
+        plan = {**({} if stored is None else stored.plan), **self._recorded_plan(self._position.step)}
         self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
         try:
-            self._row_memory = windowed.measure(self._built, group, device=device)
             if stored is not None:
                 stored.restore(self._built.model, self._built.optimizer if stored.has_moments_for(config) else None)
                 self._apply_settings()
-                windowed.put_back(self._built, plan, device=device)
+                self._built.strategy.load_carried(plan)
             self._updates = self._made_updates()
         except BaseException:
             self._built.close()
             raise
         self._keeper = CheckpointManager(checkpoint, group, self._step_recorder, self._snapshot)
         self._loss = 0.0
-        resource_monitor.children = lambda: self._built.remote.children if self._built.remote is not None else ()
+        resource_monitor.children = lambda: self._built.strategy.children
 
     @own_defaults()
     def run(self) -> TrainingOutcome:
@@ -143,9 +157,8 @@ class Trainer(LiveTraining):
             self._event("resumed", described)
         threads = torch.get_num_threads()  # sums depend on them
         self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device, "threads": threads})
-        self._report(*KINDS)
-        if self._built.hybrid is not None:
-            self._built.hybrid.open()
+        self._report_plans()
+        self._built.strategy.open()
         from tqdm.auto import tqdm
 
         with tqdm(total=self.live_settings.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -202,7 +215,7 @@ class Trainer(LiveTraining):
         Where models are averaged, ranks share the steps of an epoch: ``iteration`` is a step's number among those of
         all ranks, and a rank makes those that it is given.
         """
-        works = self._built.layout.epoch(epoch)
+        works = self._built.strategy.epoch(epoch)
         if not isinstance(self._updates, AveragedUpdates):
             self._steps = len(works)
             yield from works[self._position.iteration :]
@@ -224,11 +237,13 @@ class Trainer(LiveTraining):
         self._save_if_requested()
 
     def _end_profiled_epoch(self) -> None:
-        """Go on by another schedule where there is one; by the old one where the scheduler fails, on every rank."""
-        changes, reason = {"group_times": self.live_settings.config["group_times"]}, ""
+        """Adopt another plan where the epoch asks for one; keep the old one where it cannot be made, on every rank."""
+        changes, reason = self._built.strategy.epoch_changes, ""
+        if not changes:
+            return
         try:
-            if self._other_schedule():
-                self._report("schedule")
+            if kinds := self._other_plans():
+                self._report_plans(kinds)
         except PlanError as error:
             reason = str(error)
         if reason := reason or self._refused_before(changes):
@@ -236,7 +251,7 @@ class Trainer(LiveTraining):
 
     def _tune(self, epoch: int) -> None:
         started_ns = time.time_ns()
-        decision = windowed.tuned(self._built, self.live_settings.config, epoch, self._row_memory)
+        decision = self._built.strategy.tune(epoch, self.live_settings.config, self._built)
         if decision is None:
             return
         self._step_recorder.between(self._position.step, epoch, "evaluate", started_ns)  # what its trials took
@@ -292,13 +307,11 @@ class Trainer(LiveTraining):
     def _step(self, work: Step) -> None:
         clock, built, cpu_s = self._clock, self._built, time.process_time()
         sent, received = self._group.bytes_sent, self._group.bytes_received
-        choice = 0 if built.hybrid is None else built.hybrid.choice
-        if built.hybrid is not None:
-            built.hybrid.begin(self._position.step)
+        built.strategy.on_step_start(self._position.step)
         self._follow_links(work)
         clock.start()
         built.gradients.zero()
-        computed = built.layout.compute(work, clock)
+        computed = built.strategy.compute(work, clock)
         self._slow_down()
         clock("compute")
         agreed = self._updates.exchange(computed)
@@ -313,7 +326,7 @@ class Trainer(LiveTraining):
         word = self._updates.follow()
         if not self._updates.together:
             clock("communicate")
-        self._decide(known_loss, choice)
+        self._decide(known_loss)
         self._apply_control(word, STEP)
         self._recorder.check()
         clock("control")
@@ -326,12 +339,11 @@ class Trainer(LiveTraining):
             cpu_s=time.process_time() - cpu_s,
             moved=moved,
             version=self.live_settings.version,
-            layout=built.layout,
+            strategy=built.strategy,
         )
-        if built.remote is not None:
-            built.remote.stepped(sum(clock.seconds().values()), energy_j)
-        if built.scheduling is not None:
-            built.scheduling.observe(self._step_recorder.last_rows.get("groups", ()), agreed.communicate_s)
+        rows = self._step_recorder.last_rows
+        outcome = StepOutcome(sum(clock.seconds().values()), agreed.communicate_s, energy_j, rows)
+        built.strategy.on_step_end(outcome)
 
     def _follow_links(self, work: Step) -> None:
         """Make links as slow as they are to be in this step."""
@@ -340,26 +352,24 @@ class Trainer(LiveTraining):
             if changed is not None:
                 self._event("congestion", changed)
 
-    def _decide(self, loss: float | None, choice: int) -> None:
-        if self._built.hybrid is not None:
-            seconds = sum(self._clock.seconds().values())
-            if not self._decided_before():
-                self._note_decision(self._built.hybrid.after_step(loss, seconds, choice))
+    def _decide(self, loss: float | None) -> None:
+        seconds = sum(self._clock.seconds().values())
+        if not self._repeats_decisions():
+            self._record_decision(self._built.strategy.decide_after_step(loss, seconds))
 
-    def _decided_before(self) -> bool:
-        """Whether decisions are those of the run that is repeated; those of this step are made."""
+    def _repeats_decisions(self) -> bool:
+        """Whether decisions are those of the run that is replayed; those of this step are taken."""
         if self._replay is None or self._replay.decisions is None:
             return False
-        hybrid = self._built.hybrid
-        if hybrid is not None and hybrid.adjuster is not None:
+        if self._built.strategy.decides:
             for row in self._replay.decided(self._position.step):
-                hybrid.repeat(row[ACTION])
-                self._step_recorder.decision(self._position, row)
+                self._built.strategy.repeat_decision(row[ACTION])
+                self._record_decision(row)
         return True
 
-    def _note_decision(self, decision: BatchDecision | None) -> None:
-        if decision is not None:
-            self._step_recorder.decision(self._position, decision.row)
+    def _record_decision(self, row: tuple[Any, ...] | None) -> None:
+        if row is not None:
+            self._step_recorder.decision(self._position, row)
 
     def _slow_down(self) -> None:
         if self.live_settings.config["slow_rank"] == self._group.rank and self.live_settings.config["slow_ms"] > 0:
@@ -376,12 +386,326 @@ class Trainer(LiveTraining):
         started_ns = time.time_ns()
         if final or self._updates.together:
             results = self._built.evaluator.evaluate(self._built.model, splits, final=final)
-        elif self._group.rank == 0 and self._built.alone is not None:  # the others are at other steps, and go on
-            results = self._built.alone.evaluate(self._built.model, splits)
+        elif self._group.rank == 0:  # the others are at other steps, and train on
+            results = self._built.own_evaluator.evaluate(self._built.model, splits)
         else:
             return
         self._step_recorder.evaluations(self._position, results)
         self._step_recorder.between(self._position.step, self._current_epoch, "evaluate", started_ns)
-        if self._built.hybrid is not None and not final and not self._decided_before():
+        if not final and not self._repeats_decisions():
             losses = [of.loss for of in results if of.split == "validation"]
-            self._note_decision(self._built.hybrid.after_evaluation(losses[0] if losses else None))
+            self._record_decision(self._built.strategy.decide_after_evaluation(losses[0] if losses else None))
+
+    # live settings: what is requested, agreed on, and applied at one place by all ranks
+
+    def _asked(self, received: str = STEP) -> ControlState:
+        """The newest request and size of batches; rank 0's count."""
+        if self._group.rank != 0:
+            return ControlState()
+        version = self._control.latest()
+        if self._replay is not None and self._replay.requests is not None:
+            stopped = version > 0  # a replay hears of nothing else
+            version = (
+                len(self._replay.requests) + 1 if stopped else self._replay.version(self._next_step(received), received)
+            )
+        return ControlState(version, self._built.strategy.requested_choice)
+
+    def _next_step(self, received: str) -> int:
+        """The step that comes after the one that is being made, or after those made."""
+        return self._position.step + (received == STEP)
+
+    def _made_updates(self) -> Updates:
+        """Those of a stretch that begins now; collective."""
+        self._updates_made += 1
+        self._began = self._position
+        start = ControlState(self.live_settings.version, self._built.strategy.requested_choice)
+        rounds = None
+        if self._replay is not None:
+            self._built.strategy.replay_draws(self._replay.drawn)
+            if self._built.config["exchange"] == "models":
+                self._averaged_stretches += 1
+                rounds = self._replay.stretch(self._averaged_stretches)
+        return updates_for(
+            self._built,
+            self._group,
+            self._asked,
+            name=f"averaging-{self._updates_made}",
+            start=start,
+            step=self._position.step,
+            place=(self._position.epoch, self._position.iteration),
+            replay=rounds,
+        )
+
+    def _gather(self) -> None:
+        """Wait for all ranks, follow words meanwhile, and be where they are together."""
+        started_ns, sent, received = time.time_ns(), self._group.bytes_sent, self._group.bytes_received
+
+        def hear(word: ControlState) -> None:
+            self._apply_control(word, GATHER)
+            self._recorder.check()
+
+        self._updates.gather(hear)
+        moved = (self._group.bytes_sent - sent, self._group.bytes_received - received)
+        self._step_recorder.gathered(self._position, started_ns, moved)
+        before, steps = self._position.epoch, self._shared_steps
+        self._position = joined(self._began, self._position, self._group, steps=steps, device=self._device)
+        self._began = self._position
+        for epoch in range(before, self._position.epoch):  # that others ended
+            self._event("epoch", {"epoch": epoch})  # without a time: this rank made none of it, or a part
+
+    @property
+    def _shared_steps(self) -> int:
+        """Steps of an epoch, by all ranks together, where models are averaged."""
+        return len(self._built.strategy.epoch(self._position.epoch)) * self._group.size
+
+    def _apply_control(self, word: ControlState, received: str) -> None:
+        """Follow a word: the size of batches first, since changes may make other sizes."""
+        self._built.strategy.receive_choice(word.choice)
+        self._apply_up_to(word.version, received)
+        self._step_recorder.rounds(self._position, self._updates.rounds())
+
+    def _requested(self, version: int, received: str) -> dict[str, Any]:
+        """The request of a version, and a note of it for whoever repeats the run."""
+        next_step = self._next_step(received)
+        if self._replay is not None and self._replay.requests is not None:
+            together = self._updates.together
+            payload = dict(self._replay.payload(version, next_step, received, together=together))
+        else:
+            payload = self._control.payload(version)
+        if payload:
+            self._event("asked", {"version": version, "request": payload, "heard": received}, next_step)
+        return payload
+
+    def _apply_up_to(self, version: int, received: str) -> None:
+        next_step = self._next_step(received)
+        while self.live_settings.version < version:
+            number = self.live_settings.version + 1
+            payload = self._requested(number, received)
+            self._save_requested = self._save_requested or bool(payload.get("keep", False))
+            was_paused, config, changed, reason = self.live_settings.paused, self.live_settings.config, {}, ""
+            try:
+                changed = self.live_settings.apply(payload)
+            except ConfigError as error:  # of settings alone: the same on every rank
+                reason = str(error)
+            self.live_settings.version = (
+                number  # after the change: the control thread counts newer requests as not yet made
+            )
+            if reason:
+                self._refused(payload["set"], reason)
+            if changed and self._validate_settings(changed):
+                self.live_settings.config = config
+            elif changed:
+                self._apply_settings()
+                self._record_change(changed, "step", next_step)
+                self._record_settings_events(changed)
+            if self.live_settings.paused != was_paused:
+                self._event(
+                    "paused" if self.live_settings.paused else "unpaused",
+                    {"version": self.live_settings.version},
+                    next_step,
+                )
+            if payload.get("stop"):
+                self._event("stopping", {"version": self.live_settings.version}, next_step)
+
+    def _validate_settings(self, changes: dict[str, Any]) -> bool:
+        """Whether batches, features or links cannot be as changes have them: then all ranks stay as they were."""
+        config, built = self.live_settings.config, self._built
+        reason = self._refused_before(changes)
+        if built.network is not None:
+            reason = reason or built.network.validate_settings(config)
+        reason = reason or built.strategy.validate_settings(config)
+        if built.strategy.fails_by_rank:
+            reason = shared_reason(reason, self._group, device=self._device)
+        if reason:
+            self._refused(changes, reason)
+        return bool(reason)
+
+    def _refused(self, changes: dict[str, Any], reason: str) -> None:
+        """Say that changes were not made, and why."""
+        self._event("refused", {"version": self.live_settings.version, "changes": changes, "reason": reason})
+
+    def _refused_before(self, changes: dict[str, Any]) -> str:
+        """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated.
+
+        Refusals are recorded at rank 0's step: while ranks are at steps of their own, only rank 0 looks them up.
+        """
+        if self._replay is None or (self._group.rank != 0 and not self._updates.together):
+            return ""
+        return self._replay.refusal(self._position.step, changes)
+
+    def _apply_settings(self) -> None:
+        if self._built.network is not None:
+            self._built.network.use(self.live_settings.config)
+        self._built.strategy.apply_settings(self.live_settings.config)
+        self._resource_monitor.use(self.live_settings.config)
+        for options in self._built.optimizer.param_groups:
+            options["lr"] = self.live_settings.config.learning_rate
+
+    def _record_settings_events(self, changes: dict[str, Any]) -> None:
+        """What changes in place have made of the strategy, and of averaging."""
+        if isinstance(self._updates, AveragedUpdates):
+            self._updates.every(self.live_settings.config["average_every_s"])
+        for event in self._built.strategy.settings_events(changes):
+            if event.every_rank:
+                self._step_recorder.own_event(self._position, event.kind, event.data)
+            else:
+                self._event(event.kind, event.data)
+
+    def _wait_while_paused(self) -> None:
+        def wait(seconds: float) -> None:
+            if self._group.rank == 0 and self._replay is None:
+                self._control.wait(self.live_settings.version, seconds)
+
+        while self.live_settings.paused and not self.live_settings.stopping:
+            self._apply_control(self._updates.pause(wait), PAUSE)
+            self._save_if_requested()
+            self._recorder.check()
+
+    def _save_if_requested(self) -> None:
+        if self._save_requested:
+            self._save_requested = False
+            self._keeper.kept(f"step-{self._position.step:05d}", self._built, self._current_epoch)
+
+    def _rebuild_if_asked(self) -> None:
+        """Apply epoch knobs. A request that fails leaves the run, and the other requests, as they were."""
+        if (
+            not self.live_settings.requests or self._position.iteration
+        ):  # a run resumed within an epoch ends it by its old plan
+            return
+        before, started_ns = self._built, time.time_ns()
+        settled = self._settled(self.live_settings.requests)
+        self.live_settings.requests = []
+        for changes, reason in settled.refused:
+            self._refused(changes, reason)
+        if settled.made is not None:
+            self._go_on_with(settled.made, settled.changes, started_ns)
+        del before, settled
+        gc.collect()  # sequences and their stores hold each other, and there may be no room for two of them
+
+    def _settled(self, asked: list[dict[str, Any]]) -> Settled:
+        """What becomes of requests: those that the run which is repeated refused are refused again."""
+        reasons = [self._refused_before(changes) for changes in asked]
+        if self._replay is not None:
+            reasons = json.loads(self._group.broadcast_text(json.dumps(reasons)))
+        refused = [(changes, why) for changes, why in zip(asked, reasons, strict=True) if why]
+        tried = [changes for changes, why in zip(asked, reasons, strict=True) if not why]
+        if not tried:
+            return Settled(None, {}, refused)
+        memory, config = replace(self._snapshot(), waiting=[]), self.live_settings.config
+        at = self._position
+        if self._replay is not None and not self._updates.together:  # schedules are recorded where all ranks go on
+            at = as_rank_0(at, self._group, device=self._device)
+        memory.plan.update(self._recorded_plan(at.step))
+
+        def make(changes: dict[str, Any]) -> tuple[Rebuilt | None, str]:
+            graph, group, before = self._graph, self._group, self._built
+            return rebuilt(config, changes, memory, graph, group, device=self._device, before=before)
+
+        found = settle(tried, partial(merged, config), make)
+        return replace(found, refused=[*refused, *found.refused])
+
+    def _recorded_plan(self, step: int) -> dict[str, Any]:
+        """For a strategy's state: the plan that was made at a step of the run that is replayed."""
+        if self._replay is None:
+            return {}
+        recorded = self._replay.schedule(step, "build")
+        return {} if recorded is None else {RECORDED_PLAN: recorded}
+
+    def _other_plans(self) -> tuple[str, ...]:
+        """The kinds of plans that the epoch which ended has changed: collective, or as in the run that is replayed."""
+        if self._replay is None or self._replay.requests is None:
+            return self._built.strategy.on_epoch_end()
+        recorded = self._replay.schedule(self._position.step, "epoch")
+        return () if recorded is None else self._built.strategy.adopt_plan(recorded)
+
+    def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:
+        before, self._built = self._built, made.built
+        before.close()
+        self.live_settings.config = made.built.config
+        if not self._updates.together and made.built.config["exchange"] == "gradients":  # ranks were at own steps
+            self._position = as_rank_0(self._position, self._group, device=self._device)
+            share_moments(self._built.optimizer, self._group)
+        self._updates = self._made_updates()
+        self._apply_settings()
+        self._note_rebuild(changes, made.events, started_ns)
+        if self._built.strategy.probes_after(before.strategy):
+            self._probe_memory()
+        self._built.strategy.open()
+
+    def _note_rebuild(self, changes: dict[str, Any], events: PlanEvents, started_ns: int) -> None:
+        step = self._position.step
+        took_s = (self._step_recorder.between(step, self._position.epoch, "rebuild", started_ns) - started_ns) * 1e-9
+        self._record_change(changes, "epoch", step, took_s=took_s)
+        for kind, data in events:
+            self._event(kind, {**data, "rebuild_s": took_s})
+
+    def _snapshot(self, carried: dict[str, Any] | None = None) -> Checkpoint:
+        return Checkpoint(
+            self._built.model.state_dict(),
+            self._built.optimizer.state_dict(),
+            self._position,
+            self.live_settings.config.to_json(),
+            self.live_settings.requests,
+            self._graph.data_hash,
+            {**self._built.strategy.state_dict(), **(carried or {})},
+        )
+
+    def _knobs_from(self, stored: Checkpoint, config: RunConfig) -> LiveSettings:
+        """Position and settings to go on with: of a run that is resumed, or of another one that is branched from."""
+        return self._branched(stored, config) if self._branches else self._knobs_of(stored, self._changes)
+
+    def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> LiveSettings:
+        """Position and settings to go on with; within an epoch, changes of its plan wait until it is over."""
+        config = RunConfig.from_json(stored.config_json)
+        changed = check_changes(config, changes)
+        self._position = stored.position
+        waiting = _without(stored.waiting, changes)
+        if self._position.iteration == 0:
+            return LiveSettings(changed, requests=waiting)
+        live_settings = LiveSettings(config, requests=waiting)
+        live_settings.apply({"set": changes})
+        return live_settings
+
+    def _branched(self, stored: Checkpoint, config: RunConfig) -> LiveSettings:
+        """Position of another run's checkpoint, and settings of one's own; what waited there waits, unless set anew."""
+        self._position = stored.position
+        before, reads = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
+        set_anew = {name for name, value in config.flat.items() if name not in before or before[name] != value}
+        unread = {name for changes in stored.waiting for name in changes if name not in reads}
+        return LiveSettings(config, requests=_without(stored.waiting, set_anew | unread))
+
+    @property
+    def _current_epoch(self) -> int:
+        """The epoch that what is done between steps belongs to: the one just ended where the next has not begun."""
+        at_boundary = self._position.iteration == 0 and self._position.step > 0
+        return self._position.epoch - at_boundary
+
+    def _probe_memory(self) -> None:
+        """Record the memory over the largest step, as the strategy has it; collective as steps are."""
+        traces = []
+        for step in self._built.strategy.probe_steps():
+            traces.append(trace_memory(step, device=self._device))
+            self._built.gradients.zero()
+        traced = max(traces, key=lambda trace: trace.peak_bytes)
+        self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
+        self._event("memory_trace", traced.to_dict())
+
+    def _report_plans(self, kinds: Collection[str] | None = None) -> None:
+        for kind, data in plan_events(self._built, self._group):
+            if kinds is None or kind in kinds:
+                self._event(kind, data)
+
+    def _record_change(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
+        data = {"version": self.live_settings.version, "changes": changes, "when": when, **facts}
+        if not self._updates.together:
+            data["apart"] = True  # each rank at a step of its own
+        self._step_recorder.live_settings(self._position, data, step)
+
+    def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:
+        self._step_recorder.event(self._position, kind, data, step)
+
+
+def _without(requests: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
+    """Requests less some settings, and less those that are then empty."""
+    kept = [{name: value for name, value in changes.items() if name not in names} for changes in requests]
+    return [changes for changes in kept if changes]

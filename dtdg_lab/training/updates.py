@@ -184,6 +184,6 @@ def updates_for(
         step=step,
         replay=replay,
         place=place,
-        share=1.0 if built.hybrid is None else built.hybrid.share,
+        share=built.strategy.share,
     )
     return AveragedUpdates(built.gradients, averager)

@@ -71,7 +71,7 @@ def _maker(config: RunConfig) -> MakeLayout:
         built = build(config.replace(ranks=size), _graph(), _Played(rank, size, said))
         for parameter in built.model.parameters():
             parameter.grad = None  # build makes them views of a flat buffer
-        return built.layout, built.model
+        return built.strategy, built.model
 
     return make
 

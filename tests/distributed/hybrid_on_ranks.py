@@ -19,7 +19,7 @@ from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
@@ -69,19 +69,19 @@ def built_case(case: dict[str, Any], group: Group) -> RunComponents:
 def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     """Losses and gradients of two epochs, with the batches they are of."""
     built, found = built_case(case, group), []
-    assert built.hybrid is not None
+    assert built.strategy.controller is not None
     for epoch in range(EPOCHS):
-        for work in built.layout.epoch(epoch):
-            built.hybrid.begin(len(found))
+        for work in built.strategy.epoch(epoch):
+            built.strategy.controller.begin(len(found))
             built.gradients.zero()
             sent = group.bytes_sent
-            computed = built.layout.compute(work, Unmarked())
+            computed = built.strategy.compute(work, Unmarked())
             sent = group.bytes_sent - sent
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             found.append(
                 {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
                  "sent": sent, "groups": agreed.groups, "work": computed.vertex_snapshots,
-                 "batches": [(row[0], *row[2:9]) for row in built.layout.rows()["targets"]]}
+                 "batches": [(row[0], *row[2:9]) for row in built.strategy.rows()["targets"]]}
             )  # fmt: skip
             built.optimizer.step()
     return found

@@ -30,7 +30,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [
@@ -64,11 +64,11 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     config = static_config(**settings) if static else remote_config(**settings)
     found = []
     with built_remote(config, group, static_graph() if static else changing_graph()) as built:
-        for work in built.layout.epoch(0)[:STEPS]:
+        for work in built.strategy.epoch(0)[:STEPS]:
             built.gradients.zero()
-            computed = built.layout.compute(work, Unmarked())
+            computed = built.strategy.compute(work, Unmarked())
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-            rows = built.layout.rows()["resolved"]
+            rows = built.strategy.rows()["resolved"]
             found.append(
                 {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
                  "groups": agreed.groups, "remote": {row[0]: row[2] for row in rows}}

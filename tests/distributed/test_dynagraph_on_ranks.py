@@ -47,14 +47,14 @@ def _trained(config: RunConfig, group: Group) -> list[dict[str, Any]]:
     built = build(config, _graph(), group)
     found = []
     for epoch in range(EPOCHS):
-        for work in built.layout.epoch(epoch)[:STEPS]:
+        for work in built.strategy.epoch(epoch)[:STEPS]:
             built.gradients.zero()
             sent = group.bytes_sent
-            computed = built.layout.compute(work, Unmarked())
+            computed = built.strategy.compute(work, Unmarked())
             sent = group.bytes_sent - sent
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             built.optimizer.step()
-            (batch,) = built.layout.rows()["batches"]
+            (batch,) = built.strategy.rows()["batches"]
             found.append(
                 {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
                  "own_loss": computed.loss_sum, "work": computed.vertex_snapshots, "sent": sent, "edges": batch[5]}

@@ -33,7 +33,8 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import run_straight
-from dtdg_lab.systems.hybrid_batches.strategy import FIRST_NEW, HybridBatchStrategy
+from dtdg_lab.systems.hybrid_batches.part_batches import FIRST_NEW
+from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
 from dtdg_lab.testing.processes import run_ranks
 from dtdg_lab.training.build import RunComponents
 
@@ -74,9 +75,9 @@ def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[E
                          ids=lambda case: ids[case])  # fmt: skip
 def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo: list[EventList], case: int) -> None:
     built = built_case(CASES[case], SoloGroup())
-    assert isinstance(built.layout, HybridBatchStrategy)
+    assert isinstance(built.strategy, HybridBatchStrategy)
     losses = []
-    for part in built.layout.parts:
+    for part in built.strategy.parts:
         batch = part.sampler.batch(part.sizes[0], 0, FIRST_NEW)
         losses.append(_loss_on_the_whole(built, part.number, batch))
     torch.stack(losses).mean().backward()

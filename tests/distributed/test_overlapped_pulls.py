@@ -106,17 +106,17 @@ def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[An
     group, losses, orders = join_group(rank, ranks, address), {}, []
     for overlap in (True, False):
         built = build(RunConfig(ranks=ranks, overlap=overlap, **SMALL), _graph(80), group)
-        assert isinstance(built.layout, DecayedWindowStrategy)
-        built.layout.pace.predictor = _Contrary(rank)
+        assert isinstance(built.strategy, DecayedWindowStrategy)
+        built.strategy.pace.predictor = _Contrary(rank)
         losses[overlap] = []
-        for work in built.layout.epoch(0):
+        for work in built.strategy.epoch(0):
             built.gradients.zero()
-            computed = built.layout.compute(work, Unmarked())
+            computed = built.strategy.compute(work, Unmarked())
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             losses[overlap].append(agreed.loss_sum)
             built.optimizer.step()
             if overlap:
-                orders.append([built.layout.pace.order(layer) for layer in range(2)])
+                orders.append([built.strategy.pace.order(layer) for layer in range(2)])
     group.close()
     return losses[True], orders, losses[False]
 

@@ -81,10 +81,10 @@ def _built(case: dict[str, Any], group: Group, **more: Any) -> RunComponents:
 
 
 def _step(built: RunComponents, group: Group, number: int) -> dict[str, Any]:
-    works = [work for epoch in range(number + 1) for work in built.layout.epoch(epoch)]
+    works = [work for epoch in range(number + 1) for work in built.strategy.epoch(epoch)]
     built.gradients.zero()
     sent = group.bytes_sent
-    computed = built.layout.compute(works[number], Unmarked())
+    computed = built.strategy.compute(works[number], Unmarked())
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
     built.optimizer.step()
     return {
@@ -101,7 +101,7 @@ def _step(built: RunComponents, group: Group, number: int) -> dict[str, Any]:
 def _curve(case: dict[str, Any], group: Group) -> list[float]:
     built, losses = _built(case, group, optimizer="adam", learning_rate=0.01), []
     for epoch in range(5):
-        for number in range(len(built.layout.epoch(epoch))):
+        for number in range(len(built.strategy.epoch(epoch))):
             losses.append(_step(built, group, number)["loss"])
     return losses
 

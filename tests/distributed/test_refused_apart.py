@@ -14,8 +14,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build, updates
-from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
+from dtdg_lab.training.trainer import LiveTraining
 
 REFUSED = {"partitioner": "load_aware"}
 FIXED = {"adjuster": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}

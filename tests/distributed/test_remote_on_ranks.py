@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 EventList = list[dict[str, Any]]

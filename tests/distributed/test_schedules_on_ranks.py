@@ -49,11 +49,11 @@ def _steps(system: str, model: str, group: Group) -> list[dict[str, Any]]:
     """The first steps of a run scheduled by sizes, which are the same everywhere."""
     config = RunConfig(system=system, model=model, group_times="size", ranks=group.size, **SMALL)
     built = build(config, _graph(), group)
-    works = [*built.layout.epoch(0), *built.layout.epoch(1)][:STEPS]
+    works = [*built.strategy.epoch(0), *built.strategy.epoch(1)][:STEPS]
     steps = []
     for work in works:
         built.gradients.zero()
-        computed = built.layout.compute(work, Unmarked())
+        computed = built.strategy.compute(work, Unmarked())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         gradients = {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
         built.optimizer.step()
@@ -61,8 +61,8 @@ def _steps(system: str, model: str, group: Group) -> list[dict[str, Any]]:
             "loss": agreed.loss_sum / agreed.groups, "gradients": gradients, "computed": work.groups,
             "vertex_snapshots": computed.vertex_snapshots, "agreed": agreed.groups,
         })  # fmt: skip
-    assert built.scheduling is not None
-    return [{**step, "assignment": built.scheduling.schedule.assignment} for step in steps]
+    assert built.strategy.scheduling is not None
+    return [{**step, "assignment": built.strategy.scheduling.schedule.assignment} for step in steps]
 
 
 def _train(group: Group, folder: Path, **how: Any) -> Trained:

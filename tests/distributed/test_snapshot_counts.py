@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dtdg_lab.training.plan_events import plan_events
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -17,11 +18,10 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.cost_model import WAYS
+from dtdg_lab.partition.volume import WAYS
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.partition import blocks_event
-from dtdg_lab.training.plan_events import plan_events
 
 NODES, TRAINED = 23, 11
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60, "generated_snapshots": 37, "hidden": 6,
@@ -78,12 +78,12 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     for _ in range(_steps_of(config)):
         built.gradients.zero()
         sent = group.bytes_sent
-        (work,) = built.layout.epoch(0)
-        computed = built.layout.compute(work, Unmarked())
+        (work,) = built.strategy.epoch(0)
+        computed = built.strategy.compute(work, Unmarked())
         found["bytes"].append(group.bytes_sent - sent)
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()
-        tables = built.layout.rows()
+        tables = built.strategy.rows()
         found["losses"].append(agreed.loss_sum)
         found["links"].append(tables.get("links", []))
         found["exchanges"].append(tables.get("exchanges", []))
@@ -95,8 +95,8 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
 
 def _to_dict(built: RunComponents, graph: DynamicGraph) -> dict[str, Any]:
     """Bytes of one step by way, and legs, as told before."""
-    assert built.snapshot_blocks is not None
-    return blocks_event(built.config, graph, built.snapshot_blocks, built.task, partition=built.partition)
+    assert built.strategy.plan is not None
+    return blocks_event(built.config, graph, built.strategy.plan, built.task, partition=built.partition)
 
 
 def everything(group: Group) -> list[dict[str, Any]]:

@@ -88,15 +88,15 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     found: dict[str, Any] = {"losses": [], "gradients": [], "work": 0, "rows": []}
     for _ in range(STEPS):
         built.gradients.zero()
-        (work,) = built.layout.epoch(0)
-        computed = built.layout.compute(work, Unmarked())
+        (work,) = built.strategy.epoch(0)
+        computed = built.strategy.compute(work, Unmarked())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()
         assert agreed.groups == 1
         found["losses"].append(agreed.loss_sum)
         found["gradients"].append(built.gradients.gradients.clone().numpy())
         found["work"] += computed.vertex_snapshots
-        found["rows"].append(built.layout.rows())
+        found["rows"].append(built.strategy.rows())
     return found
 
 

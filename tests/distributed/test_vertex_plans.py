@@ -77,8 +77,8 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     for _ in range(STEPS):
         built.gradients.zero()
         sent = group.bytes_sent
-        (work,) = built.layout.epoch(0)
-        computed = built.layout.compute(work, Unmarked())
+        (work,) = built.strategy.epoch(0)
+        computed = built.strategy.compute(work, Unmarked())
         found["bytes"].append(group.bytes_sent - sent)
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()
@@ -86,10 +86,10 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["losses"].append(agreed.loss_sum)
         found["gradients"].append(built.gradients.gradients.clone().numpy())
         found["vertex_snapshots"].append(computed.vertex_snapshots)
-        found["links"].append(built.layout.rows().get("links", []))
+        found["links"].append(built.strategy.rows().get("links", []))
     if built.partition is not None and group.rank == 0:
         found["told"] = partition_event(
-            config, graph, built.partition, train=built.split.train, ranks=group.size, blocks=built.snapshot_blocks
+            config, graph, built.partition, train=built.split.train, ranks=group.size, blocks=built.strategy.plan
         )
     return found
 

@@ -78,14 +78,14 @@ def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
     """All steps of an epoch: losses, gradients, rows of batches."""
     built = build(config, _graph(config.dataset), group)
     found: dict[str, Any] = {"losses": [], "gradients": [], "rows": [], "links": 0}
-    for work in built.layout.epoch(0):
+    for work in built.strategy.epoch(0):
         built.gradients.zero()
-        computed = built.layout.compute(work, Unmarked())
+        computed = built.strategy.compute(work, Unmarked())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         found["losses"].append(agreed.loss_sum)
         found["gradients"].append([p.grad.clone().numpy() for p in built.model.parameters() if p.grad is not None])
         built.optimizer.step()
-        tables = built.layout.rows()
+        tables = built.strategy.rows()
         found["rows"].append(sum(row[4] for row in tables["batches"]))
         found["links"] += sum(row[-1] for row in tables["links"])
     return found
@@ -93,7 +93,7 @@ def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
 
 def _reference(config: RunConfig) -> dict[str, Any]:
     built = build(config, _graph(config.dataset), SoloGroup())
-    layout, found = built.layout, {"losses": [], "gradients": [], "rows": []}
+    layout, found = built.strategy, {"losses": [], "gradients": [], "rows": []}
     assert isinstance(layout, DecayedWindowStrategy)
     naive = _Naive(built)
     for work in layout.epoch(0):
@@ -111,9 +111,9 @@ class _Naive:
     """Losses of windows, from dense matrices over the nodes that a snapshot has, by number."""
 
     def __init__(self, built: RunComponents) -> None:
-        assert built.partition is not None and built.chunking is not None
-        self.built, self.owner, self.chunking = built, built.partition.owner, built.chunking
-        self.shape = Trapezoid.of(built.config, chunks=built.chunking.chunks)
+        assert built.partition is not None and built.strategy.chunking is not None
+        self.built, self.owner, self.chunking = built, built.partition.owner, built.strategy.chunking
+        self.shape = Trapezoid.of(built.config, chunks=built.strategy.chunking.chunks)
         self.left: dict[int, tuple[np.ndarray, State]] = {}  # snapshot -> its nodes and their states, a step before
         self.rows, self.target = 0, -1
 

@@ -23,8 +23,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.volume import MeasuredStep, ScalingModel
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.systems.snapshot_blocks.cost_model import MeasuredStep, ScalingModel
 
 DATA: dict[str, Any] = {
     "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 30,

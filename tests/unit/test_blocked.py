@@ -37,20 +37,20 @@ def test_the_fewest_blocks_that_fit_are_taken_and_the_peak_is_as_estimated(graph
     whole = block_cost(_config(model=model, blocks=1), graph, steps=1).peak_bytes
     budget = 0.6 * whole
     built = build(_config(model=model, blocks=0, memory_gib=budget / GIB), graph, SoloGroup())
-    assert built.snapshot_blocks is not None and built.block_peak is not None
-    chosen = built.snapshot_blocks.blocks
+    assert built.strategy.plan is not None and built.block_peak is not None
+    chosen = built.strategy.plan.blocks
     assert chosen > 1
     peak = block_cost(_config(model=model, blocks=chosen), graph, steps=1).peak_bytes
     assert built.block_peak <= budget
     assert peak == pytest.approx(built.block_peak, rel=0.15)
-    assert built.block_memory is not None and built.block_memory.peak_bytes(chosen - 1) > budget
+    assert built.strategy.block_memory is not None and built.strategy.block_memory.peak_bytes(chosen - 1) > budget
     assert all(parameter.grad is not None and not parameter.grad.any() for parameter in built.model.parameters())
 
 
 def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph: DynamicGraph) -> None:
     config = _config(model="cdgcn", blocks=0)
     built = build(config, graph, SoloGroup())
-    assert built.snapshot_blocks is not None and built.snapshot_blocks.blocks == 1
+    assert built.strategy.plan is not None and built.strategy.plan.blocks == 1
     with pytest.raises(DataError, match=r"the least is 0\.\d+ GiB, with blocks=\d+") as refused:
         build(config.replace(memory_gib=1e-5), graph, SoloGroup())
     least = float(str(refused.value).split("the least is ")[1].split(" GiB")[0])
@@ -61,8 +61,8 @@ def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph
 def test_vertex_parts_choose_too(graph: DynamicGraph) -> None:
     config = _config(system="adgnn-t", partitioner="hash", model="tgcn", blocks=0, memory_gib=0.01)
     built = build(config, graph, SoloGroup())
-    assert built.snapshot_blocks is not None and built.snapshot_blocks.blocks > 1
-    assert built.split.train == built.snapshot_blocks.snapshots
+    assert built.strategy.plan is not None and built.strategy.plan.blocks > 1
+    assert built.split.train == built.strategy.plan.snapshots
 
 
 def test_measuring_leaves_the_model_as_it_was(graph: DynamicGraph) -> None:

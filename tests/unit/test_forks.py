@@ -16,7 +16,7 @@ from dtdg_lab.runs import directory as directories
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("single", {"epochs": 6, "optimizer": "adam"}),

@@ -577,7 +577,7 @@ def _built(**changes: Any) -> RunComponents:
 
 def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tensor]]:
     built.gradients.zero()
-    loss = built.layout.compute(work, Unmarked()).loss_sum
+    loss = built.strategy.compute(work, Unmarked()).loss_sum
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
 
 
@@ -601,7 +601,7 @@ def test_pipelined_gradients_are_those_of_the_same_groups_one_by_one(model: str,
 
 def test_pipelined_bits_do_not_depend_on_threads() -> None:
     built = _built()
-    work = built.layout.epoch(0)[0]
+    work = built.strategy.epoch(0)[0]
     alone = _gradients(built, work)
     torch.set_num_threads(2)
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dtdg_lab.training.layouts import BuildContext, make_layout
 
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -28,7 +29,6 @@ from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
 from dtdg_lab.training.evaluation import Evaluator
-from dtdg_lab.training.layouts import BuildContext, make_layout
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "generated_snapshots": 26, "hidden": 4,
          "dtype": "float64", "epochs": 2, "kernel": "torch", "device": "cpu", "evaluate_every": 1}  # fmt: skip

@@ -24,11 +24,11 @@ from hybrid_training import (
 
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.hybrid_batches.strategy import Drawn, PartBatches
+from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
 from dtdg_lab.testing.doubles import RecordingRecorder
-from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.phase_clock import PhaseClock
+from dtdg_lab.training.trainer import LiveTraining
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 
 @pytest.fixture(autouse=True)

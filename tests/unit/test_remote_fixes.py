@@ -41,8 +41,8 @@ from dtdg_lab.systems.feature_cache import strategy as feature_service
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import host_towards
 from dtdg_lab.training import build as building
-from dtdg_lab.training.live_run import LiveTraining
 from dtdg_lab.training.live_settings import check_changes, rebuilt
+from dtdg_lab.training.trainer import LiveTraining
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def test_orders_to_a_server_that_stands_still_take_no_longer_than_fetches() -> N
         began_s = time.monotonic()
         for parts in (PARTS, 120):  # 120: a longer order than a pipe holds
             with pytest.raises(RunFailedError, match=r"not answered for 0\.5 s.*fetch_timeout_s"):
-                built.layout.service.set_links(LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7)))  # type: ignore[attr-defined]
+                built.strategy.service.set_links(LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7)))  # type: ignore[attr-defined]
         assert 1.0 <= time.monotonic() - began_s < 3.0
 
 
@@ -195,7 +195,7 @@ def test_a_connection_that_cannot_be_opened_is_said_and_the_others_are_closed(mo
             return opened[-1]
 
         monkeypatch.setattr(zmq.Context, "socket", socket)
-        service = built.layout.service  # type: ignore[attr-defined]
+        service = built.strategy.service  # type: ignore[attr-defined]
         with pytest.raises(NotAvailableError, match=r"part 0 cannot connect.*Too many open files.*ulimit -n"):
             FeatureClient(0, service.addresses, b"t" * 32, 7)
         assert len(opened) == 3 and all(each.closed for each in opened)

@@ -45,7 +45,7 @@ from dtdg_lab.runs.summary import fetch_facts
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 from dtdg_lab.visualization.race import SpentView
 
 POLICIES = catalogue.names("features")

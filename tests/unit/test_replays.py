@@ -15,7 +15,7 @@ from dtdg_lab.cluster.replay import repeats, replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
-from dtdg_lab.training.live_run import LiveTraining
+from dtdg_lab.training.trainer import LiveTraining
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn", "decide_every": 2}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from backends import needs_dgl
+from dtdg_lab.systems.feature_cache.training import neighbour_sampler
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
@@ -20,14 +21,13 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, SampledBatch
+from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.engine.target_edges import target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.feature_cache.training import neighbour_sampler
-from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.systems.hybrid_batches.target_edges import target_edges
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

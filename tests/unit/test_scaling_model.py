@@ -13,8 +13,7 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.graphs.delta import SequenceChanges
-from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
+from dtdg_lab.partition.volume import (
     MeasuredStep,
     NetworkCosts,
     ScalingModel,
@@ -22,6 +21,7 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     fit_scaling,
     scaled,
 )
+from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
 
 NODES = 5
 CHANGES = SequenceChanges(

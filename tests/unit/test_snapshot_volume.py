@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from dtdg_lab.training.plan_events import plan_events
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -21,8 +22,7 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.metrics import measure, predicted_bytes
-from dtdg_lab.runs.time_block_studies import PAPER
-from dtdg_lab.systems.snapshot_blocks.cost_model import (
+from dtdg_lab.partition.volume import (
     WAYS,
     AllToAllCost,
     between_parts,
@@ -32,10 +32,10 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     redistributed,
     sent,
 )
+from dtdg_lab.runs.time_block_studies import PAPER
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build, make_task
 from dtdg_lab.training.partition import blocks_event
-from dtdg_lab.training.plan_events import plan_events
 
 FEATURES, HIDDEN = 3, 4
 SETTINGS = [*((name, {}) for name in catalogue.names("models")), ("tgcn", {"gc_layers": 2}), ("gatlstm", {"heads": 4})]

@@ -28,6 +28,8 @@ from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_sha
 from dtdg_lab.engine.replicated import CachedSequence
 from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.engine.strategy import SequenceSegment
+from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
+from dtdg_lab.engine.target_edges import target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -35,8 +37,6 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.hybrid_batches import strategy as target_run
-from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.systems.hybrid_batches.target_edges import target_edges
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dtdg_lab.training.probe import probe_memory
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
@@ -28,7 +29,6 @@ from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.live_settings import check_changes
 from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.probe import probe_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
          "device": "cpu", "dtype": "float64", "epochs": 2, "evaluate_every": 100, "learning_rate": 0.02,
@@ -141,11 +141,11 @@ def test_steps_tell_their_batches(tmp_path: Path) -> None:
 def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> None:
     config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
     built = build(config, load_for(config), SoloGroup())
-    assert isinstance(built.layout, DecayedWindowStrategy)
+    assert isinstance(built.strategy, DecayedWindowStrategy)
     memory = windowed.measure(built, SoloGroup(), device="cpu")
-    assert memory is not None and built.layout.shape == Trapezoid.of(config, chunks=32)
+    assert memory is not None and built.strategy.shape == Trapezoid.of(config, chunks=32)
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
-        built.layout.shape = shape = Trapezoid(5, full, 32, alpha, rule)
+        built.strategy.shape = shape = Trapezoid(5, full, 32, alpha, rule)
         measured = probe_memory(built, device="cpu").peak_bytes
         assert 0.95 < memory.peak_bytes(shape) / measured < 1.4, shape
 
@@ -166,7 +166,7 @@ def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, d
         generated_snapshots=40,
     )
     built = build(config, load_for(config), SoloGroup())
-    layout = built.layout
+    layout = built.strategy
     assert isinstance(layout, DecayedWindowStrategy)
     described, peaks = [probe_memory(built, device="cpu").peak_bytes for _ in range(2)], []
     for work in layout.by_length():
@@ -307,8 +307,8 @@ def test_tuning_reads_validation_vertices_where_vertices_are_divided(tmp_path: P
 def _gradient(config: RunConfig) -> Tensor:
     """Of the first whole window."""
     built = build(config, _graph(), SoloGroup())
-    assert isinstance(built.layout, DecayedWindowStrategy)
-    built.layout.compute(built.layout.by_length()[-1], Unmarked())
+    assert isinstance(built.strategy, DecayedWindowStrategy)
+    built.strategy.compute(built.strategy.by_length()[-1], Unmarked())
     return built.gradients.gradients
 
 
@@ -339,15 +339,15 @@ def test_pairs_of_decayed_snapshots_are_refused() -> None:
 def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
     """Of a model that predicts nothing the loss is the mean over snapshots, of the mean over the nodes kept."""
     built = build(_config(loss_at="all"), _graph(), SoloGroup())
-    layout = built.layout
+    layout = built.strategy
     assert isinstance(layout, DecayedWindowStrategy)
     for parameter in built.model.parameters():
         parameter.data.zero_()
     work = layout.by_length()[-1]
     built.gradients.zero()
     found = layout.compute(work, Unmarked()).loss_sum
-    assert built.chunking is not None and built.partition is not None
-    order = survival_order(built.partition.owner, built.chunking, range(1), seed=0, epoch=0)
+    assert built.strategy.chunking is not None and built.partition is not None
+    order = survival_order(built.partition.owner, built.strategy.chunking, range(1), seed=0, epoch=0)
     means = []
     for distance, chunks in enumerate((8, 8, 5, 3, 2)):
         kept = order.vertices[: order.rows[chunks]]
@@ -364,8 +364,8 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
         config = _config(late_state=late_state, **size)
         built = build(config, load_for(config), SoloGroup())
         memory = windowed.measure(built, SoloGroup(), device="cpu")
-        assert isinstance(built.layout, DecayedWindowStrategy) and memory is not None
-        peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.layout.shape))
+        assert isinstance(built.strategy, DecayedWindowStrategy) and memory is not None
+        peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.strategy.shape))
     late = 2000 * (1 - 10 / 32)  # nodes that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
     states = 0.9 * late * tensors * 16 * 8
     for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):

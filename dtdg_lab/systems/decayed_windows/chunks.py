@@ -16,16 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError, LabError, NotAvailableError, PartitionError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Chunking, Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import DAMAGE, without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
 
 # What chunks are like: how large, and how many edges they part.
 
@@ -291,3 +294,45 @@ def _cache_file(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "chunks" / f"{digest}.npz"
+
+
+# The chunks of a run's parts: made on rank 0, known to all ranks, and told as an event.
+
+
+MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
+
+
+def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, group: Group) -> Chunking:
+    """The chunks that a config asks for, the same on every rank; collective.
+
+    Raises:
+        PartitionError: they could not be made; every rank raises it with rank 0's reason.
+    """
+    parts = partition.parts
+    if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part
+        return Chunking(np.zeros(graph.num_nodes, np.int32), WHOLE_CHUNKS, parts, "the whole part")
+    made: Chunking | None = None
+    described: dict[str, Any] = {}
+    if group.rank == 0:
+        try:
+            chunks = config["chunks"] or fitting_chunks(partition)
+            made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
+            described = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
+        except Exception as error:  # whatever it is, the other ranks wait for an answer
+            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            described = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
+    described = json.loads(group.broadcast_text(json.dumps(described)))
+    if "reason" in described:
+        raise PartitionError(described["reason"])
+    chunk = group.broadcast_array(None if made is None else made.chunk)
+    return Chunking(chunk, described["chunks"], parts, described["made_by"], described["seconds"], described["note"])
+
+
+def fitting_chunks(partition: Partition) -> int:
+    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 nodes."""
+    return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
+
+
+def chunking_event(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
+    """What an event says of the chunks."""
+    return told_chunks(config["chunker"], chunking, chunk_facts(graph, partition, chunking))

@@ -24,11 +24,13 @@ from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
+    BuildContext,
     SequenceSegment,
     StackedView,
     Step,
     StepMarks,
     StepResult,
+    Strategy,
     TimeBlock,
     in_order,
 )
@@ -251,7 +253,7 @@ class SampledWindows:
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
 
-class SampledWindowStrategy:
+class SampledWindowStrategy(Strategy):
     """One step for each labelled snapshot: a window ends there, starts from state zero, and has its loss there alone.
 
     Each part trains its own nodes, all of them in every step, with copies of the neighbours drawn for them
@@ -359,3 +361,13 @@ class SampledWindowStrategy:
             own = SampledPart(self._graph, dealt.vertices(part), drawing)
             self._sequences.append(SampledSequence(self._graph, own, self._settings))
         self._dealt = epoch
+
+
+def build(of: BuildContext) -> SampledWindowStrategy:
+    """Sampled windows, whose partition is made again in each epoch."""
+    assert of.partition is not None
+    config = of.config
+    windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
+    return SampledWindowStrategy(
+        of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0
+    )

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView, seam_widths
-from dtdg_lab.engine.halo import HaloSequence
+from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
-from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
@@ -35,9 +38,24 @@ from dtdg_lab.systems.decayed_windows.backprop import (
     WindowVertices,
     WindowWork,
 )
+from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
 from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
-from dtdg_lab.systems.decayed_windows.window import Shrinker, Trapezoid, hybrid_batch, segments, survival_order
+from dtdg_lab.systems.decayed_windows.tuning import measure, tuned, window_event
+from dtdg_lab.systems.decayed_windows.window import (
+    RowMemory,
+    Shrinker,
+    Trapezoid,
+    hybrid_batch,
+    segments,
+    survival_order,
+)
 from dtdg_lab.tasks.base import Task
+from dtdg_lab.training.partition import plain_partition_event
+
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.gradients import FlatGradients
+
+CARRIED = "carried"  # in the state of a checkpoint
 
 # State that a step leaves to the next one, node by node, and what each node starts the next window from.
 
@@ -273,7 +291,7 @@ class Cuts:
     ways: tuple[str, ...]
 
 
-class DecayedWindowStrategy:
+class DecayedWindowStrategy(Strategy):
     """One step for each labelled snapshot of the training split: forward through the window that it ends.
 
     Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
@@ -400,10 +418,6 @@ class DecayedWindowStrategy:
         """The shape with another K and alpha."""
         return replace(self.shape, full=full_snapshots, alpha=alpha)
 
-    def carried_state(self) -> tuple[Tensor, Tensor, State] | None:
-        """What the next step inherits: of which nodes, after which snapshot of each, and their state."""
-        return self.carried.taken_out(self._rows) if self._epoch >= 0 else None
-
     def forget(self) -> None:
         """Be as before the first step."""
         self._epoch = -1
@@ -528,3 +542,115 @@ class DecayedWindowStrategy:
             edges = int(sequence.graph.num_edges[t] * (share if is_full else share * space.num_rows / sequence.own))
             sizes.append(TaskSize(t, space.num_rows, edges, sequence.halo_rows(t) if is_full else None))
         return sizes
+
+    # around training
+
+    plan_kinds = ("partition", "chunks", "trapezoid")
+    chunking: Chunking
+    row_memory: RowMemory
+
+    def setup(self, gradients: FlatGradients) -> None:
+        """Measure the memory of a step; collective."""
+        self.row_memory = measure(self, gradients)
+
+    def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
+        """Windows of all lengths: the worst need not be the longest, and no epoch need have all lengths."""
+        for step in self.by_length():
+            self.forget()
+            yield partial(self.tried, step)
+        self.forget()
+
+    def probes_after(self, before: Strategy) -> bool:
+        """Always: the event of the windows says what a step takes."""
+        return True
+
+    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The partition, its chunks, and the shape of the windows."""
+        of = self.context
+        assert of.partition is not None
+        share = self.shape.full / max(len(of.train), 1)  # a snapshot is full in K of an epoch's steps
+        return [
+            ("partition", plain_partition_event(of, full_share=share)),
+            ("chunks", chunking_event(of.config, of.graph, of.partition, self.chunking)),
+            ("trapezoid", window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size)),
+        ]
+
+    def apply_settings(self, config: RunConfig) -> None:
+        """Give windows the shape that a config asks for."""
+        self.shape = Trapezoid.of(config, chunks=self.shape.chunks)
+
+    def tune(self, epoch: int, config: RunConfig, components: Any) -> Any:
+        """Look at the neighbours of K and alpha where it is due; collective."""
+        return tuned(self, config, epoch, components)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no state is carried to the next step."""
+        return self.carried.after is None
+
+    def carried_state(self) -> dict[str, Any]:
+        """The state that the next step inherits, of all ranks; collective."""
+        found = self.carried.taken_out(self._rows) if self._epoch >= 0 else None
+        if found is None:
+            return {}
+        vertices, after, state = found
+        layers, group = state.layers, self._group
+        if state.per_vertex:
+            own = vertices.new_tensor([[len(vertices)]])
+            counts = [int(number) for number in group.gather_rows(own, [1] * group.size)[:, 0]]
+            both = group.gather_rows(torch.stack([vertices, after.to(vertices)], dim=1), counts)
+            vertices, after = both[:, 0], both[:, 1]
+            layers = tuple(tuple(group.gather_rows(x, counts) for x in layer) for layer in layers)
+        tensors = [[x.cpu() for x in layer] for layer in layers]
+        held = {"after": after.cpu(), "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}
+        return {CARRIED: held}
+
+    def load_carried(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that a checkpoint carried."""
+        if CARRIED not in state:
+            return
+        held, device = state[CARRIED], self.context.device
+        layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])
+        self.carried.put_back(held["vertices"].to(device), held["after"].cpu(), State(layers, held["per_vertex"]))
+
+
+def build(of: BuildContext) -> DecayedWindowStrategy:
+    """Decayed windows over node partitions; collective.
+
+    Raises:
+        PartitionError: the chunks could not be made.
+        DataError: the training split is shorter than a window, or a tuner has no validation split.
+    """
+    assert of.partition is not None
+    config = of.config
+    chunking = shared_chunks(config, of.graph, of.partition, of.group)
+    shape = Trapezoid.of(config, chunks=chunking.chunks)
+    if shape.window > len(of.train):
+        raise DataError(
+            f"window={shape.window} is beyond the training split's {len(of.train)} snapshots. Set a window of "
+            f"{len(of.train)} or fewer, or cut the data finer (cut=...)."
+        )
+    if config["tune"] and not of.validation:
+        raise DataError(
+            f"tune=True is judged by the validation split, and protocol={config.protocol!r} leaves none. Choose "
+            "another protocol (such as warm), cut the data finer (cut=...), or leave tune out."
+        )
+    exchanger = Exchanger(of.group)
+    pace = Pace(
+        of.model, of.group, overlap=config["overlap"], seed=config.seed, itemsize=np.dtype(config["dtype"]).itemsize
+    )
+    made = DecayedWindowStrategy(
+        of.model,
+        own_nodes(of, exchanger, awaited=True),
+        of.task,
+        of.train,
+        exchanger,
+        group=of.group,
+        shape=shape,
+        cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, ways(config.model)),
+        pace=pace,
+        loss_at=config["loss_at"],
+        inherits=config["late_state"] == "inherit",
+    )
+    made.chunking = chunking
+    return made

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
@@ -16,13 +19,15 @@ from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
 from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.halo_exchange import ExchangeLog, Exchanger
-from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline, ColumnSequence, Redistribution
 from dtdg_lab.tasks.base import Task
+from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
+from dtdg_lab.training.partition import blocks_event
 
 
-class SnapshotBlockStrategy:
+class SnapshotBlockStrategy(Strategy):
     """One step an epoch: the whole training split in blocks of time, loss at every snapshot. Collective.
 
     Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
@@ -134,3 +139,61 @@ class SnapshotBlockStrategy:
         """Links by the run's ranks."""
         ranks = self._plan.column(self._rank)
         return [(layer, way, ranks[to], rows, moved) for layer, way, to, rows, moved in exchanger.drain()]
+
+    # plans
+
+    plan_kinds = ("blocks",)
+    block_memory: BlockMemory | None = None
+
+    @property
+    def plan(self) -> SnapshotBlocks:
+        """The blocks of time."""
+        return self._plan
+
+    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The blocks of time."""
+        of, memory = self.context, self.block_memory
+        peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
+        return [("blocks", blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak))]
+
+    def probes_after(self, before: Strategy) -> bool:
+        """Where the blocks of time are others than before."""
+        same = isinstance(before, SnapshotBlockStrategy) and before.plan == self._plan
+        return not (same and before.context.config.system == self.context.config.system)
+
+
+def build(of: BuildContext) -> SnapshotBlockStrategy:
+    """Snapshots over ranks in blocks of time; collective.
+
+    Raises:
+        LabError: blocks of time do not fit the snapshots, the ranks or the memory.
+    """
+    plan, memory = planned_blocks(of, by_rows=of.config["row_ranks"], make=partial(_of_plan, of))
+    made = _of_plan(of, plan)
+    made.block_memory = memory
+    return made
+
+
+def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
+    config = of.config
+    snapshots: DeviceSequence | HaloSequence = of.sequence
+    halo = None
+    if plan.row_ranks > 1:
+        row_group, _ = of.group.split(plan.row_ranks)
+        halo = Exchanger(row_group)
+        counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
+        owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
+        snapshots = HaloSequence(
+            of.sequence.graph,
+            Partition(owner, plan.row_ranks),
+            halo,
+            row_group,
+            of.sequence.settings,
+            ways=ways(config.model),
+            reuse=config["halo_reuse"],
+        )
+    elif plan.blocks > 1 and config["graphs"] == "brought":  # those of one block at a time are here
+        snapshots = of.sequence.fed(difference=config["difference"])
+    return SnapshotBlockStrategy(
+        of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
+    )

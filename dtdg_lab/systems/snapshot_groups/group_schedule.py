@@ -17,6 +17,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError, PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
+from dtdg_lab.engine.strategy import RECORDED_PLAN
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
@@ -24,7 +25,6 @@ from dtdg_lab.systems.snapshot_groups.time_model import fit
 
 LINEAR_EPOCHS = 2  # the first is dropped, as in a profile
 FITTED_GROUPS, LEAST_FITTED = 8, 4
-TOLD = "told_schedule"  # in the plan of a run that is repeated: what its event said of the schedule to be taken
 
 
 class GroupScheduling:
@@ -82,8 +82,8 @@ class GroupScheduling:
         self._seen = np.zeros(len(groups))
         self._exchanges_s: list[float] = []
         self._allreduce_s = 0.0
-        if state is not None and TOLD in state:
-            self.take(state[TOLD])
+        if state is not None and RECORDED_PLAN in state:
+            self.take(state[RECORDED_PLAN])
         elif state is None or not self._adopt(state):
             self.schedule = self._made()
 

@@ -253,7 +253,7 @@ def redistributed(blocks: SnapshotBlocks, legs: Sequence[AllToAllCost], layers: 
 
     Args:
         blocks: who has which snapshots and nodes.
-        legs: of a step, by :func:`dtdg_lab.systems.snapshot_blocks.cost_model.legs`.
+        legs: of a step, by :func:`dtdg_lab.partition.volume.legs`.
         layers: L.
     """
     rows, numbers = _none(layers, blocks.ranks), _none(layers, blocks.ranks)

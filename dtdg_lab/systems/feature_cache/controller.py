@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,12 @@ from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
+from dtdg_lab.systems.feature_cache.service import FeatureService, RemotePart
 from dtdg_lab.systems.feature_cache.store import check_cache_memory
-from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
 from dtdg_lab.tasks.base import Task
+
+if TYPE_CHECKING:
+    from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 
 # Fetched features of a run: the way they come, changed while training runs, and what is told of them.
 
@@ -41,11 +44,11 @@ REMOTE = "remote"  # in the plan of a checkpoint
 LOOKED_AT = 8  # batches of a part that the share of remote rows is told by
 
 
-class Remote:
+class FeatureController:
     """What the loop does beside steps where features are fetched.
 
     Args:
-        layout: that fetches them.
+        strategy: that fetches them.
         config: the run's settings.
         zero: clears the gradients that a step tried leaves.
         state: of an earlier one, from a checkpoint, to be gone on with as far as it fits.
@@ -53,12 +56,12 @@ class Remote:
 
     def __init__(
         self,
-        layout: RemoteFeatureStrategy,
+        strategy: RemoteFeatureStrategy,
         config: RunConfig,
         zero: Callable[[], None],
         state: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._layout, self._zero = layout, zero
+        self._strategy, self._zero = strategy, zero
         self._config: RunConfig | None = None
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._made: tuple[tuple[Any, ...], list[Way]] | None = None  # ways, and what they were made of
@@ -70,7 +73,7 @@ class Remote:
         before, self._config = self._config, config
         if before is not None and _asked(before) == _asked(config):
             return
-        for part, way in zip(self._layout.parts, self._ways(config), strict=True):
+        for part, way in zip(self._strategy.parts, self._ways(config), strict=True):
             if way[0].decides and not part.control.probed:
                 part.control.probe(self._probe(part))
             part.apply_settings(*way)
@@ -78,11 +81,10 @@ class Remote:
     def validate_settings(self, config: RunConfig) -> str:
         """Why features cannot come as a config says; empty where they can. Ranks may differ: memory and fetches do."""
         try:
-            EmulatedNetwork(config)
             if self._config is None or _asked(self._config) != _asked(config):
                 for path, _ in self._ways(config):
                     if path.caches:
-                        check_cache_memory(path.capacity, self._layout.service.row_bytes)
+                        check_cache_memory(path.capacity, self._strategy.service.row_bytes)
         except LabError as error:
             return str(error)
         return ""
@@ -91,11 +93,11 @@ class Remote:
         """Of each part; made once where it is first asked whether they can be made."""
         asked = _asked(config)
         if self._made is None or self._made[0] != asked:
-            self._made = asked, [self._way(part, config) for part in self._layout.parts]
+            self._made = asked, [self._way(part, config) for part in self._strategy.parts]
         return self._made[1]
 
     def _way(self, part: RemotePart, config: RunConfig) -> Way:
-        steps = self._layout.epoch_steps
+        steps = self._strategy.epoch_steps
         links = EmulatedNetwork(config)  # as they will be
         settings = PathSettings(
             part=part.number,
@@ -123,15 +125,15 @@ class Remote:
             facts = RunFacts(
                 name=config.dataset,
                 part=part.number,
-                space=self._layout.service.space,
+                space=self._strategy.service.space,
                 capacity=config["cache_rows"],
-                row_bytes=self._layout.service.row_bytes,
+                row_bytes=self._strategy.service.row_bytes,
                 base_s=self._base_s,
                 rpc=self._rpc(part),
                 busy_w=stall_w + (max_w - idle_w) / (os.cpu_count() or 1),
                 stall_w=stall_w,
             )
-            count = min(WINDOWS[-1], 2 * self._layout.epoch_steps)
+            count = min(WINDOWS[-1], 2 * self._strategy.epoch_steps)
             self._costs[at] = run_costs(facts, [self._remote_keys(part, number) for number in range(count)])
         return self._costs[at]
 
@@ -140,7 +142,7 @@ class Remote:
         """Seconds of a step whose features are here, the second of two."""
         for _ in range(2):
             began_s = time.perf_counter()
-            self._layout.tried(Unmarked())
+            self._strategy.tried(Unmarked())
         took_s = time.perf_counter() - began_s
         self._zero()
         return took_s
@@ -150,7 +152,7 @@ class Remote:
         found = part.control.clean_law()
         if found is not None and found[1] > 0:
             return RpcModel(*found)
-        service = self._layout.service
+        service = self._strategy.service
         fetcher = service.fetcher(part.number)
         try:
             return timed_fetches(fetcher, part.number, service.space, row_bytes=service.row_bytes, note=part.probed)
@@ -159,7 +161,7 @@ class Remote:
 
     def _probe(self, part: RemotePart) -> RpcModel:
         """The law of a fetch that no link slows: the part's own rows over the loopback. No bytes of training's."""
-        service = self._layout.service
+        service = self._strategy.service
         with service.loopback(part.number) as fetcher:
             return timed_fetches(
                 fetcher, part.number, service.space, row_bytes=service.row_bytes, note=lambda _: None, loopback=True
@@ -167,15 +169,15 @@ class Remote:
 
     def _remote_keys(self, part: RemotePart, number: int) -> NDArray[np.int64]:
         keys = part.sampler.sample(number).keys
-        return keys[self._layout.service.space.owners(keys) != part.number]
+        return keys[self._strategy.service.space.owners(keys) != part.number]
 
     # what is told
 
     def to_dict(self) -> dict[str, Any]:
         """The event ``features``."""
-        config, service, part = self._config, self._layout.service, self._layout.parts[0]
+        config, service, part = self._config, self._strategy.service, self._strategy.parts[0]
         assert config is not None
-        every = [part.sampler.sample(number).keys for number in range(min(LOOKED_AT, self._layout.epoch_steps))]
+        every = [part.sampler.sample(number).keys for number in range(min(LOOKED_AT, self._strategy.epoch_steps))]
         remote = sum(int((service.space.owners(keys) != part.number).sum()) for keys in every)
         names = ("cache_policy", "cache_window", "cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")
         return {
@@ -183,7 +185,7 @@ class Remote:
             "rows": service.space.size,
             "row_bytes": service.row_bytes,
             "remote_share": remote / max(sum(map(len, every)), 1),
-            "steps_per_epoch": self._layout.epoch_steps,
+            "steps_per_epoch": self._strategy.epoch_steps,
             "policy": config["cache_policy"],
             "window": config["cache_window"],
             **{name: config[name] for name in names},
@@ -191,28 +193,15 @@ class Remote:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint's plan: what each part of this rank has found clean links and steps to be."""
-        found = {str(part.number): part.control.state_dict() for part in self._layout.parts}
-        return {REMOTE: {"parts": self._layout.service.space.parts, "control": found}}
+        found = {str(part.number): part.control.state_dict() for part in self._strategy.parts}
+        return {REMOTE: {"parts": self._strategy.service.space.parts, "control": found}}
 
     def _put_back(self, held: Mapping[str, Any]) -> None:
-        if held.get("parts") != self._layout.service.space.parts:
+        if held.get("parts") != self._strategy.service.space.parts:
             return
-        for part in self._layout.parts:
+        for part in self._strategy.parts:
             if str(part.number) in held["control"]:
                 part.control.load_state_dict(held["control"][str(part.number)])
-
-    def stepped(self, seconds: float, joules: float | None) -> None:
-        """Tell what the step took."""
-        self._layout.stepped(seconds, joules)
-
-    @property
-    def children(self) -> tuple[int, ...]:
-        """Numbers of the processes that serve features for this rank."""
-        return self._layout.service.children
-
-    def close(self) -> None:
-        """End what serves and fetches; a second call does nothing."""
-        self._layout.close()
 
 
 def _asked(config: RunConfig) -> tuple[Any, ...]:

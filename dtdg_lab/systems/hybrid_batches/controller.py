@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.distributed.model_averaging import ControlState
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.target_batches import TargetRun, add_gradients
+from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.hybrid_batches.batches import capacity
+from dtdg_lab.systems.hybrid_batches.part_batches import MOST_CHOICES, NEW, SNAPSHOT, BatchKeeping, Drawn, Sizing
 from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster, BatchDecision, make_adjuster
-from dtdg_lab.systems.hybrid_batches.strategy import MOST_CHOICES, SNAPSHOT, HybridBatchStrategy, Sizing
-from dtdg_lab.training.layouts import GIB, keeping
+from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.memory import peak_bytes
 
+if TYPE_CHECKING:
+    from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
+
+GIB = 1 << 30
 HYBRID = "hybrid"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
 GENERATIONS = CHOICES = MOST_CHOICES
 
 
-class Hybrid:
+class BatchController:
     """What the loop does beside steps where batches are hybrid.
 
     Args:
-        layout: that draws the batches.
+        strategy: that draws the batches.
         config: the run's settings.
         candidates: nodes that may be targets, of each of all P parts.
         snapshots: the training split.
@@ -44,7 +51,7 @@ class Hybrid:
 
     def __init__(
         self,
-        layout: HybridBatchStrategy,
+        strategy: HybridBatchStrategy,
         config: RunConfig,
         *,
         candidates: Sequence[int],
@@ -56,7 +63,7 @@ class Hybrid:
         state: Mapping[str, Any],
         deviation: Callable[[], float | None],
     ) -> None:
-        self._layout, self._config, self._candidates = layout, config, tuple(candidates)
+        self._strategy, self._config, self._candidates = strategy, config, tuple(candidates)
         self._validation = validation
         self._snapshots, self._leads, self._nodes, self._device = snapshots, leads, nodes, device
         self._generation, self._deviation = 0, cache(deviation)
@@ -65,33 +72,29 @@ class Hybrid:
         self._put_back(state.get(HYBRID, {}))
         self.measure()
 
-    def begin(self, step: int) -> None:
-        """What is computed next is this step of the run."""
-        self._layout.step = step
-
     @property
     def share(self) -> float:
         """Of all nodes that may be targets, those of this rank's parts."""
-        return sum(self._candidates[part.number] for part in self._layout.parts) / sum(self._candidates)
+        return sum(self._candidates[part.number] for part in self._strategy.parts) / sum(self._candidates)
 
     # what the word says
 
     @property
     def asked(self) -> int:
         """What the rank that decides wants all to follow."""
-        choice = self._layout.choice if self.adjuster is None else self.adjuster.choice
+        choice = self._strategy.choice if self.adjuster is None else self.adjuster.choice
         return self._generation % GENERATIONS * CHOICES + choice
 
-    def follow(self, word: ControlState) -> None:
-        """Use the size of a word from the next step on, unless sizes have changed since it was said.
+    def receive(self, number: int) -> None:
+        """Use the size of a control state from the next step on, unless sizes have changed since it was sent.
 
-        A rank that has applied its own newer choice already ignores the word, which is the echo of an older one.
+        A rank that has applied its own newer choice already ignores the number, which carries an older one.
         """
         if self._applies_own:
             return
-        generation, choice = divmod(word.choice, CHOICES)
-        if generation == self._generation % GENERATIONS and choice < len(self._layout.sizing):
-            self._layout.choice = choice
+        generation, choice = divmod(number, CHOICES)
+        if generation == self._generation % GENERATIONS and choice < len(self._strategy.sizing):
+            self._strategy.choice = choice
 
     # decisions
 
@@ -106,7 +109,7 @@ class Hybrid:
 
     def _decided(self, decision: BatchDecision) -> BatchDecision:
         if self._applies_own:
-            self._layout.choice = decision.action
+            self._strategy.choice = decision.action
         return decision
 
     def repeat(self, action: int) -> None:
@@ -114,7 +117,7 @@ class Hybrid:
         if self.adjuster is not None:
             self.adjuster.follow(action)
             if self._applies_own:
-                self._layout.choice = action
+                self._strategy.choice = action
 
     def after_step(self, loss: float | None, seconds: float, choice: int) -> BatchDecision | None:
         """Tell the adjuster of a step, and have it decide when it is due.
@@ -143,7 +146,7 @@ class Hybrid:
     @property
     def choice(self) -> int:
         """The size that steps have now."""
-        return self._layout.choice
+        return self._strategy.choice
 
     # changes
 
@@ -153,14 +156,6 @@ class Hybrid:
             self._sizing(config)
             self._check_reward(config)
         except LabError as error:
-            return str(error)
-        return ""
-
-    def too_small(self) -> str:
-        """Why the reservoirs of this rank hold nothing of some size; empty where they hold what they may."""
-        try:
-            self._layout.check_fits()
-        except ConfigError as error:
             return str(error)
         return ""
 
@@ -175,14 +170,14 @@ class Hybrid:
     def apply_settings(self, config: RunConfig) -> None:
         """Have what a config asks for, from the next step on."""
         before, self._config = self._config, config
-        sizing, old = self._sizing(config), self._layout.sizing
+        sizing, old = self._sizing(config), self._strategy.sizing
         by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
         self._generation += by_hand
-        self._layout.apply_settings(sizing, keeping(config))
+        self._strategy.use_sizes(sizing, keeping(config))
         if before["adjuster"] != config["adjuster"]:
             self.adjuster = self._made_adjuster()
         elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
-            self.adjuster.follow(self._layout.choice)
+            self.adjuster.follow(self._strategy.choice)
         if self.adjuster is not None:
             self.adjuster.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
@@ -193,41 +188,33 @@ class Hybrid:
 
     # generators and memory
 
-    def open(self) -> None:
-        """Begin to generate batches, where they are kept."""
-        self._layout.open()
-
-    def close(self) -> None:
-        """End that."""
-        self._layout.close()
-
     def measure(self) -> None:
         """See whether a step on all nodes takes no more memory than it may, so that it can stand in for another."""
-        layout = self._layout
-        if not layout.keeping.on:
+        strategy = self._strategy
+        if not strategy.keeping.on:
             return
         limit_bytes = self._config["stand_in_gib"] * GIB
 
         def step() -> None:
-            layout.tried(SNAPSHOT, Unmarked())
+            strategy.tried(SNAPSHOT, Unmarked())
 
         try:
-            layout.stands_in = limit_bytes > 0 and peak_bytes(step, device=self._device) <= limit_bytes
+            strategy.stands_in = limit_bytes > 0 and peak_bytes(step, device=self._device) <= limit_bytes
         except torch.OutOfMemoryError:  # it may not, on this device
-            layout.stands_in = False
+            strategy.stands_in = False
 
     # state
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint's plan: the size that steps have, and on the rank that decides what chooses it."""
         adjuster = None if self.adjuster is None else self.adjuster.state_dict()
-        shares = [list(share) for share in self._layout.sizing.shares]
-        return {HYBRID: {"shares": shares, "choice": self._layout.choice, "adjuster": adjuster}}
+        shares = [list(share) for share in self._strategy.sizing.shares]
+        return {HYBRID: {"shares": shares, "choice": self._strategy.choice, "adjuster": adjuster}}
 
     def _put_back(self, held: Mapping[str, Any]) -> None:
-        if held.get("shares") != [list(share) for share in self._layout.sizing.shares]:
+        if held.get("shares") != [list(share) for share in self._strategy.sizing.shares]:
             return
-        self._layout.choice = held["choice"]
+        self._strategy.choice = held["choice"]
         state = held["adjuster"]
         if self.adjuster is not None and state is not None and state["policy"] == self.adjuster.policy:
             self.adjuster.load_state_dict(state)
@@ -238,22 +225,22 @@ class Hybrid:
             return None
         return make_adjuster(
             config["adjuster"],
-            choices=len(self._layout.sizing),
-            initial=self._layout.choice,
+            choices=len(self._strategy.sizing),
+            initial=self._strategy.choice,
             seed=config.seed,
             discount=config["discount"],
             epsilon_decay=config["epsilon_decay"],
             epsilon_min=config["epsilon_min"],
             rate=config["agent_rate"],
             reward=config["reward"],
-            sizes=[(size.snapshots, size.vertices) for size in self._layout.sizing.sizes[0]],
+            sizes=[(size.snapshots, size.vertices) for size in self._strategy.sizing.sizes[0]],
         )
 
     # what is told
 
     def to_dict(self) -> dict[str, Any]:
         """The event ``hybrid``: sizes and how batches come about."""
-        layout, config, sizing = self._layout, self._config, self._layout.sizing
+        strategy, config, sizing = self._strategy, self._config, self._strategy.sizing
         capacities = [
             [
                 capacity(sizes[choice], snapshots=len(self._snapshots), vertices=number, actions=len(sizing))
@@ -268,15 +255,57 @@ class Hybrid:
             "first": self._snapshots.start,
             "nodes": self._nodes,
             "candidates": list(self._candidates),
-            "choice": layout.choice,
+            "choice": strategy.choice,
             "adjuster": config["adjuster"],
             "reservoir": config["reservoir"],
-            "stands_in": layout.stands_in,
+            "stands_in": strategy.stands_in,
             "generators": config["generators"],
             "exchange": config["exchange"],
             "average_every_s": config["average_every_s"],
             "capacities": capacities,
             "load_groups": config["load_groups"],
             "deviation": self._deviation(),
-            "cache_bytes": sum(part.sequence.part.nbytes for part in layout.parts),
+            "cache_bytes": sum(part.sequence.part.nbytes for part in strategy.parts),
         }
+
+
+def candidates(partition: Partition, task: Task) -> list[int]:
+    """How many nodes of each part may be targets of batches."""
+    trained = task.trains()
+    return [int(trained[partition.vertices(part)].sum()) for part in range(partition.parts)]
+
+
+def keeping(config: RunConfig) -> BatchKeeping:
+    """What a config has kept of the batches."""
+    limit_bytes = int(config["reservoir_gib"] * GIB)
+    return BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])
+
+
+# How far the loss of a batch is from that of the same targets in the whole graph.
+
+
+def batch_deviation(
+    strategy: HybridBatchStrategy, model: DynamicModel, task: Task, sequence: DeviceSequence
+) -> float | None:
+    """The relative difference for the first batch of the present size, under the present parameters.
+
+    Rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and EvolveGCN-H
+    (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are changed.
+
+    Args:
+        strategy: that draws batches.
+        model: as it is.
+        task: what is predicted.
+        sequence: the whole graph.
+    """
+    of = strategy.parts[0].again(Drawn(NEW, strategy.choice, 0))
+    run = TargetRun(model, of.sequence, task, of.batch.snapshots, "all")
+    own, vertices = float(add_gradients(run)), of.sequence.vertices
+    state, read = model.initial_state(sequence.own), []
+    with torch.no_grad():
+        for t in run.snapshots:
+            space = sequence.view(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            read.append(model.readout(h if vertices is None else h[vertices]))
+        whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
+    return abs(own - whole) / whole if whole > 0 else None

@@ -1,13 +1,13 @@
-"""Decayed windows in the training loop: their events and the tuning of K and alpha."""
+"""The tuning of K and alpha, the memory of a step by its rows, and the event that describes the windows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,11 +16,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Chunking, Partition
-from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import Unmarked
-from dtdg_lab.models.base import State
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import (
     WHOLE_CHUNKS,
     RowMemory,
@@ -30,9 +27,13 @@ from dtdg_lab.systems.decayed_windows.window import (
     neighbours,
     next_setting,
 )
-from dtdg_lab.training.block_memory import GIB
-from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.memory import peak_bytes
+
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.gradients import FlatGradients
+    from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
+
+GIB = 1 << 30
 
 # What events say of the windows that a run trains on: their shape, and how rows and memory follow from it.
 
@@ -177,48 +178,32 @@ def _named(setting: Setting) -> dict[str, Any]:
     return {"full_snapshots": setting.full_snapshots, "alpha": setting.alpha}
 
 
-# What the loop does beside steps where a system trains on windows of snapshots; nothing where it does not.
+# Memory of a step as it follows from its rows, and the trials of a tuner.
 
 
 LEAST_ALPHA = OPTIONS["alpha"].low or 0.0
-CARRIED = "carried"  # in the plan of a checkpoint
 
 
-def apply_settings(built: RunComponents, config: RunConfig) -> None:
-    """Let windows have the shape that a config asks for, from the next step on."""
-    if isinstance(built.layout, DecayedWindowStrategy):
-        built.layout.shape = Trapezoid.of(config, chunks=built.layout.shape.chunks)
-
-
-def at_rest(built: RunComponents) -> bool:
-    """Whether the next step needs nothing of the last one but the parameters."""
-    return not isinstance(built.layout, DecayedWindowStrategy) or built.layout.carried.after is None
-
-
-def measure(built: RunComponents, group: Group, *, device: str) -> RowMemory | None:
+def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMemory:
     """Memory of a step as it follows from its rows; collective.
 
-    Measured are windows of a few shapes, whatever the present one: a run that is resumed, or tuned, is told what it was
-    told before.
+    Windows of a few shapes are measured, whatever the present one: a run that is resumed or tuned gets the same.
     """
-    layout = built.layout
-    if not isinstance(layout, DecayedWindowStrategy):
-        return None
-    assert built.chunking is not None and built.partition is not None
-    shape, own = layout.shape, []
+    of, shape, own = strategy.context, strategy.shape, []
+    assert of.partition is not None
     shapes = _measured(shape)
-    for layout.shape in shapes:
-        own.append(_peak(layout, layout.by_length()[-1], device))
-    layout.shape = shape
-    built.gradients.zero()
-    layout.forget()
-    described = torch.tensor([own], dtype=torch.float64, device=device)
-    peaks = group.gather_rows(described, [1] * group.size).max(dim=0).values.tolist()
+    for strategy.shape in shapes:
+        own.append(_peak(strategy, strategy.by_length()[-1], of.device))
+    strategy.shape = shape
+    gradients.zero()
+    strategy.forget()
+    rows = torch.tensor([own], dtype=torch.float64, device=of.device)
+    peaks = of.group.gather_rows(rows, [1] * of.group.size).max(dim=0).values.tolist()
     return RowMemory.through(
         list(zip(shapes, peaks, strict=True)),
-        nodes=int(built.partition.on_ranks(group.size).counts.max()),
-        chunks=built.chunking.chunks,
-        piece_rows=layout.piece_rows,
+        nodes=int(of.partition.on_ranks(of.group.size).counts.max()),
+        chunks=strategy.chunking.chunks,
+        piece_rows=strategy.piece_rows,
     )
 
 
@@ -233,77 +218,54 @@ def _measured(shape: Trapezoid) -> list[Trapezoid]:
     ]
 
 
-def _peak(layout: DecayedWindowStrategy, work: WindowWork, device: str) -> int:
+def _peak(strategy: DecayedWindowStrategy, work: WindowWork, device: str) -> int:
     """The peak bytes of a step on this rank."""
 
     def step() -> None:
-        layout.tried(work, Unmarked())
+        strategy.tried(work, Unmarked())
 
-    layout.forget()
+    strategy.forget()
     return peak_bytes(step, device=device)
 
 
-def tuned(built: RunComponents, config: RunConfig, epoch: int, memory: RowMemory | None) -> TuningDecision | None:
-    """What tuning decides at the end of an epoch, the same on every rank; collective."""
-    layout = built.layout
-    if not isinstance(layout, DecayedWindowStrategy) or "tune" not in config.options["batching"] or memory is None:
+def tuned(strategy: DecayedWindowStrategy, config: RunConfig, epoch: int, components: Any) -> TuningDecision | None:
+    """What tuning decides at the end of an epoch, the same on every rank; collective.
+
+    Args:
+        strategy: whose K and alpha are tuned.
+        config: the settings now.
+        epoch: the one that ended.
+        components: what trains.
+    """
+    if "tune" not in config.options["batching"]:
         return None
 
     def predicted(full_snapshots: int, alpha: float) -> float:
-        return memory.peak_bytes(layout.shaped(full_snapshots, alpha))
+        return strategy.row_memory.peak_bytes(strategy.shaped(full_snapshots, alpha))
 
-    return Tuner(config).end_epoch(epoch, partial(_trial_loss, built, layout, epoch + 1), predicted)
+    return Tuner(config).end_epoch(epoch, partial(_trial_loss, strategy, components, epoch + 1), predicted)
 
 
 def _trial_loss(
-    built: RunComponents, layout: DecayedWindowStrategy, epoch: int, full_snapshots: int, alpha: float
+    strategy: DecayedWindowStrategy, built: Any, epoch: int, full_snapshots: int, alpha: float
 ) -> float:
     """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
 
     The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
     """
-    shape, model, optimizer = layout.shape, built.model, built.optimizer
+    shape, model, optimizer = strategy.shape, built.model, built.optimizer
     parameters, moments = deepcopy(model.state_dict()), deepcopy(optimizer.state_dict())
-    layout.shape = layout.shaped(full_snapshots, alpha)
+    strategy.shape = strategy.shaped(full_snapshots, alpha)
     try:
-        for work in layout.epoch(epoch):
+        for work in strategy.epoch(epoch):
             built.gradients.zero()
-            computed = layout.compute(work, Unmarked())
+            computed = strategy.compute(work, Unmarked())
             built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=len(work.groups))
             optimizer.step()
         (scores,) = built.evaluator.evaluate(model, ("validation",))
     finally:
-        layout.shape = shape
-        layout.rows()
+        strategy.shape = shape
+        strategy.rows()
         model.load_state_dict(parameters)
         optimizer.load_state_dict(moments)
     return float("nan") if scores.loss is None else scores.loss
-
-
-def gathered_state(built: RunComponents, group: Group) -> dict[str, Any]:
-    """What is carried from the last step to the next one, of all ranks, for a checkpoint; collective."""
-    layout = built.layout
-    found = layout.carried_state() if isinstance(layout, DecayedWindowStrategy) else None
-    if found is None:
-        return {}
-    vertices, after, state = found
-    layers = state.layers
-    if state.per_vertex:
-        own = vertices.new_tensor([[len(vertices)]])
-        counts = [int(number) for number in group.gather_rows(own, [1] * group.size)[:, 0]]
-        both = group.gather_rows(torch.stack([vertices, after.to(vertices)], dim=1), counts)
-        vertices, after = both[:, 0], both[:, 1]
-        layers = tuple(tuple(group.gather_rows(x, counts) for x in layer) for layer in layers)
-    tensors = [[x.cpu() for x in layer] for layer in layers]
-    held = {"after": after.cpu(), "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}
-    return {CARRIED: held}
-
-
-def put_back(built: RunComponents, plan: Mapping[str, Any], *, device: str) -> None:
-    """Go on with what a checkpoint carried, where it did."""
-    if CARRIED not in plan or not isinstance(built.layout, DecayedWindowStrategy):
-        return
-    held = plan[CARRIED]
-    layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])
-    state = State(layers, held["per_vertex"])
-    built.layout.carried.put_back(held["vertices"].to(device), held["after"].cpu(), state)

@@ -1,0 +1,230 @@
+"""Batches of target nodes as views of their computation blocks, and the gradients of their loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.engine.backprop.reference import HOW
+from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
+from dtdg_lab.engine.graph_view import Apart, SnapshotView, stack_ranges
+from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
+from dtdg_lab.engine.minibatch_blocks import TargetBlocks
+from dtdg_lab.engine.replicated import OwnBest
+from dtdg_lab.engine.strategy import SequenceSegment, StackedView
+from dtdg_lab.engine.target_edges import target_edges
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.tasks.base import Rows
+
+# A hybrid batch's blocks as spaces on the device that computes: what trains them cannot tell them from a graph.
+
+
+class TargetSequence(Apart):
+    """The snapshots of a batch as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+
+    The targets are the first rows of every space. Snapshots are stacked. Pulls of features, which no parameter changes,
+    are computed once and kept with the sequence, so that a batch that is trained again is cheap.
+
+    Args:
+        blocks: of the batch.
+        settings: of the operators; they say where tensors live, and their type.
+    """
+
+    where = "hybrid batches, which have some of them"
+    instead = "system='adgnn-t' (halo_vertex)"
+
+    def __init__(self, blocks: TargetBlocks, settings: OperatorSettings) -> None:
+        keep_freed_memory()
+        self.blocks, self.settings = blocks, settings
+        self.own = len(blocks.batch.targets)
+        self.device, self.dtype = settings.device, settings.dtype
+        self.vertices: Tensor | None = torch.tensor(blocks.arrays["vertices"], device=self.device)
+        self._spaces: dict[tuple[range, int], SnapshotView] = {}
+        self._one_by_one: dict[int, _LayerByLayer] = {}
+
+    @cached_property
+    def _stacks(self) -> list[range]:
+        whole, blocks = self.blocks.batch.snapshots, self.blocks
+        features = blocks.arrays["features"].shape[1]
+        return stack_ranges(whole, rows=blocks.heights[0], features=features, device=self.device)
+
+    def view(self, t: int) -> SnapshotView:
+        """Snapshot t for all layers of the model."""
+        once, shape = range(t, t + 1), self.blocks.shape
+        if shape.layers == 1 or shape.truncated:
+            return self._space(once, 0)
+        if t not in self._one_by_one:
+            self._one_by_one[t] = _LayerByLayer(self._space(once, 0), partial(self._narrowing, once))
+        return self._one_by_one[t]
+
+    def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
+        """Consecutive snapshots for one layer, several as one space.
+
+        Raises:
+            PlanError: the blocks have no such layer or snapshots, or serve all layers as one.
+        """
+        if not 0 <= layer < self.blocks.shape.layers or (self.blocks.shape.truncated and layer):
+            raise PlanError(f"layer {layer} of {self.blocks.shape}.")
+        if snapshots == self.blocks.batch.snapshots:
+            return [self._space(some, layer) for some in self._stacks]
+        return [self._space(range(t, t + 1), layer) for t in snapshots]
+
+    def _space(self, snapshots: range, layer: int) -> SnapshotView:
+        key = snapshots, layer
+        if key not in self._spaces:
+            self._spaces[key] = self._first(snapshots) if layer == 0 else self._later(snapshots, layer)
+        return self._spaces[key]
+
+    def _first(self, snapshots: range) -> SnapshotView:
+        features, of = self.blocks.features_of(snapshots)
+        moved = torch.tensor(features, device=self.device).to(self.dtype)
+        if of is not None:
+            moved = moved.index_select(0, torch.tensor(of, device=self.device))
+        rows = len(snapshots) * self.blocks.heights[0]
+        return SnapshotView(
+            self._operators(partial(target_edges, self.blocks, snapshots, 0)),
+            snapshots,
+            moved if len(moved) == rows else moved[:rows],
+            OwnBest(self.own),
+            num_nodes=self.own,
+            all_inputs=moved,
+            pulled={},
+            may_keep=_always,
+        )
+
+    def _later(self, snapshots: range, layer: int) -> SnapshotView:
+        unfed = torch.empty(
+            len(snapshots) * self.blocks.heights[layer], 0, dtype=self.dtype, device=self.device
+        )  # only the first layer is fed features
+        operators = self._operators(partial(target_edges, self.blocks, snapshots, layer))
+        return SnapshotView(operators, snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+
+    def _narrowing(self, snapshots: range, layer: int) -> SnapshotView:
+        """A later layer of one snapshot whose pulls give the rows that the layer after it reads."""
+        heights = (*self.blocks.heights, self.own)
+
+        def edges(way: str) -> PartEdges:
+            whole = target_edges(self.blocks, snapshots, layer, way)
+            return whole.first(heights[layer + 1])
+
+        unfed = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)
+        return SnapshotView(self._operators(edges), snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+
+    def _operators(self, edges: Callable[[str], PartEdges]) -> Operators:
+        return Operators(LocalSource(edges, self.settings), self.settings)
+
+
+def _always(size: int) -> bool:
+    return True
+
+
+class _LayerByLayer(SnapshotView):
+    """One snapshot whose layers see ever fewer rows, for models that go through all layers before the next snapshot.
+
+    Args:
+        first: what the first layer sees.
+        later: makes what another one sees.
+    """
+
+    def __init__(self, first: SnapshotView, later: Callable[[int], SnapshotView]) -> None:
+        self.__dict__.update(first.__dict__)
+        self._first, self._later, self._layers = first, later, {0: first}
+
+    def layer(self, number: int) -> SnapshotView:
+        """What a layer sees."""
+        if number not in self._layers:
+            self._layers[number] = self._later(number)
+        return self._layers[number]
+
+
+# A run whose loss is the targets' own, which a hybrid batch is trained on, and how its gradients are computed.
+
+
+@dataclass(frozen=True)
+class TargetRun(SequenceSegment):
+    """Snapshots trained from the initial state, with the loss of some nodes, those of the sequence.
+
+    The loss is the mean over the snapshots where loss is taken and some target is labelled, of the mean over the
+    labelled targets; 0 where none is in any.
+
+    Raises:
+        UnsupportedError: the task needs all nodes at once.
+
+    References: DynaHB section 5.1, Algorithm 2 (the loss of a batch is the mean over its snapshots).
+    """
+
+    def __post_init__(self) -> None:
+        if not self.task.per_vertex:
+            raise UnsupportedError(
+                f"task={self.task.name!r} on hybrid batches: its loss needs all nodes at once, and a batch has some "
+                "of them. Choose system='adgnn-t' (halo_vertex), or another task."
+            )
+
+    @cached_property
+    def _over_share(self) -> Tensor:
+        """Of each snapshot where loss is taken, 1 / the share of its labelled items that are targets; 0 for none."""
+        vertices = self.sequence.vertices
+        share = self.task.share(self.at, slice(0, self.own) if vertices is None else vertices)
+        return torch.where(share > 0, 1 / share, 0.0)
+
+    @cached_property
+    def num_labelled(self) -> int:
+        """How many of the snapshots where loss is taken have a labelled target."""
+        return int((self._over_share > 0).sum())
+
+    def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
+        """What some targets at some snapshots add to the loss of the run, a scalar.
+
+        Args:
+            z: their readout, (S', n, outputs).
+            snapshots: S' of those where loss is taken.
+            rows: which of the targets they are.
+        """
+        vertices, start = self.sequence.vertices, snapshots.start - self.at.start
+        losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
+        scaled = losses * self._over_share[start : start + len(snapshots)].to(losses.dtype)
+        return scaled.sum() / max(self.num_labelled, 1)
+
+
+def add_gradients(run: SequenceSegment) -> Tensor:
+    """Add the gradients of a run's loss to the parameters', and return the loss; what it needs is here already.
+
+    A small run of a model that remembers nodes goes layer by layer over all snapshots at once, with one backward:
+    that is done before :mod:`dtdg_lab.engine.backprop.time_blocks` has cut it, which computes all layers but the
+    last twice. Others
+    are differentiated as :data:`dtdg_lab.engine.backprop.reference.HOW` has it.
+
+    Args:
+        run: what is differentiated.
+    """
+    if run.model.memory != "per_vertex":
+        return HOW[run.model.memory](run)
+    stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
+    heights = [*(spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]), run.own]
+    place, hidden = run.sequence.device.partition(":")[0], run.model.hidden
+    if (rows := max(heights) * hidden) > STEP_NUMBERS[place] or rows * len(run.snapshots) > PIECE_NUMBERS[place]:
+        return HOW[run.model.memory](run)  # a run of several pieces, which fit the cache
+    loss = _straight(run, stacks, heights)
+    loss.backward()
+    return loss.detach()
+
+
+def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedView]], heights: Sequence[int]) -> Tensor:
+    """The loss, with its history; a layer's output has the rows that the next one reads."""
+    model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
+    inputs = [space.inputs for space in stacks[0]]
+    for layer, (spaces, height) in enumerate(zip(stacks, heights, strict=True)):
+        state = model.initial_state(height)
+        mixed = [
+            run_straight(model.spatial(layer, space, x, state)).unflatten(0, (count, -1))[:, :height]
+            for space, x, count in zip(spaces, inputs, counts, strict=True)
+        ]
+        h, _ = model.temporal_sequence(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state)
+        inputs = [part.flatten(0, 1) for part in h.split(counts)]
+    return run.loss(model.readout(h[len(h) - len(run.at) :]), run.at, slice(0, run.own))

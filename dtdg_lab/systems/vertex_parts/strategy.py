@@ -1,0 +1,234 @@
+"""Full batches over node partitions: with a halo exchange (ADGNN-T), or with replicated neighbours (PyGT-Dist)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop.reference import HOW, bring
+from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.halo import HaloSequence, own_nodes
+from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy, Unmarked
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline
+from dtdg_lab.tasks.base import Task
+from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
+from dtdg_lab.training.partition import blocks_event, plain_partition_event
+
+# Node parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
+
+
+class HaloStrategy(Strategy):
+    """One step an epoch: each rank computes its own nodes in the whole training split, loss at every snapshot.
+
+    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
+    gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
+
+    Args:
+        model: any model.
+        sequence: the own nodes of this rank (``HaloSequence``), or all of them where there is one rank.
+        task: what is predicted.
+        train: the labelled snapshots of the training split.
+        exchanger: what the sequence exchanges rows by.
+        plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
+        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+
+    References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
+    """
+
+    def __init__(
+        self,
+        model: DynamicModel,
+        sequence: DeviceSequence | HaloSequence,
+        task: Task,
+        train: range,
+        exchanger: Exchanger,
+        *,
+        plan: SnapshotBlocks,
+        counts_group: bool,
+    ) -> None:
+        self._run = SequenceSegment(model, sequence, task, train, "all")
+        self._marks: StepMarks = Unmarked()
+        self._plan, self._sequence = plan, sequence
+        self._exchanger, self._counts_group = exchanger, counts_group
+        self._bring()  # the indices of exchanges are part of what making the layout costs
+
+    def epoch(self, epoch: int) -> Sequence[Step]:
+        """The one step, the same every epoch."""
+        return (Step(0, (0,) if self._counts_group else (), 1),)
+
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
+        """This rank's share of the loss and of the gradients of the whole sequence."""
+        run, self._exchanger.marks, self._marks = self._run, marks, marks
+        marks("batch")
+        self._bring()
+        marks("transfer")
+        loss = float(self._add_gradients())
+        return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Rows and bytes sent to each rank since this was last asked."""
+        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.legs.drain()]}
+
+    def _bring(self) -> None:
+        """Spaces as they will be asked for: of all snapshots, or of those of each block."""
+        run, plan = self._run, self._plan
+        if plan.blocks == 1 or run.model.memory != "per_vertex":
+            bring(run)
+            return
+        run.task.prepare(run.at)
+        for number in range(plan.blocks):
+            self._sequence.stacks(plan.block(number), 0)
+
+    def _add_gradients(self) -> Tensor:
+        run, plan = self._run, self._plan
+        if plan.blocks == 1 or run.model.memory in ("weights", "none"):  # these keep one snapshot's activations anyway
+            self._turned(0, "forward")
+            return HOW[run.model.memory](run)
+        if run.model.memory == "per_vertex":
+            timeline = BlockTimeline(plan, 0, self._sequence, run, bring=lambda own: None, moves=None, one_by_one=False)
+            timeline.marks, timeline.turned = self._marks, self._turned
+            return blocks.add_gradients_blocks(run, timeline)
+        return blocks.add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
+
+    def _begin(self, number: int, way: str) -> None:
+        self._marks.block(number, way)
+        self._turned(number, way)
+
+    def _turned(self, number: int, way: str) -> None:
+        if way != "backward":
+            self._exchanger.forward_way = way
+
+    # plans
+
+    block_memory: BlockMemory | None = None
+
+    @property
+    def plan_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Blocks are described where there are several, or their number was left to the memory."""
+        return ("partition", "blocks") if self._names_blocks else ("partition",)
+
+    @property
+    def plan(self) -> SnapshotBlocks:
+        """The blocks of time."""
+        return self._plan
+
+    @property
+    def _names_blocks(self) -> bool:
+        return self._plan.blocks > 1 or self.context.config["blocks"] != 1
+
+    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The partition, and the blocks of time."""
+        of, memory = self.context, self.block_memory
+        events = [("partition", plain_partition_event(of, blocks=self._plan))]
+        if self._names_blocks:
+            peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
+            described = blocks_event(of.config, of.graph, self._plan, of.task, partition=of.partition, peak_bytes=peak)
+            events.append(("blocks", described))
+        return events
+
+    def probes_after(self, before: Strategy) -> bool:
+        """Where the blocks of time are others than before."""
+        same = isinstance(before, HaloStrategy) and before.plan == self._plan
+        return self._names_blocks and not (same and before.context.config.system == self.context.config.system)
+
+
+# Node parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
+
+
+class ReplicatedStrategy(Strategy):
+    """One step an epoch: each part goes through the whole training split of the sequence with its own nodes' loss.
+
+    The shares of all parts add up to what the strategy ``single`` computes: exactly for memories
+    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best nodes are each part's own
+    (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
+
+    Args:
+        model: any model.
+        sequences: of the parts that this rank executes.
+        task: what is predicted.
+        train: the labelled snapshots of the training split.
+        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+
+    Raises:
+        UnsupportedError: the task needs all nodes at once.
+
+    References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 7.1, baseline PyGT-Dist.
+    """
+
+    def __init__(
+        self, model: DynamicModel, sequences: Sequence[CachedSequence], task: Task, train: range, *, counts_group: bool
+    ) -> None:
+        if not task.per_vertex:
+            raise UnsupportedError(
+                f"task={task.name!r} on layout cached_vertex: its loss needs all nodes at once, and each part "
+                "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
+            )
+        self._model, self._counts_group = model, counts_group
+        self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
+
+    def epoch(self, epoch: int) -> Sequence[Step]:
+        """The one step, the same every epoch."""
+        return (Step(0, (0,) if self._counts_group else (), 1),)
+
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
+        """Gradients of this rank's parts, one part after another."""
+        marks("batch")
+        for run in self._runs:
+            bring(run)
+        marks("transfer")
+        loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
+        return StepResult(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
+
+    plan_kinds = ("partition",)
+
+    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The partition."""
+        return [("partition", plain_partition_event(self.context))]
+
+
+def build_halo(of: BuildContext) -> HaloStrategy:
+    """Node partitions that exchange halo rows; collective.
+
+    Raises:
+        LabError: blocks of time do not fit the snapshots or the memory.
+    """
+
+    def make(plan: SnapshotBlocks) -> HaloStrategy:
+        exchanger = Exchanger(of.group)
+        counts = of.group.rank == 0
+        sequence = own_nodes(of, exchanger)
+        return HaloStrategy(of.model, sequence, of.task, plan.snapshots, exchanger, plan=plan, counts_group=counts)
+
+    plan, memory = planned_blocks(of, by_rows=of.group.size, make=make)
+    made = make(plan)
+    made.block_memory = memory
+    return made
+
+
+def build_replicated(of: BuildContext) -> ReplicatedStrategy:
+    """Node partitions with copies of their neighbours.
+
+    Raises:
+        UnsupportedError: the copies do not fit their budget.
+    """
+    assert of.partition is not None
+    sequences = cached_sequences(
+        of.sequence.graph,
+        of.partition,
+        of.parts,
+        of.model,
+        of.train,
+        cache_gib=of.config["cache_gib"],
+        settings=of.sequence.settings,
+        ways=ways(of.config.model),
+    )
+    return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)

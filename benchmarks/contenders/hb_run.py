@@ -137,7 +137,9 @@ class RankRun:
     def _asked(self) -> ControlState:
         from dtdg_lab.distributed.model_averaging import ControlState
 
-        return ControlState(self._wanted, 0 if self.built.strategy.controller is None else self.built.strategy.controller.asked)
+        return ControlState(
+            self._wanted, 0 if self.built.strategy.controller is None else self.built.strategy.controller.asked
+        )
 
     def _follow(self, word: ControlState) -> None:
         self._heard = word.version

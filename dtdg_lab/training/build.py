@@ -134,8 +134,7 @@ def build(
         partition,
         plan,
     )
-    strategy: Strategy = catalogue.family(system.family).build(context)
-    strategy.context = context
+    strategy = _strategy(context, group)
     with ExitStack() as undone:  # ends what runs already where the rest fails
         undone.callback(strategy.close)
         gradients = FlatGradients(model.parameters(), group)
@@ -163,6 +162,20 @@ def build(
         partition,
         network,
     )
+
+
+def _strategy(of: BuildContext, group: Group) -> Strategy:
+    """The strategy that the system names, on all ranks or none: what a rank keeps may not fit; collective."""
+    strategy: Strategy | None = None
+    try:
+        with together(group, device=of.device):
+            strategy = catalogue.family(catalogue.system(of.config.system).family).build(of)
+    except BaseException:
+        if strategy is not None:
+            strategy.close()
+        raise
+    strategy.context = of
+    return strategy
 
 
 def _evaluators(of: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:

@@ -6,13 +6,16 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dtdg_lab.engine.strategy import StepMarks
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.build import RunComponents
 
 MOST_SAMPLES = 2_000
 
@@ -195,3 +198,12 @@ def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", li
         peak = ledger.peak_bytes
     kept = probe.samples.kept
     return MemoryTrace(peak, tuple(at for at, _ in kept), tuple(live for _, live in kept), tuple(probe.blocks))
+
+
+def probe_memory(built: RunComponents, *, device: str) -> MemoryTrace:
+    """Memory over the largest step that a strategy may have; collective as steps are. Gradients are zero afterwards."""
+    traces = []
+    for step in built.strategy.probe_steps():
+        traces.append(trace_memory(step, device=device))
+        built.gradients.zero()
+    return max(traces, key=lambda traced: traced.peak_bytes)

@@ -39,7 +39,7 @@ from dtdg_lab.training.live_settings import (
     rebuilt,
     settle,
 )
-from dtdg_lab.training.memory import trace_memory
+from dtdg_lab.training.memory import probe_memory
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.training.phase_clock import PhaseClock
 from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
@@ -681,12 +681,7 @@ class Trainer:
         return self._position.epoch - at_boundary
 
     def _probe_memory(self) -> None:
-        """Record the memory over the largest step, as the strategy has it; collective as steps are."""
-        traces = []
-        for step in self._built.strategy.probe_steps():
-            traces.append(trace_memory(step, device=self._device))
-            self._built.gradients.zero()
-        traced = max(traces, key=lambda trace: trace.peak_bytes)
+        traced = probe_memory(self._built, device=self._device)
         self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
         self._event("memory_trace", traced.to_dict())
 

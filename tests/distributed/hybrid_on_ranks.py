@@ -19,7 +19,7 @@ from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
@@ -120,7 +120,7 @@ def _to_dict(done: Trained) -> dict[str, Any]:
 
 def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group; the last one fails."""
-    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
+    Trainer._probe_memory = lambda self: None  # type: ignore[method-assign]
     group = join_group(rank, ranks, address)
     graph, found = load_for(run_config()), {}
 

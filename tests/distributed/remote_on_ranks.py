@@ -30,7 +30,7 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [
@@ -98,7 +98,7 @@ def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
 
 def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group."""
-    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
+    Trainer._probe_memory = lambda self: None  # type: ignore[method-assign]
     group, found = join_group(rank, ranks, address), {}
 
     def go(name: str, policy: str = "fixed", *, keep: str | None = None, by_steps: bool = False, **how: Any) -> None:

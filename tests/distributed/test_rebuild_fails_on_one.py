@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from dtdg_lab.core.catalogue import family
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import build
 
+FAMILY = family("decayed_windows")
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160,
          "generated_snapshots": 40, "hidden": 4, "device": "cpu", "epochs": 3, "ranks": 2, "window": 4,
          "partitioner": "round_robin", "chunker": "hash", "evaluate_every": 100}  # fmt: skip
@@ -29,7 +30,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
     """Losses of a run whose change fails on rank 1, why it was refused, and losses of a run left alone."""
     group = join_group(rank, ranks, address)
     quiet = train_in_memory(RunConfig(**SMALL), _graph(), Path(folder) / "last.pt", group=group).losses
-    make, made = build.make_layout, []
+    make, made = FAMILY.build, []
 
     def failing(of: Any) -> Any:
         made.append(of.config["window"])
@@ -37,11 +38,11 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
             raise MemoryError("no room")
         return make(of)
 
-    build.make_layout = failing
+    FAMILY.build = failing
     done = train_in_memory(
         RunConfig(**SMALL), _graph(), Path(folder) / "last.pt", group=group, script={4: {"set": {"window": 3}}}
     )  # fmt: skip
-    build.make_layout = make
+    FAMILY.build = make
     group.close()
     assert made == [4, 3]
     refused = [row["data"]["reason"] for row in done.recorder.tables["events"] if row["kind"] == "refused"]

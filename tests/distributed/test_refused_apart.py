@@ -10,13 +10,15 @@ from typing import Any
 from hybrid_on_ranks import run_config
 from hybrid_training import train
 
+from dtdg_lab.core.catalogue import family
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import build, updates
+from dtdg_lab.training import updates
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
+FAMILY = family("hybrid_batches")
 REFUSED = {"partitioner": "load_aware"}
 FIXED = {"adjuster": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}
 
@@ -27,26 +29,26 @@ def _named(run: str, *given: Any, name: str, **more: Any) -> Averager:
 
 def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[list[float], list[str], int]]:
     """Losses, reasons and the step of the change, of a run and of its replay, in which the change could be made."""
-    LiveTraining._probe_memory = lambda self: None  # type: ignore[method-assign]
+    Trainer._probe_memory = lambda self: None  # type: ignore[method-assign]
     group = join_group(rank, ranks, address)
     config, found = run_config(**FIXED), []
-    graph, make, stood = load_for(config), build.make_layout, list[int]()
+    graph, make, stood = load_for(config), FAMILY.build, list[int]()
 
     def failing(of: Any) -> Any:
         if of.config["partitioner"] == REFUSED["partitioner"]:
             raise MemoryError("no room")
         return make(of)
 
-    settle = LiveTraining._settled
+    settle = Trainer._settled
 
-    def noted(self: LiveTraining, asked: Any) -> Any:
+    def noted(self: Trainer, asked: Any) -> Any:
         stood.append(self._position.step)
         return settle(self, asked)
 
-    LiveTraining._settled = noted  # type: ignore[method-assign]
-    updates.averager_for, build.make_layout = partial(_named, "run"), failing
+    Trainer._settled = noted  # type: ignore[method-assign]
+    updates.averager_for, FAMILY.build = partial(_named, "run"), failing
     done = train(config, graph, Path(folder) / "run.pt", group=group, script={4: {"set": REFUSED}})
-    build.make_layout = make
+    FAMILY.build = make
     events = done.recorder.events
     asked, refused = json.loads(group.broadcast_text(json.dumps([events("asked"), events("refused")])))
     tables = done.recorder.tables

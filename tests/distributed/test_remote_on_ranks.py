@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 EventList = list[dict[str, Any]]
@@ -86,7 +86,7 @@ def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, 
 
 
 def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
     alone = train_remote(remote_config("on_demand"), tmp_path)
     assert stories[0]["on_demand"]["losses"] == pytest.approx(alone.losses, rel=1e-10)
     asked = {(row["part"], row["step"]): row["remote"] for row in alone.recorder.tables["resolved"]}

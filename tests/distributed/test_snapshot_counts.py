@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dtdg_lab.training.plan_events import plan_events
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -21,6 +20,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.volume import WAYS
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.live_settings import plan_events
 from dtdg_lab.training.partition import blocks_event
 
 NODES, TRAINED = 23, 11
@@ -89,7 +89,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["exchanges"].append(tables.get("exchanges", []))
     if group.rank == 0:
         found["told"] = _to_dict(built, graph)
-        found["events"] = dict(plan_events(built, graph, group))
+        found["events"] = dict(plan_events(built, group))
     return found
 
 

@@ -16,7 +16,7 @@ from dtdg_lab.runs import directory as directories
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("single", {"epochs": 6, "optimizer": "adam"}),
@@ -38,7 +38,7 @@ EVERY: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(scope="module")

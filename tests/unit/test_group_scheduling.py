@@ -627,7 +627,7 @@ def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
 
     def peaks(pipelined: bool) -> list[int]:
         config = config_of(system="blad", model=model, pipelined=pipelined, **more)
-        layout = build(config, graph, SoloGroup()).layout
+        layout = build(config, graph, SoloGroup()).strategy
         layout.compute(Step(0, (4, 5), 2), Unmarked())  # inputs are made once and kept
         return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), Unmarked())) for groups in ((4, 5), (4,))]  # noqa: B023
 

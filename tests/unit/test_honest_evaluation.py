@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dtdg_lab.training.layouts import BuildContext, make_layout
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
@@ -74,8 +75,8 @@ def run(system: str, path: Path, graph: DynamicGraph | None = None, **changes: A
 def in_compute(monkeypatch: pytest.MonkeyPatch, leak: Callable[[BuildContext, Any], None]) -> None:
     """Have every layout do something more in each step."""
 
-    def made(of: BuildContext) -> Any:
-        layout: Any = make_layout(of)
+    def made(build: Callable[[BuildContext], Any], of: BuildContext) -> Any:
+        layout: Any = build(of)
         compute = layout.compute
 
         def leaking(*args: Any) -> Any:
@@ -85,7 +86,8 @@ def in_compute(monkeypatch: pytest.MonkeyPatch, leak: Callable[[BuildContext, An
         layout.compute = leaking
         return layout
 
-    monkeypatch.setattr(built_by, "make_layout", made)
+    for family in catalogue.families():
+        monkeypatch.setattr(family, "build", partial(made, family.build))
 
 
 # planted leaks
@@ -227,7 +229,7 @@ def test_steps_do_not_ask_the_seal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             Seal, name, lambda self, what, last, check=check: (asked.append(what), check(self, what, last))
         )
-    layout = build(config_of("psg"), graph_of(), SoloGroup()).layout
+    layout = build(config_of("psg"), graph_of(), SoloGroup()).strategy
     counts = []
     for epoch in range(2):
         before = len(asked)

@@ -33,13 +33,13 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:

@@ -42,12 +42,12 @@ from dtdg_lab.systems.feature_cache.rpc import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import host_towards
 from dtdg_lab.training import build as building
 from dtdg_lab.training.live_settings import check_changes, rebuilt
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
     yield
     assert left() == []
 
@@ -154,7 +154,9 @@ def test_orders_to_a_server_that_stands_still_take_no_longer_than_fetches() -> N
         began_s = time.monotonic()
         for parts in (PARTS, 120):  # 120: a longer order than a pipe holds
             with pytest.raises(RunFailedError, match=r"not answered for 0\.5 s.*fetch_timeout_s"):
-                built.strategy.service.set_links(LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7)))  # type: ignore[attr-defined]
+                built.strategy.service.set_links(
+                    LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7))
+                )  # type: ignore[attr-defined]
         assert 1.0 <= time.monotonic() - began_s < 3.0
 
 

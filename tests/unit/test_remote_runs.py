@@ -45,7 +45,7 @@ from dtdg_lab.runs.summary import fetch_facts
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 from dtdg_lab.visualization.race import SpentView
 
 POLICIES = catalogue.names("features")
@@ -57,7 +57,7 @@ HEAD = 2 * 32  # bytes of the heads of a request and its reply
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from dtdg_lab.cluster.replay import repeats, replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
-from dtdg_lab.training.trainer import LiveTraining
+from dtdg_lab.training.trainer import Trainer
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn", "decide_every": 2}
@@ -24,7 +24,7 @@ SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn"
 @pytest.fixture(autouse=True)
 def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(LiveTraining, "_probe_memory", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from dtdg_lab.training.plan_events import plan_events
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -35,6 +34,7 @@ from dtdg_lab.partition.volume import (
 from dtdg_lab.runs.time_block_studies import PAPER
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build, make_task
+from dtdg_lab.training.live_settings import plan_events
 from dtdg_lab.training.partition import blocks_event
 
 FEATURES, HIDDEN = 3, 4
@@ -369,7 +369,7 @@ def test_events_follow_a_run_from_system_to_system(graph):
     }
 
     def kinds(now, before=None):
-        described = plan_events(made[now], graph, group, left=made[before] if before else None)
+        described = plan_events(made[now], group, made[before] if before else None)
         return {kind: data.get("layout") for kind, data in described}
 
     assert kinds("esdg") == {"blocks": "snapshot"}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dtdg_lab.training.probe import probe_memory
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
@@ -21,14 +20,13 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.checkpoints import read_kept
-from dtdg_lab.systems.decayed_windows import training as windowed
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.live_settings import check_changes
-from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.memory import peak_bytes, probe_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
          "device": "cpu", "dtype": "float64", "epochs": 2, "evaluate_every": 100, "learning_rate": 0.02,
@@ -142,8 +140,8 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
     config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
     built = build(config, load_for(config), SoloGroup())
     assert isinstance(built.strategy, DecayedWindowStrategy)
-    memory = windowed.measure(built, SoloGroup(), device="cpu")
-    assert memory is not None and built.strategy.shape == Trapezoid.of(config, chunks=32)
+    memory = built.strategy.row_memory
+    assert built.strategy.shape == Trapezoid.of(config, chunks=32)
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
         built.strategy.shape = shape = Trapezoid(5, full, 32, alpha, rule)
         measured = probe_memory(built, device="cpu").peak_bytes
@@ -363,8 +361,8 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
     for late_state in ("zero", "inherit"):
         config = _config(late_state=late_state, **size)
         built = build(config, load_for(config), SoloGroup())
-        memory = windowed.measure(built, SoloGroup(), device="cpu")
-        assert isinstance(built.strategy, DecayedWindowStrategy) and memory is not None
+        assert isinstance(built.strategy, DecayedWindowStrategy)
+        memory = built.strategy.row_memory
         peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.strategy.shape))
     late = 2000 * (1 - 10 / 32)  # nodes that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
     states = 0.9 * late * tensors * 16 * 8

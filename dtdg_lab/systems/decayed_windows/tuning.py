@@ -246,9 +246,7 @@ def tuned(strategy: DecayedWindowStrategy, config: RunConfig, epoch: int, compon
     return Tuner(config).end_epoch(epoch, partial(_trial_loss, strategy, components, epoch + 1), predicted)
 
 
-def _trial_loss(
-    strategy: DecayedWindowStrategy, built: Any, epoch: int, full_snapshots: int, alpha: float
-) -> float:
+def _trial_loss(strategy: DecayedWindowStrategy, built: Any, epoch: int, full_snapshots: int, alpha: float) -> float:
     """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
 
     The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.

@@ -197,20 +197,8 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
     Raises:
         LabError: the features or caches do not fit, or no server could be started.
     """
-    token = agree_token(of.group)
-    made: RemoteFeatureStrategy | None = None
-    try:
-        with together(of.group, device=of.device):
-            made = _built(of, token, host_towards(of.group))
-    except BaseException:  # another rank failed
-        if made is not None:
-            made.close()
-        raise
-    return made
-
-
-def _built(of: BuildContext, token: bytes, host: str) -> RemoteFeatureStrategy:
     assert of.partition is not None
+    token = agree_token(of.group)
     graph = of.sequence.graph
     mini = MiniBatches.of(of.config, graph, of.train, task=of.task, model=of.model, partition=of.partition)
     draw = neighbour_sampler(of.config, mini.shape)
@@ -221,7 +209,7 @@ def _built(of: BuildContext, token: bytes, host: str) -> RemoteFeatureStrategy:
         last=of.train.stop,
         token=token,
         timeout_s=of.config["fetch_timeout_s"],
-        host=host,
+        host=host_towards(of.group),
     )
     try:
         rows = min(of.config["cache_rows"], service.space.size)

@@ -44,7 +44,6 @@ from dtdg_lab.systems.hybrid_batches.part_batches import (
 )
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.collective import together
 from dtdg_lab.training.partition import plain_partition_event
 
 # Hybrid batches on node parts that hold copies of what their layers reach: nothing but models travels.
@@ -350,16 +349,11 @@ class HybridBatchStrategy(Strategy):
 
 
 def build(of: BuildContext) -> HybridBatchStrategy:
-    """Hybrid batches of node partitions with copies of their neighbours; collective.
+    """Hybrid batches of node partitions with copies of their neighbours.
 
     Raises:
         LabError: the copies or the reservoirs do not fit their budgets.
     """
-    with together(of.group, device=of.device):  # copies may fail to fit on one rank
-        return _built(of)
-
-
-def _built(of: BuildContext) -> HybridBatchStrategy:
     assert of.partition is not None
     config, graph, settings = of.config, of.sequence.graph, of.sequence.settings
     sequences = cached_sequences(

@@ -72,8 +72,9 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
     import numpy as np
 
     from contenders.flare_naive import cut_out
+    from dtdg_lab.systems.decayed_windows.chunks import shared_chunks
     from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches, survival_order
-    from dtdg_lab.training.partition import shared_chunks, shared_partition
+    from dtdg_lab.training.partition import shared_partition
 
     group = placed(rank, ranks, address, cores)
     graph = load_for(chosen)

@@ -14,12 +14,13 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.engine.replicated import ReplicatedStrategy, cached_sequences
+from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
 

@@ -22,7 +22,7 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine import replicated_part as cached_files
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.replicated import CachedSequence, ReplicatedStrategy, cached_sequences, stacked_edges
+from dtdg_lab.engine.replicated import CachedSequence, cached_sequences, stacked_edges
 from dtdg_lab.engine.replicated_part import (
     CachedPart,
     Reach,
@@ -42,6 +42,7 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.metrics import measure
 from dtdg_lab.systems.single.strategy import SingleStrategy
+from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

@@ -22,13 +22,13 @@ from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
 from dtdg_lab.engine.strategy import Step, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.single.strategy import snapshot_groups
 from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, shares_cores
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as round_robin
 from dtdg_lab.systems.snapshot_groups.schedulers import longest_first
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes

@@ -43,7 +43,7 @@ def _parts(config: RunConfig) -> dict[str, Any]:
     return split_event(Graph(), split(40, config["edge_life"], PROTOCOLS[config.protocol]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(
     ("settings", "purge", "leaky"),
     [({}, 0, False), ({"edge_life": 3}, 2, False), ({"edge_life": 3, "protocol": "leaky"}, 0, True),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.replay import fork, repeats, replay
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.study_decay import study_decay
-    from dtdg_lab.core.catalogue import describe
+    from dtdg_lab.core.catalogue import describe, register
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.dashboard.app import Dashboard
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
@@ -82,6 +82,7 @@ __all__ = [
     "predict_scaling",
     "progress",
     "race",
+    "register",
     "repeats",
     "replay",
     "run_study",
@@ -121,6 +122,7 @@ _WHERE = {
     "datasets": "dtdg_lab.datasets.names",
     "default_dataset": "dtdg_lab.datasets.names",
     "describe": "dtdg_lab.core.catalogue",
+    "register": "dtdg_lab.core.catalogue",
     "echo": "dtdg_lab.runs.inspect_model",
     "follow_vertex": "dtdg_lab.runs.inspect_model",
     "from_csv": "dtdg_lab.datasets.user_data",

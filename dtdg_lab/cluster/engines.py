@@ -16,6 +16,7 @@ import psutil
 from dtdg_lab.cluster.liveness import host_id
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, rehearse, run_rank, warm_up
+from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.runs.directory import RunDirectory, write_json
 
@@ -250,6 +251,7 @@ class Launch:
                 resume=self.attempt > 1,
                 changes=self.changes,
                 busy_file=str(self.files.busy_file) if self.files.owned else "",
+                families=tuple(REGISTERED),
                 host="127.0.0.1" if here else "",
             )
             answers.append(client[engine.id].apply_async(run_rank, task))

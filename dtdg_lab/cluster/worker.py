@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
+from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -139,6 +140,7 @@ class RankTask:
     resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
+    families: tuple[str, ...] = ()  # of systems from outside the package
     host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
 
@@ -183,6 +185,8 @@ def run_rank(task: RankTask) -> str:
     """
     directory = RunDirectory.open(task.run_dir)
     try:
+        for family in task.families:
+            register(family)
         with ExitStack() as stack:
             state = _train(task, directory, stack)
         if task.rank == 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 
 # What the catalogue is made of: entries, one per algorithm or data set, and systems as compositions of entries.
 
@@ -814,14 +814,12 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-MEMORY_ON_LAYOUT: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        (memory, layout): how
-        for memory, row in _ROWS.items()
-        for layout, how in zip(MEMORY_TABLE_LAYOUTS, row, strict=True)
-        if how != REFUSED
-    }
-)
+MEMORY_ON_LAYOUT: dict[tuple[str, str], str] = {
+    (memory, layout): how
+    for memory, row in _ROWS.items()
+    for layout, how in zip(MEMORY_TABLE_LAYOUTS, row, strict=True)
+    if how != REFUSED
+}
 
 
 # The partitioners of the catalogue: rules that say which part owns each node.
@@ -1168,7 +1166,7 @@ EXCHANGES: tuple[Entry, ...] = (
 )
 
 
-ENTRIES: tuple[Entry, ...] = (
+ENTRIES: list[Entry] = [
     *DATASETS,
     *MODELS,
     *TASKS,
@@ -1180,7 +1178,7 @@ ENTRIES: tuple[Entry, ...] = (
     *EXCHANGES,
     *FEATURE_PATHS,
     *CONGESTIONS,
-)
+]
 
 _HYBRID: Mapping[str, str] = MappingProxyType(
     {
@@ -1214,7 +1212,7 @@ FAMILIES: dict[str, str] = {
     )
 }
 
-SYSTEMS: tuple[System, ...] = (
+SYSTEMS: list[System] = [
     System(
         name="single",
         family="single",
@@ -1428,7 +1426,7 @@ SYSTEMS: tuple[System, ...] = (
         source="ours: dynamic programming over rebuilds",
         differs_by="cache_decisions (policy)",
     ),
-)
+]
 
 TRAINING_OPTIONS = (
     "optimizer",
@@ -1494,6 +1492,54 @@ def family(name: str) -> Any:
 def families() -> list[Any]:
     """All families of systems, in the catalogue's order."""
     return [family(name) for name in FAMILIES]
+
+
+REGISTERED: list[str] = []  # texts of families from outside the package, in order
+
+
+def register(target: str) -> Any:
+    """Add a family of systems from outside the package; a second call with the same text changes nothing.
+
+    Engines import it by the same text when they train one of its systems.
+
+    Args:
+        target: ``module:attribute`` of a :class:`dtdg_lab.systems.base.SystemFamily`; the module must be importable
+            here and on every engine.
+
+    Returns:
+        The family.
+
+    Raises:
+        ConfigError: it cannot be imported, or one of its names is taken.
+    """
+    from dtdg_lab.core.options import OPTIONS
+    from dtdg_lab.core.records import TABLES
+
+    try:
+        found = _load(target)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"register({target!r}): {error}. Give 'module:attribute' of a SystemFamily in a module on PYTHONPATH."
+        ) from error
+    if target in REGISTERED:
+        return found
+    taken = [
+        *(name for name in (found.name,) if name in FAMILIES),
+        *(each.name for each in found.systems if each.name in names("systems")),
+        *(each.name for each in found.entries if each.name in names(each.kind)),
+        *(each.name for each in found.options if each.name in OPTIONS),
+        *(table for table in found.tables if table in TABLES),
+    ]
+    if taken:
+        raise ConfigError(f"register({target!r}): {', '.join(taken)} are names in use. Choose others.")
+    FAMILIES[found.name] = target
+    ENTRIES.extend(found.entries)
+    SYSTEMS.extend(found.systems)
+    MEMORY_ON_LAYOUT.update(found.memories)
+    OPTIONS.update({each.name: each for each in found.options})
+    TABLES.update(found.tables)
+    REGISTERED.append(target)
+    return found
 
 
 def check_links(text: str, parts: int) -> None:

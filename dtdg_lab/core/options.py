@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -1346,7 +1344,7 @@ GLOSSARY: tuple[Option, ...] = (
     ),
 )
 
-OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in GLOSSARY})
+OPTIONS: dict[str, Option] = {option.name: option for option in GLOSSARY}
 
 
 def option(name: str) -> Option:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.catalogue import Entry, System
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.core.options import Option
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
@@ -17,11 +20,24 @@ class SystemFamily:
 
     Methods import what they return inside their bodies: listing families imports neither torch nor panel.
 
+    A family from outside the package also brings what the catalogue holds of the others, and is added by
+    :func:`dtdg_lab.register`.
+
     Attributes:
         name: of its folder.
+        systems: its systems.
+        entries: the algorithms that they are composed of; at least one of kind ``parallel``.
+        options: its own settings, live ones included, with an entry's kind as their owner.
+        memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
+        tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
     """
 
     name = ""
+    systems: tuple[System, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    options: tuple[Option, ...] = ()
+    memories: Mapping[tuple[str, str], str] = MappingProxyType({})
+    tables: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def build(self, context: BuildContext) -> Strategy:
         """The strategy that trains a run on this rank.

@@ -17,12 +17,14 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine import halo
 from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
+from dtdg_lab.systems.vertex_parts import strategy
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import build, layouts
+from dtdg_lab.training import build
 from dtdg_lab.training import partition as partitioned
 
 EPOCHS = 9
@@ -72,14 +74,14 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
         found["crashes"] = _to_dict(_train(group, folder, script=CRASHES))
     with pytest.MonkeyPatch.context() as patch:  # one rank cannot build what the others can
         if group.rank == 1:
-            patch.setattr(layouts, "cached_sequences", _no_memory)
+            patch.setattr(strategy, "cached_sequences", _no_memory)
         found["one_fails"] = _to_dict(_train(group, folder, script={2: {"set": {"system": "pygt-dist"}}}))
     with pytest.MonkeyPatch.context() as patch:  # before the ranks have agreed on anything but the partition
         if group.rank == 1:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
         found["fails_early"] = _to_dict(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
     with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
-        patch.setattr(layouts, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
+        patch.setattr(halo, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
         patch.setattr(partitioned, "make_partition", _uneven)
         found["reuse"] = _to_dict(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
     found["alive"] = _alive()

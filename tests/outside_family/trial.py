@@ -1,0 +1,76 @@
+"""Everything that a family from outside the package must be able to do, on two engines; prints what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import dtdg_lab as lab
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.export.export import export
+
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 60,
+    "generated_edges": 240,
+    "generated_snapshots": 30,
+    "hidden": 4,
+    "learning_rate": 0.01,
+    "threads": 1,
+    "ranks": 2,
+    "parts": 2,
+}
+
+
+def main(folder: Path) -> dict[str, object]:
+    family = lab.register("outside_family.striped:FAMILY")
+    assert lab.register("outside_family.striped:FAMILY") is family, "a second call changes nothing"
+    found: dict[str, object] = {}
+    with lab.Session(ranks=2, runs_dir=folder) as session:
+        dashboard = Dashboard(session)
+        found["tabs"] = list(dashboard.tabs._names)
+        run = session.train(lab.RunConfig(system="striped", epochs=4000, **SMALL))
+        run.reached(20)
+        version = run.set(stripe_shift=2)
+        run.applied(version)
+        try:
+            run.set(stripe_shift=9)
+            run.reached(run.step + 20)
+            found["refused"] = run.reason
+        except ConfigError as error:
+            found["refused"] = str(error)
+        run.reached(run.step + 40)
+        found["caption"] = run.window.captions()["stripes"]
+        found["bars"] = len(run.window.figures()["stripes"]["data"][0]["x"])
+        run.stop()
+        run.wait()
+        found["stopped_at"] = stopped = run.step
+        run.resume(epochs=run.config.epochs)
+        run.reached(stopped + 20)
+        run.stop()
+        run.wait()
+        found["resumed_to"] = run.step
+        dashboard.tick()
+        dashboard.close()
+        raced = lab.race(
+            {name: lab.RunConfig(system=name, epochs=4, **SMALL) for name in ("striped", "psg")},
+            seeds=(0,),
+            session=session,
+            runs_dir=folder,
+            progress=False,
+        )
+        found["raced"] = {of.label: of.open().summary["epochs"] for of in raced.runs}
+    stored = lab.open_run(run.path)
+    found["events"] = sorted({event["data"]["shift"] for event in stored.events if event["kind"] == "stripes"})
+    found["columns"] = list(stored.records["stripe_times"].columns)
+    report = export(stored, folder / "report.html")
+    found["report"] = "Stripes" in Path(report).read_text() and "shifted by 2" in Path(report).read_text()
+    lab.plot(stored)
+    found["described"] = lab.describe("striped")
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

@@ -10,7 +10,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.datasets.definitions import COLLEGEMSG
+from dtdg_lab.datasets.definitions import PUBLISHED
 from dtdg_lab.datasets.download import find, given_folder
 from dtdg_lab.datasets.loading import load_generated, load_published
 from dtdg_lab.datasets.registry import Published
@@ -218,4 +218,4 @@ def default_dataset(root: str | Path | None = None) -> str:
     Raises:
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    return COLLEGEMSG.name if find(COLLEGEMSG, root) else FALLBACK
+    return "collegemsg" if find(PUBLISHED["collegemsg"], root) else FALLBACK

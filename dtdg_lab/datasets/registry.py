@@ -124,8 +124,3 @@ class Published:
     def address(self) -> str:
         """Where it is downloaded from first; empty where it has to be fetched by hand."""
         return next((form.files[0].urls[0] for form in self.forms if form.downloadable), "")
-
-
-def archived(url: str, when: str = "2022") -> str:
-    """The copy of a file that the Wayback Machine holds, byte for byte, from the time nearest to ``when``."""
-    return f"https://web.archive.org/web/{when}id_/{url}"

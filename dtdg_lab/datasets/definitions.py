@@ -1,4 +1,4 @@
-"""The published data sets that ``definitions.toml`` describes, by name and as the constants that the catalogue names."""
+"""The published data sets of ``definitions.toml``, by name and as the constants that the catalogue names."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
+import pooch
 import pytest
 
 from dtdg_lab.core import catalogue
@@ -80,7 +82,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "BACK_OFF_S", 0.0)
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -196,8 +198,7 @@ def test_what_may_pass_is_tried_again(server, first):
 
 def test_it_waits_longer_each_time(server, monkeypatch):
     waits: list[float] = []
-    monkeypatch.setattr(download, "BACK_OFF_S", 1.0)
-    monkeypatch.setattr(download.time, "sleep", waits.append)
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=waits.append))
     server.answers += [(503, b"")]
     with pytest.raises(DataError):
         fetch(known(server.url))

@@ -21,9 +21,9 @@ from dtdg_lab.datasets.formats.text import (
     WHOLE,
     ColumnKind,
     allow_cells,
-    both_directions,
     columns_of,
     dense,
+    doubled,
     line_of_row,
     plain,
     read_rows,
@@ -32,7 +32,6 @@ from dtdg_lab.datasets.formats.text import (
     split_header,
     width,
 )
-from dtdg_lab.datasets.formats.text import both_directions as in_both_directions
 from dtdg_lab.datasets.tables import (
     MAX_ID,
     MAX_NODES,
@@ -90,7 +89,7 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
                 f"line {line_of_row(lines, int(outside[0])) + 1} of {where} (edges.csv) has {end} "
                 f"{edges[end][outside[0]]}; 0 to {nodes - 1} are in nodes.csv. Fetch the file again."
             )
-    src, dst = both_directions(edges["src"], edges["dst"])
+    src, dst = doubled(edges["src"], edges["dst"])
     return StaticTable(
         src,
         dst,
@@ -185,7 +184,7 @@ def parse_ogb(
             "file again."
         )
     if both_directions:
-        src, dst = in_both_directions(src, dst)
+        src, dst = doubled(src, dst)
     return StaticTable(
         src, dst, nodes, features=given, classes=give_up(classes), vertex_split=_split_ogb(data, nodes, where)
     )
@@ -398,7 +397,7 @@ def _links(graph: dict[Any, Any], held: bytes, where: str) -> tuple[NDArray[np.i
         raise DataError(f"{where}: the graph has {sum(lengths):,} neighbours in {len(held):,} bytes. Do not trust it.")
     papers = _numbers(list(graph), where)
     neighbours = _numbers(list(itertools.chain.from_iterable(graph.values())), where)
-    return both_directions(np.repeat(papers, lengths), neighbours)
+    return doubled(np.repeat(papers, lengths), neighbours)
 
 
 def _numbers(values: list[Any], where: str) -> NDArray[np.int64]:

@@ -458,7 +458,7 @@ class _Unpickler(pickle._Unpickler):
         self._run(pickle.BUILD)
 
     def _get(self, opcode: bytes) -> None:
-        """Take from the memo. A tuple of a tuple that is used twice, and so on, would take for ever to hash."""
+        """Take from the memo. A tuple of a tuple that is used twice, and so on, would never end to hash."""
         self._run(opcode)
         if isinstance(self.stack[-1], tuple):
             raise pickle.UnpicklingError("a tuple that is used twice")

@@ -132,7 +132,7 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
     raise NotDownloadedError(reasons, wrong=wrong) from failures[-1][1]
 
 
-# SHA-256 of files: computed, remembered for large ones, and recorded at first use where nobody published one.
+# SHA-256 of files: computed, remembered for large ones, and recorded at first use where none is published.
 
 
 REMEMBERED_FROM_BYTES = 64 << 20  # smaller files are hashed whenever they are read
@@ -213,7 +213,7 @@ def _recorded(note: Path) -> dict[str, Any] | None:
     try:
         return _read(note)
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded anew.") from error
+        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded again.") from error
 
 
 def _computed(path: Path) -> str:
@@ -296,7 +296,7 @@ def find(definition: Published, root: str | Path | None = None) -> FoundForm | N
 def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
     """The files of a data set, those that this machine lacks downloaded.
 
-    Files that are there already, put there by hand or by a run that was cut short, are not fetched again.
+    Files that are there already, put there by the user or by a run that was cut short, are not fetched again.
 
     Raises:
         ChecksumError: what was downloaded is not the published file.
@@ -323,7 +323,7 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
 def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
     """What identifies the content of each file, once it is known to be the published or the recorded one.
 
-    A file that was packed anew is taken where the content is right, and identified by it.
+    A file that was packed again is taken where the content is right, and identified by it.
 
     Raises:
         ChecksumError: a file is another one, or a damaged one.
@@ -334,7 +334,7 @@ def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
 
 
 def remember(definition: Published, found: FoundForm) -> None:
-    """Record the hashes that nobody wrote down, once the files have been of use: others are refused from now on.
+    """Record the hashes that are not published, once the files could be used: other files are refused from now on.
 
     Raises:
         DataError: the record cannot be written.
@@ -345,7 +345,7 @@ def remember(definition: Published, found: FoundForm) -> None:
 
 
 def given_folder(root: str | Path, called: str = "root") -> Path:
-    """The folder that somebody gives to look for files in.
+    """The folder that the user gives to look for files in.
 
     Raises:
         DataError: it is no folder, or one that may not be looked into.

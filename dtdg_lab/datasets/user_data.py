@@ -78,18 +78,6 @@ _LENGTH = {
 }  # of numpy's units, in nanoseconds
 
 
-def graph_name(given: Any) -> str:
-    """What a graph is to be called.
-
-    Raises:
-        ConfigError: it is no text, or empty.
-    """
-    name: str = _NAME.check(given)
-    if not name.strip():
-        raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
-    return name
-
-
 def check_one_way(cut: int, interval: float) -> None:
     """Refuse a number of intervals and a length of them at once: one of the two would be ignored.
 
@@ -120,10 +108,10 @@ def nanoseconds(length: timedelta | np.timedelta64) -> float:
 def known_only(
     given: Mapping[str, Any], function: Callable[..., Any], passed_to: Callable[..., Any], but: Iterable[str] = ()
 ) -> None:
-    """Refuse keyword arguments that nobody reads, in place of Python's words about a function inside.
+    """Refuse keyword arguments that the function does not have, with a message that names the function.
 
     Args:
-        given: what somebody gave by keyword beside the parameters of ``function``.
+        given: the keyword arguments beside the parameters of ``function``.
         function: what they called.
         passed_to: the function whose keyword-only parameters are taken too.
         but: those of them that are not.
@@ -248,7 +236,7 @@ def never_change(classes: NDArray[np.int16]) -> bool:
 
 
 def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The part of each node that has a class, shape (N,), drawn by no seed of a run; -1 where it has none.
+    """The split of each node that has a class, shape (N,), the same for every seed of a run; -1 where it has none.
 
     Of fewer than three, all train: there is nothing to test on.
     """
@@ -347,7 +335,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
             ids. Where no node ever changes its class, 60 % of the labelled nodes train, 20 % validate and 20 %
-            test, drawn once and for all: else what is tested would have been told.
+            test, drawn once: otherwise test labels would leak into training.
         cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
         cut_by: what they share equally: ``time`` or ``edges``.
         interval: length of a base interval, in place of ``cut``: in the unit of ``time``, a timedelta where these are
@@ -439,7 +427,9 @@ def built(
     strict_label: bool = False,
 ) -> DynamicGraph:
     """The dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
-    name, strict_label = graph_name(name), STRICT_LABEL.check(strict_label)
+    name, strict_label = _NAME.check(name), STRICT_LABEL.check(strict_label)
+    if not name.strip():
+        raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
     given: dict[str, Any] = {}
     if features is not None and not isinstance(features, str):
         given["features"] = vertex_features(features, edges)
@@ -489,7 +479,7 @@ def from_csv(
     """A dynamic graph from a text file with one edge a line; plain, gzip, bzip2, or the only file in a zip or tar.
 
     Ids may be anything of up to 1,000 characters: where all of them are whole numbers below 2^63 they are ordered as
-    numbers, else as text. Nodes are numbered anew in that order, so that numbers may be as large or as far apart as
+    numbers, else as text. Nodes are renumbered in that order, so that numbers may be as large or as far apart as
     they like; ``graph.node_ids`` keeps them.
     Times are numbers, or dates such as 2014-01-31 or 2014-01-31T16:39:58Z, which count in nanoseconds. Values may be
     in double quotes; blank lines are skipped.
@@ -626,7 +616,10 @@ def from_dgl(
             )
     graphs = _listed(graphs)
     _check(graphs)
-    ends = [tuple(_vertices(vector, place) for vector in graph.edges()) for place, graph in enumerate(graphs)]
+    ends = [
+        [as_array(end, f"graphs[{place}].edges()", "whole numbers").astype(np.int64) for end in graph.edges()]
+        for place, graph in enumerate(graphs)
+    ]
     edges = IntervalEdges(
         src=np.concatenate([src for src, _ in ends]),
         dst=np.concatenate([dst for _, dst in ends]),
@@ -703,15 +696,10 @@ def _found(data: Any, name: str, where: str) -> NDArray[Any]:
     return as_array(data[name], f"{where}[{name!r}]", "numbers")
 
 
-def _vertices(ends: Any, place: int) -> NDArray[np.int64]:
-    """The ends of a graph's edges, as they are numbered there."""
-    return as_array(ends, f"graphs[{place}].edges()", "whole numbers").astype(np.int64)
-
-
 # The user's own graph without times, as a sequence of equal snapshots.
 
 
-LEAST = 8  # snapshots: with fewer, the usual protocol leaves a part empty
+LEAST = 8  # snapshots: with fewer, the usual protocol leaves a split empty
 _BUILT = 3  # intervals that are built, of which the first snapshot is taken
 
 
@@ -727,8 +715,8 @@ def from_static(
 ) -> DynamicGraph:
     """A graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
-    With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each part of the sequence tells
-    of its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
+    With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
+    its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).
@@ -743,7 +731,7 @@ def from_static(
         DataError: vectors do not fit together, hold values of the wrong kind, or there are too few snapshots.
     """
     if snapshots < LEAST:
-        raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each part of a protocol has some.")
+        raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each split of a protocol has some.")
     sources, targets = as_vector(src, "src", "ids of nodes"), as_vector(dst, "dst", "ids of nodes")
     times = np.repeat(np.arange(_BUILT), len(sources))
     repeated = None if weight is None else np.tile(as_vector(weight, "weight", "numbers"), _BUILT)

@@ -634,7 +634,7 @@ def test_ogb(files):
         ("raw/node-feat", b"1,2\n", "features of 1 nodes"),
         ("raw/node-feat", b"1," * 5000 + b"1\n", "5,001 columns; at most 4,096"),
         ("split/time/train", b"0\n4\n", "line 2 of tiny (train.csv) is node 4"),
-        ("split/time/train", b"0\n1\n", "nodes of another part"),
+        ("split/time/train", b"0\n1\n", "nodes of another split"),
     ],
 )
 def test_ogb_refuses(file, text, words):

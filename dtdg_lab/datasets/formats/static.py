@@ -108,7 +108,7 @@ def _read(data: bytes, where: str, wanted: Mapping[str, ColumnKind]) -> tuple[di
 
 
 def _split(words: Any, body: bytes, where: str) -> NDArray[np.int8]:
-    """The part every row belongs to, in the order of the rows."""
+    """The split of every row, in the order of the rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -281,7 +281,7 @@ def _one_graph(counts: NDArray[Any], where: str) -> int:
 
 
 def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.int8] | None:
-    """The published part of every node, shape (N,); None where there is no split."""
+    """The published split of every node, shape (N,); None where there is no split."""
     held = [name for name in _OGB_SPLITS if find_part(data, where, f"{name}.csv", f"{name}.csv.gz", needed=False)]
     if not held:
         return None
@@ -296,7 +296,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
                 f"{nodes - 1} are there. Fetch the file again."
             )
         if (split[vertices] != SPLIT_NONE).any():
-            raise DataError(f"{where} ({name}.csv) has nodes of another part too; each may be in one. Fetch it again.")
+            raise DataError(f"{where} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again.")
         split[vertices] = code
     return give_up(split)
 

@@ -216,7 +216,7 @@ class ColumnKind:
     most: float | None = None
 
 
-ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv numbers ids of any kind anew)", "int64", 0, MAX_ID)
+ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv renumbers ids of any kind)", "int64", 0, MAX_ID)
 WHOLE = ColumnKind("a whole number", "int64", -(2**63), 2**63 - 1)
 NUMBER = ColumnKind("a finite number", "double")
 TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are, else as NUMBER
@@ -437,7 +437,7 @@ def split_header(text: bytes, where: str, separator: str = ",") -> tuple[list[st
 def columns_of(
     names: list[str], wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], where: str
 ) -> dict[str, ColumnKind]:
-    """What :func:`dtdg_lab.datasets.formats.text.read_rows` is told: the wanted columns where they are, others unread.
+    """What :func:`dtdg_lab.datasets.formats.text.read_rows` reads: the wanted columns where they are, others unread.
 
     Args:
         names: the names in the header.
@@ -487,7 +487,7 @@ def entry(found: Any, name: str, where: str) -> Any:
     """The value of a name in an object.
 
     Raises:
-        DataError: there is none; the names there are, are told.
+        DataError: there is none; the message lists the names that there are.
     """
     if not isinstance(found, dict) or name not in found:
         known = ", ".join(list(found)[:8]) if isinstance(found, dict) else type(found).__name__
@@ -633,7 +633,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
     if moved.max() > MAX_ID:
         raise DataError(
             f"{where} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
-            f"{MAX_ID:,} is allowed. Number the nodes anew, for example with from_csv."
+            f"{MAX_ID:,} is allowed. Renumber the nodes, for example with from_csv."
         )
     return give_up(moved)
 

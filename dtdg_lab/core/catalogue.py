@@ -6,8 +6,10 @@ ALGORITHMS.md is generated from here. Targets are strings, so that listing them 
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -329,213 +331,35 @@ BATCHINGS: tuple[Entry, ...] = (
 # The data sets of the catalogue: published files, static graphs made dynamic, and generators.
 
 
-_EDGES = (
-    "cut",
-    "cut_by",
-    "interval",
-    "edge_life",
-    "smoothing_window",
-    "drop_first",
-    "drop_partial",
-    "min_edges",
-    "features",
-)
-_STEPS = ("edge_life", "smoothing_window", "features")
-_STATIC = ("generated_snapshots", "growth", "growth_curve", "edge_life", "smoothing_window", "features")
-_LINKS = ("regression", "link")
-_GIVEN_VALUES = ("regression",)  # where the file says what to predict, no next snapshot is counted
+_READ = {  # options by kind of data set
+    "edges": (
+        "cut",
+        "cut_by",
+        "interval",
+        "edge_life",
+        "smoothing_window",
+        "drop_first",
+        "drop_partial",
+        "min_edges",
+        "features",
+    ),
+    "steps": ("edge_life", "smoothing_window", "features"),
+    "static": ("generated_snapshots", "growth", "growth_curve", "edge_life", "smoothing_window", "features"),
+}
+_LINKS = ("regression", "link")  # where the file has the values to predict: regression alone
 _ALL_TASKS = ("regression", "link", "classification")
-
-
-def _published(
-    name: str,
-    summary: str,
-    source: str,
-    *,
-    options: tuple[str, ...] = _EDGES,
-    tasks: tuple[str, ...] = _LINKS,
-    **defaults: Any,
-) -> Entry:
-    constant = name.upper().replace("-", "_")
-    return Entry(
+_PUBLISHED: tuple[Entry, ...] = tuple(
+    Entry(
         name=name,
         kind="datasets",
-        target=f"dtdg_lab.datasets.definitions:{constant}",
-        summary=summary,
-        source=source,
-        options=options,
-        tasks=tasks,
-        defaults=MappingProxyType(defaults),
+        target=f"dtdg_lab.datasets.definitions:{name.upper().replace('-', '_')}",
+        summary=known["summary"],
+        source=known["source"],
+        options=_READ[known.get("options", "edges")],
+        tasks=tuple(known.get("tasks", _LINKS)),
+        defaults=MappingProxyType(known.get("defaults", {})),
     )
-
-
-def _papers(cut: int, lags: int) -> Mapping[str, Any]:
-    """How DynaHB and FlareDTDG cut a set: equal intervals, edges that live ``lags`` more, sparse snapshots dropped."""
-    return {"cut": cut, "edge_life": lags + 1, "drop_first": True, "min_edges": 51}
-
-
-_TEMPORAL: tuple[Entry, ...] = (
-    _published(
-        "collegemsg",
-        "Private messages of a college network, 193 days, cut every 2.2 days.",
-        "Panzarasa, Opsahl, Carley 2009; SNAP CollegeMsg; window of EvolveGCN",
-    ),
-    _published(
-        "email-eu",
-        "E-mail of a European research institution, 803 days, cut every week.",
-        "Paranjape, Benson, Leskovec 2017; SNAP email-Eu-core-temporal",
-    ),
-    _published(
-        "mathoverflow",
-        "Answers and comments on MathOverflow, 2350 days, cut every 30 days.",
-        "Paranjape, Benson, Leskovec 2017; SNAP sx-mathoverflow",
-    ),
-    _published(
-        "bitcoin-otc",
-        "Who trusts whom on Bitcoin OTC, five years, cut every 13.9 days.",
-        "Kumar et al. 2016, 2018; SNAP soc-sign-bitcoin-otc; window of EvolveGCN",
-    ),
-    _published(
-        "bitcoin-alpha",
-        "Who trusts whom on Bitcoin Alpha, five years, cut every 13.9 days.",
-        "Kumar et al. 2016, 2018; SNAP soc-sign-bitcoin-alpha; window of EvolveGCN",
-    ),
-    _published(
-        "fb-forum",
-        "Posts in a student forum, 164 days, cut every day.",
-        "Rossi, Ahmed 2015; Network Repository fb-forum",
-    ),
-    _published(
-        "enron-employees",
-        "E-mail among Enron's employees, three years, cut every week.",
-        "Rossi, Ahmed 2015; Network Repository ia-enron-employees",
-    ),
-    _published(
-        "wikipedia",
-        "Edits of 1,000 Wikipedia pages by 8,227 users, 31 days, cut every day.",
-        "Kumar, Zhang, Leskovec 2019 (JODIE)",
-    ),
-    _published(
-        "slashdot",
-        "Replies on Slashdot; cut as DynaHB and FlareDTDG do.",
-        "Network Repository ia-slashdot-reply-dir; DynaHB table 1",
-        **_papers(200, 30),
-    ),
-    _published(
-        "stackexch",
-        "Interactions on Stack Exchange; cut as DynaHB and FlareDTDG do.",
-        "Network Repository ia-stackexch; DynaHB table 1",
-        **_papers(200, 30),
-    ),
-    _published(
-        "amazon-ratings",
-        "Ratings on Amazon; cut as DynaHB and FlareDTDG do.",
-        "Network Repository rec-amazon-ratings; DynaHB table 1",
-        **_papers(100, 30),
-    ),
-    _published(
-        "flickr",
-        "Growth of Flickr's contacts; cut as DynaHB and FlareDTDG do.",
-        "Network Repository soc-flickr-growth; DynaHB table 1",
-        **_papers(100, 30),
-    ),
-    _published(
-        "youtube",
-        "Growth of YouTube's contacts; cut as DynaHB and FlareDTDG do.",
-        "Network Repository soc-youtube-growth; DynaHB table 1",
-        **_papers(100, 20),
-    ),
-    _published(
-        "soc-bitcoin",
-        "Bitcoin transactions; cut as DynaHB and FlareDTDG do.",
-        "Network Repository soc-bitcoin; DynaHB table 1",
-        **_papers(100, 10),
-    ),
-    _published(
-        "epinions",
-        "Ratings of reviews on Epinions.",
-        "Network Repository rec-epinions-user-ratings; ESDG table 1",
-        cut=501,
-    ),
-    _published(
-        "askubuntu",
-        "Answers and comments on Ask Ubuntu, cut every 30 days.",
-        "Paranjape, Benson, Leskovec 2017; SNAP sx-askubuntu",
-    ),
-    _published(
-        "stackoverflow",
-        "Answers and comments on Stack Overflow, 50 intervals.",
-        "Paranjape, Benson, Leskovec 2017; SNAP sx-stackoverflow; DyGNeX section 5.1",
-        cut=51,
-    ),
-    _published(
-        "reddit-hyperlinks",
-        "Links between communities of Reddit, cut every week.",
-        "Kumar et al. 2018 (WWW); SNAP soc-RedditHyperlinks; window of EvolveGCN",
-    ),
-    _published(
-        "amlsim",
-        "Simulated bank transactions with laundering patterns.",
-        "Weber et al. 2018 (AMLSim); ESDG table 1",
-        cut=200,
-    ),
-)
-
-_STEPPED: tuple[Entry, ...] = (
-    _published(
-        "chickenpox",
-        "Weekly chickenpox cases of Hungary's 20 counties.",
-        "Rozemberczki et al. 2021 (PyTorch Geometric Temporal)",
-        options=_STEPS,
-        tasks=_GIVEN_VALUES,
-        features="given",
-    ),
-    _published(
-        "england-covid",
-        "Daily COVID-19 cases and movements between 129 regions of England.",
-        "Panagopoulos et al. 2021; PyTorch Geometric Temporal",
-        options=_STEPS,
-        tasks=_GIVEN_VALUES,
-        features="given",
-    ),
-    _published(
-        "twitter-tennis",
-        "Mentions on Twitter around a tennis tournament, hourly.",
-        "Beres et al. 2018; PyTorch Geometric Temporal",
-        options=_STEPS,
-        tasks=_GIVEN_VALUES,
-        features="given",
-    ),
-    _published(
-        "elliptic",
-        "Bitcoin transactions of 49 fortnights, some known as licit or illicit.",
-        "Weber et al. 2019 (Elliptic)",
-        options=_STEPS,
-        tasks=_ALL_TASKS,
-        features="given",
-        task="classification",
-    ),
-)
-
-_GROWN: tuple[Entry, ...] = tuple(
-    _published(
-        name,
-        f"{what}, made dynamic by deleting edges along a growth curve.",
-        source,
-        options=_STATIC,
-        tasks=_ALL_TASKS,
-        features=features,
-        task="classification",
-        generated_snapshots=51,
-    )
-    for name, family, what, source, features in (
-        ("cora-t", "planetoid", "Citations among 2,708 papers", "Sen et al. 2008; Planetoid; DynaHB table 1", "given"),
-        ("pubmed-t", "planetoid", "Citations among 19,717 papers", "Sen et al. 2008; Planetoid; DynaHB", "given"),
-        ("ogbn-arxiv-t", "ogb", "Citations among arXiv papers", "Hu et al. 2020 (OGB); DyGNeX section 5.1", "given"),
-        ("ogbn-products-t", "ogb", "Products bought together", "Hu et al. 2020 (OGB); DyGNeX section 5.1", "given"),
-        # its own features take 57 GB; ask for them with features="given"
-        ("ogbn-papers100m-t", "ogb", "Citations among 111 million papers", "Hu et al. 2020 (OGB)", "log_degrees"),
-    )
+    for name, known in tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")).items()
 )
 
 
@@ -605,7 +429,7 @@ _GENERATED: tuple[Entry, ...] = (
     ),
 )
 
-DATASETS: tuple[Entry, ...] = (*_TEMPORAL, *_STEPPED, *_GROWN, *_GENERATED)
+DATASETS: tuple[Entry, ...] = (*_PUBLISHED, *_GENERATED)
 
 
 # The catalogue's ways to come by remote features, and patterns of congestion.

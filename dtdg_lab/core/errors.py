@@ -53,7 +53,7 @@ class DataError(LabError):
     """Raised when a data set cannot be found, read or understood."""
 
 
-class ChecksumError(DataError):
+class ChecksumError(DataError, ValueError):
     """Raised when a file's SHA-256 is not the one recorded for it."""
 
 

@@ -1,6 +1,6 @@
 """Data sets by name: published files, seeded generators, download, and the user's own edges. No torch, no pandas.
 
-Called, ``dtdg_lab.datasets()``, it lists the names; the room and the function people type share one word.
+Called, ``dtdg_lab.datasets()``, it lists the names; the package and the function share one name.
 """
 
 import sys
@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 
-class _CallableRoom(ModuleType):
-    """Importing anything of this room sets it as ``dtdg_lab.datasets``, so that it must be callable itself."""
+class _CallablePackage(ModuleType):
+    """Importing anything of this package sets it as ``dtdg_lab.datasets``, so that it must be callable itself."""
 
     def __call__(self, root: str | None = None) -> list[DatasetInfo]:
         return datasets(root)
 
 
-sys.modules[__name__].__class__ = _CallableRoom
+sys.modules[__name__].__class__ = _CallablePackage

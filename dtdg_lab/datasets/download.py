@@ -1,14 +1,15 @@
-"""One file from the web: the addresses tried in turn, the hash checked, and no part of it ever seen under its name."""
+"""The files of published data sets: found on this machine or downloaded, and known by their SHA-256."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import hashlib
-import importlib.util
 import json
 import os
 import shlex
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,29 +30,27 @@ from dtdg_lab.graphs.storage import cache_folder
 def one_at_a_time(what: Path) -> Iterator[bool]:
     """Wait until no other process is inside this block for the same ``what``, a file or folder about to be made.
 
-    The lock is the kernel's and ends with its process, however that ends. No result depends on it: where a file system
-    has no locks, or ``fcntl`` is missing, several processes do the same work and one of them puts it in place.
+    The lock ends with its process, however that ends. No result depends on it: where the cache cannot be written, or
+    its file system has no locks, several processes do the same work and one of them puts it in place.
 
     Yields:
         Whether there is a lock, so that no other process is inside.
     """
-    alone = False
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError, ImportError):
-            import fcntl
+    import filelock
 
+    locked = False
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, NotImplementedError):
             folder = cache_folder() / "locks"
             folder.mkdir(parents=True, exist_ok=True)
             name = hashlib.sha256(str(what.absolute()).encode()).hexdigest()[:32]
-            file = held.enter_context((folder / name).open("ab"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-            alone = True
-        yield alone
+            held.enter_context(filelock.FileLock(folder / name))
+            locked = True
+        yield locked
 
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5.0, 60.0
-TRIES = 3  # of one address
-BACK_OFF_S = 1.0  # before the second try, doubled before each further one
+TRIES = 3  # of one address; pooch waits longer before each
 _CHUNK_BYTES = 1 << 16
 
 
@@ -78,106 +77,65 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
         The path of the file, without links.
 
     Raises:
-        NotDownloadedError: no address gave it; the message has what each of them said.
+        NotDownloadedError: no address gave it; the message has the reason of each.
         DataError: it cannot be written.
     """
-    with one_at_a_time(path) as alone:
-        if path.is_file():  # another process has fetched it meanwhile
-            return path.resolve()
-        if alone:
-            _remove_drafts(path)
-        failures: list[tuple[str, Exception]] = []
-        for url in urls:
-            failure = _from_one_address(url, path, check)
-            if failure is None:
-                return path.resolve()
-            failures.append((url, failure))
-    said = "; ".join(f"{url}: {_reason(error)}" for url, error in failures)
-    wrong = any(isinstance(error, ChecksumError) for _, error in failures)
-    raise NotDownloadedError(said, wrong=wrong) from failures[-1][1]
-
-
-def _from_one_address(url: str, path: Path, check: Callable[[Path], object]) -> Exception | None:
-    """Try one address a few times; the last failure, or None where the file is in place."""
+    import pooch
     import requests
 
-    failure: Exception | None = None
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(BACK_OFF_S * 2 ** (attempt - 1))
-        try:
-            _put_in_place(url, path, check)
-            return None
-        except ChecksumError as error:
-            failure = error
-        except requests.exceptions.RequestException as error:
-            failure = error
-            if error.response is not None:
-                error.response.close()
-            if not _may_pass(error):
-                return failure
-    return failure
-
-
-def _remove_drafts(path: Path) -> None:
-    """Remove what downloads of the same file have left that were killed."""
-    for draft in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        with contextlib.suppress(OSError):
-            draft.unlink()
-
-
-def _put_in_place(url: str, path: Path, check: Callable[[Path], object]) -> None:
-    """Download into a hidden draft beside ``path``, check it, and rename it."""
-    # not tempfile: its files are closed to other users, and a cache may be shared
-    draft = path.parent / f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        draft.parent.mkdir(parents=True, exist_ok=True)
-        _download_into(draft, url)
-        check(draft)
-        draft.replace(path)
-    except OSError as error:
-        import requests
-
-        if isinstance(error, requests.exceptions.RequestException):  # they are OSErrors too
-            raise
-        raise DataError(
-            f"cannot write {path}: {error.strerror or error}. Free space there, or set DTDG_LAB_CACHE to a folder you "
-            "can write."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-
-
-def _download_into(draft: Path, url: str) -> None:
-    import pooch
-
-    downloader = pooch.HTTPDownloader(
-        progressbar=importlib.util.find_spec("tqdm") is not None,
+    http = pooch.HTTPDownloader(
+        progressbar=True,
         chunk_size=_CHUNK_BYTES,
         timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
-        # a server that packs what it sends would have the file unpacked on arrival, and its hash changed
+        # a server that compresses what it sends would have the file unpacked on arrival, and its hash changed
         headers={"Accept-Encoding": "identity"},
     )
-    downloader(url, str(draft), None)
+
+    def checked(url: str, output: str, _: object) -> None:
+        os.unlink(output)  # pooch makes it readable for its owner only, and a cache may be shared
+        try:
+            http(url, output, None)
+        except requests.HTTPError as error:
+            response = error.response
+            assert response is not None
+            response.close()
+            if response.status_code < 500 and response.status_code != 429:  # pooch would try again
+                raise DataError(f"HTTP {response.status_code} {response.reason}") from error
+            raise
+        check(Path(output))
+
+    failures: list[tuple[str, Exception]] = []
+    with one_at_a_time(path) as locked:
+        if path.is_file():  # another process has fetched it meanwhile
+            return path.resolve()
+        if locked:
+            for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):  # by downloads that were killed
+                shutil.rmtree(left, ignore_errors=True)
+        for url in urls:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(".part", f".{path.name}.", path.parent) as draft:
+                    source = pooch.create(
+                        draft, "", registry={path.name: None}, urls={path.name: url}, retry_if_failed=TRIES - 1
+                    )
+                    Path(source.fetch(path.name, downloader=checked)).replace(path)
+                return path.resolve()
+            except (DataError, requests.RequestException) as error:  # the latter are OSErrors too
+                failures.append((url, error))
+            except OSError as error:
+                raise DataError(
+                    f"cannot write {path}: {error.strerror or error}. Free space there, or set DTDG_LAB_CACHE to a "
+                    "folder you can write."
+                ) from error
+    reasons = "; ".join(f"{url}: {error}" for url, error in failures)
+    wrong = any(isinstance(error, ChecksumError) for _, error in failures)
+    raise NotDownloadedError(reasons, wrong=wrong) from failures[-1][1]
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether the same request may succeed a moment later."""
-    response = getattr(error, "response", None)
-    return response is None or response.status_code >= 500 or response.status_code == 429
-
-
-def _reason(error: Exception) -> str:
-    response = getattr(error, "response", None)
-    return str(error) if response is None else f"HTTP {response.status_code} {response.reason}"
-
-
-# SHA-256 of files: computed, remembered for large ones, and recorded at first use where nobody published one.
+# SHA-256 of files: computed, remembered for large ones, and recorded at first use where none is published.
 
 
 REMEMBERED_FROM_BYTES = 64 << 20  # smaller files are hashed whenever they are read
-_HASHES_CHUNK_BYTES = 1 << 20
 
 
 def file_hash(path: Path) -> str:
@@ -255,15 +213,12 @@ def _recorded(note: Path) -> dict[str, Any] | None:
     try:
         return _read(note)
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded anew.") from error
+        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded again.") from error
 
 
 def _computed(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_HASHES_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(note: Path) -> dict[str, Any] | None:
@@ -341,7 +296,7 @@ def find(definition: Published, root: str | Path | None = None) -> FoundForm | N
 def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
     """The files of a data set, those that this machine lacks downloaded.
 
-    Files that are there already, put there by hand or by a run that was cut short, are not fetched again.
+    Files that are there already, put there by the user or by a run that was cut short, are not fetched again.
 
     Raises:
         ChecksumError: what was downloaded is not the published file.
@@ -368,7 +323,7 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
 def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
     """What identifies the content of each file, once it is known to be the published or the recorded one.
 
-    A file that was packed anew is taken where the content is right, and identified by it.
+    A file that was packed again is taken where the content is right, and identified by it.
 
     Raises:
         ChecksumError: a file is another one, or a damaged one.
@@ -379,7 +334,7 @@ def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
 
 
 def remember(definition: Published, found: FoundForm) -> None:
-    """Record the hashes that nobody wrote down, once the files have been of use: others are refused from now on.
+    """Record the hashes that are not published, once the files could be used: other files are refused from now on.
 
     Raises:
         DataError: the record cannot be written.
@@ -390,7 +345,7 @@ def remember(definition: Published, found: FoundForm) -> None:
 
 
 def given_folder(root: str | Path, called: str = "root") -> Path:
-    """The folder that somebody gives to look for files in.
+    """The folder that the user gives to look for files in.
 
     Raises:
         DataError: it is no folder, or one that may not be looked into.

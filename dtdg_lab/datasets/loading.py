@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.datasets import sequences as edge_deletion
 from dtdg_lab.datasets.download import fetch, remember, verified
 from dtdg_lab.datasets.registry import PARSER_VERSION, Published
-from dtdg_lab.datasets.sequences import cached_graph, sequence
+from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, sequence
 from dtdg_lab.datasets.user_data import check_one_way
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -52,7 +51,7 @@ def load_published(
     }
     source = found.where
     if definition.kind == "static":
-        data |= {"seed": seed, "deletion": edge_deletion.VERSION}
+        data |= {"seed": seed, "deletion": DELETION_VERSION}
         source += f"; edges deleted at random (seed {seed})"
 
     def make(folder: Path) -> None:

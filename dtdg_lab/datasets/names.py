@@ -10,7 +10,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.datasets.definitions import COLLEGEMSG
+from dtdg_lab.datasets.definitions import PUBLISHED
 from dtdg_lab.datasets.download import find, given_folder
 from dtdg_lab.datasets.loading import load_generated, load_published
 from dtdg_lab.datasets.registry import Published
@@ -74,8 +74,8 @@ def load_dataset(
         seed: seed of a generated graph, and of the edges deleted from a static one.
         strict_label: count only edges of the newest base interval in the label; without effect where the file gives
             the values to predict.
-        **options: how it is cut or generated, each by its name in the glossary; what is not given is what the data
-            set brings, or the glossary. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first``,
+        **options: how it is cut or generated, each by its name in the glossary; what is not given has the data set's
+            default, or the glossary's. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first``,
             ``drop_partial`` and ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``;
             generators their own; all of them ``edge_life``, ``smoothing_window`` and ``features``.
 
@@ -92,10 +92,10 @@ def load_dataset(
         return _stored(name, root, strict_label=strict_label)
     entry = catalogue.entry("datasets", name)
     _refuse_others(name, entry.options, options)
-    brought = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
-    checked = {key: option(key).check(brought[key]) for key in entry.options}
+    given = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
+    checked = {key: option(key).check(given[key]) for key in entry.options}
     if "cut" not in options and checked.get("interval"):
-        checked["cut"] = 0  # a length that is given wins over a number that the data set brings
+        checked["cut"] = 0  # a length that is given overrides the data set's own number
     definition = entry.load()
     if isinstance(definition, Published):
         return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
@@ -218,4 +218,4 @@ def default_dataset(root: str | Path | None = None) -> str:
     Raises:
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    return COLLEGEMSG.name if find(COLLEGEMSG, root) else FALLBACK
+    return "collegemsg" if find(PUBLISHED["collegemsg"], root) else FALLBACK

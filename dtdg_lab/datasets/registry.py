@@ -1,4 +1,4 @@
-"""What is known about a data set that somebody else publishes: its files, their hashes, and how it is usually cut."""
+"""What is known about a published data set: its files, their hashes, and how it is usually cut."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class PublishedFile:
         name: what a download is called.
         urls: addresses of it, tried in order; none where only its owner may hand it out.
         also: other names and places it is looked for under, such as the same file unpacked or packed otherwise.
-        sha256: SHA-256 of the file as published, in hexadecimal; empty where nobody wrote it down: it is then
+        sha256: SHA-256 of the file as published, in hexadecimal; empty where it is not published: it is then
             recorded at first use, and any other file is refused from then on.
-        sha256_content: SHA-256 of what is read of it, unpacked. A file that was packed anew is known by it.
+        sha256_content: SHA-256 of what is read of it, unpacked. A file that was packed again is known by it.
         member: pattern of the member that is read, where the file is an archive; empty where all of it is.
     """
 
@@ -61,9 +61,9 @@ class Form:
     Attributes:
         files: all of them are needed.
         format: name of the parser in ``datasets.formats`` that reads them.
-        options: what ``parse`` is told besides.
+        options: further arguments of ``parse``.
         by_name: whether ``parse`` takes texts by their names, where it would else take one text.
-        without_features: what it is told, too, where the data set's own features are not asked for.
+        without_features: more arguments where the data set's own features are not asked for.
     """
 
     files: tuple[PublishedFile, ...]
@@ -124,8 +124,3 @@ class Published:
     def address(self) -> str:
         """Where it is downloaded from first; empty where it has to be fetched by hand."""
         return next((form.files[0].urls[0] for form in self.forms if form.downloadable), "")
-
-
-def archived(url: str, when: str = "2022") -> str:
-    """The copy of a file that the Wayback Machine holds, byte for byte, from the time nearest to ``when``."""
-    return f"https://web.archive.org/web/{when}id_/{url}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +18,23 @@ from dtdg_lab.core.options import Option, option
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
-from dtdg_lab.datasets.formats.text import MAX_COLUMNS, first_lines, numbered, plain, shown, without_line
+from dtdg_lab.datasets.formats.text import (
+    OWN_ID,
+    OWN_STAMP,
+    OWN_STAMP_UTC,
+    OWN_TIME,
+    UNREAD,
+    WEIGHT,
+    cells,
+    first_lines,
+    kind_of_time,
+    numbered,
+    plain,
+    read_rows,
+    shown,
+    width,
+    without_line,
+)
 from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
@@ -28,7 +42,6 @@ from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import (
-    MAX_ID_LENGTH,
     as_array,
     as_vector,
     floats_of_objects,
@@ -65,18 +78,6 @@ _LENGTH = {
 }  # of numpy's units, in nanoseconds
 
 
-def graph_name(given: Any) -> str:
-    """What a graph is to be called.
-
-    Raises:
-        ConfigError: it is no text, or empty.
-    """
-    name: str = _NAME.check(given)
-    if not name.strip():
-        raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
-    return name
-
-
 def check_one_way(cut: int, interval: float) -> None:
     """Refuse a number of intervals and a length of them at once: one of the two would be ignored.
 
@@ -107,10 +108,10 @@ def nanoseconds(length: timedelta | np.timedelta64) -> float:
 def known_only(
     given: Mapping[str, Any], function: Callable[..., Any], passed_to: Callable[..., Any], but: Iterable[str] = ()
 ) -> None:
-    """Refuse keyword arguments that nobody reads, in place of Python's words about a function inside.
+    """Refuse keyword arguments that the function does not have, with a message that names the function.
 
     Args:
-        given: what somebody gave by keyword beside the parameters of ``function``.
+        given: the keyword arguments beside the parameters of ``function``.
         function: what they called.
         passed_to: the function whose keyword-only parameters are taken too.
         but: those of them that are not.
@@ -235,7 +236,7 @@ def never_change(classes: NDArray[np.int16]) -> bool:
 
 
 def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The part of each node that has a class, shape (N,), drawn by no seed of a run; -1 where it has none.
+    """The split of each node that has a class, shape (N,), the same for every seed of a run; -1 where it has none.
 
     Of fewer than three, all train: there is nothing to test on.
     """
@@ -334,7 +335,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
             ids. Where no node ever changes its class, 60 % of the labelled nodes train, 20 % validate and 20 %
-            test, drawn once and for all: else what is tested would have been told.
+            test, drawn once: otherwise test labels would leak into training.
         cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
         cut_by: what they share equally: ``time`` or ``edges``.
         interval: length of a base interval, in place of ``cut``: in the unit of ``time``, a timedelta where these are
@@ -426,7 +427,9 @@ def built(
     strict_label: bool = False,
 ) -> DynamicGraph:
     """The dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
-    name, strict_label = graph_name(name), STRICT_LABEL.check(strict_label)
+    name, strict_label = _NAME.check(name), STRICT_LABEL.check(strict_label)
+    if not name.strip():
+        raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
     given: dict[str, Any] = {}
     if features is not None and not isinstance(features, str):
         given["features"] = vertex_features(features, edges)
@@ -454,7 +457,6 @@ def built(
 
 
 Column = int | str
-_BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such files begin
 _HEADER = Option(name="header", owner="datasets", kind=bool, default=False, meaning="Whether the first line has names.")
 _CUTTING = ("cut", "cut_by", "interval", "drop_first", "drop_partial")
@@ -477,7 +479,7 @@ def from_csv(
     """A dynamic graph from a text file with one edge a line; plain, gzip, bzip2, or the only file in a zip or tar.
 
     Ids may be anything of up to 1,000 characters: where all of them are whole numbers below 2^63 they are ordered as
-    numbers, else as text. Nodes are numbered anew in that order, so that numbers may be as large or as far apart as
+    numbers, else as text. Nodes are renumbered in that order, so that numbers may be as large or as far apart as
     they like; ``graph.node_ids`` keeps them.
     Times are numbers, or dates such as 2014-01-31 or 2014-01-31T16:39:58Z, which count in nanoseconds. Values may be
     in double quotes; blank lines are skipped.
@@ -507,222 +509,75 @@ def from_csv(
         wanted["weight"] = weight
     for key, column in wanted.items():
         check_column(key, column)
-    named = any(isinstance(column, str) for column in wanted.values())
-    table = _Table(path, sep, named if header is None else _HEADER.check(header))
-    columns = table.columns(wanted)
+    columns = _columns_of_text(path, wanted, sep, header)
     sources, targets, node_ids = numbered(columns["src"], columns["dst"])
-    times = table.converted("time", columns, _time_reader(columns["time"]), "a number, or a date such as 2014-01-31,")
-    weights = None
-    if weight is not None:
-        weights = table.converted("weight", columns, _as_weights, "a finite number of at least 0")
     for_cutting = {key: cutting.pop(key) for key in _CUTTING if key in cutting}
-    edges = cut_own(sources, targets, times, weights, node_ids=node_ids, **for_cutting)
+    edges = cut_own(sources, targets, columns["time"], columns.get("weight"), node_ids=node_ids, **for_cutting)
     source = f"file {path.name} in {path.absolute().parent}"
     return built(edges, features, labels, name=path.name if name is None else name, source=source, **cutting)
 
 
-class _Table:
-    """A text file as columns of text, which knows the line of every row.
-
-    Args:
-        path: the file.
-        sep: the character between columns.
-        header: whether the first line has names.
+def _columns_of_text(path: Path, wanted: Mapping[str, Column], sep: str, header: bool | None) -> dict[str, Any]:
+    """The wanted columns of a text file: ids as Arrow text, times and weights as numpy.
 
     Raises:
-        DataError: it cannot be read, or holds no rows.
+        DataError: it cannot be read, holds no rows, lacks a column, or has a value that is not allowed.
     """
+    if not isinstance(sep, str) or len(sep) != 1 or not sep.isascii() or sep in '"\n\r\0':
+        raise DataError(f"sep={shortened(sep)}; one character is needed, such as ',', ';', a tab or a space.")
+    if not os.path.isfile(path):
+        raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
+    named = any(isinstance(column, str) for column in wanted.values())
+    header = named if header is None else _HEADER.check(header)
+    data, where = content(path)
+    if data.startswith(_UTF_16):
+        raise DataError(f"{where} is text in UTF-16; UTF-8 is needed. Save it again in that encoding.")
+    text = plain(data, where, blanks=sep == " ")
+    width(text, where, sep.encode())
+    for number, line in first_lines(text, 1):
+        names = [cell.strip().decode("utf-8", "replace") for cell in cells(line, sep, quoted=True)]
+        places = {
+            role: _place(role, column, names, header=header, sep=sep, where=f"line {number} of {where}")
+            for role, column in wanted.items()
+        }
+        if header:
+            text = without_line(text, number)
+    rows = first_lines(text, 1)
+    if not rows:
+        raise DataError(f"{where} holds no rows{' under its header' if header else ''}.")
+    different_columns(places)
+    first = cells(rows[0][1], sep, quoted=True)
+    of_time = first[places["time"]].strip() if places["time"] < len(first) else b""
+    kinds = {
+        "src": OWN_ID,
+        "dst": OWN_ID,
+        "time": kind_of_time(of_time, OWN_TIME, OWN_STAMP, OWN_STAMP_UTC),
+        "weight": WEIGHT,
+    }
+    roles = {place: role for role, place in places.items()}
+    columns = [roles.get(place, f"column {place}") for place in range(len(names))]
+    advice = f"Correct the line, or give another sep than {sep!r}"
+    advice += "." if header else ", or header=True where the first line has names."
+    return read_rows(
+        text, where, {name: kinds.get(name, UNREAD) for name in columns}, separator=sep, quoted=True, advice=advice
+    )
 
-    def __init__(self, path: Path, sep: str, header: bool) -> None:
-        if not isinstance(sep, str) or len(sep) != 1 or not sep.isascii() or sep in '"\n\r\0':
-            raise DataError(f"sep={shortened(sep)}; one character is needed, such as ',', ';', a tab or a space.")
-        if not os.path.isfile(path):
-            raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
-        data, self.where = content(path)
-        if data.startswith(_UTF_16):
-            raise DataError(f"{self.where} is text in UTF-16; UTF-8 is needed. Save it again in that encoding.")
-        self._sep, self._text = sep, plain(data, self.where, blanks=sep == " ")
-        heads = first_lines(self._text, 1)
-        self._line = heads[0][0] if heads else 1  # of the first row, or of the header
-        self._first = self._decoded(heads[0][1]) if heads else ""
-        first = self._cells(self._first) if heads else []
-        self._width, self._header = len(first), [cell.strip() for cell in first] if header else None
-        if self._width > MAX_COLUMNS:
+
+def _place(role: str, column: Column, names: list[str], *, header: bool, sep: str, where: str) -> int:
+    """The place of a column, from 0, among those of the first line."""
+    if isinstance(column, str):
+        if not header or names.count(column) != 1:
+            has = f"the columns {shown(', '.join(names), 200)}" if header else "no header (header=False)"
             raise DataError(
-                f"line {self._line} of {self.where} has {self._width:,} columns; at most {MAX_COLUMNS:,} are allowed. "
-                "One edge a line is needed."
+                f"{where}: {role}={column!r}, and it has {has}. Give the name of one column, or its number, from 0."
             )
-        if header and heads:
-            self._text = without_line(self._text, heads[0][0])
-        if not self._text.strip():
-            raise DataError(f"{self.where} holds no rows{' under its header' if header and heads else ''}.")
-
-    def columns(self, wanted: dict[str, Column]) -> dict[str, Any]:
-        """The columns asked for, as Arrow text without blanks around it.
-
-        Raises:
-            DataError: one is missing, a line has another number of columns, or an id is empty or very long.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        from pyarrow import csv as arrow_csv
-
-        numbers = {key: self._place(key, column) for key, column in wanted.items()}
-        different_columns(numbers)
-        places = {key: str(number) for key, number in numbers.items()}
-        try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(pa.py_buffer(self._text)),
-                read_options=arrow_csv.ReadOptions(
-                    column_names=[str(place) for place in range(self._width)], block_size=_BLOCK_BYTES
-                ),
-                parse_options=arrow_csv.ParseOptions(delimiter=self._sep),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(places.values(), pa.string()),
-                    strings_can_be_null=False,
-                    include_columns=list(dict.fromkeys(places.values())),
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            raise self._bad_shape(error) from error
-        found = {key: pc.utf8_trim_whitespace(table[place]) for key, place in places.items()}
-        for key in ("src", "dst"):
-            empty = pc.index(found[key], "").as_py()
-            if empty >= 0:
-                raise self._bad_value(key, empty, "", "an id, a number or text,")
-            lengths = pc.utf8_length(found[key])
-            longest = pc.max(lengths).as_py() or 0
-            if longest > MAX_ID_LENGTH:
-                place = pc.index(lengths, longest).as_py()
-                raise self._bad_value(
-                    key, place, found[key][place].as_py(), f"an id of at most {MAX_ID_LENGTH:,} characters"
-                )
-        return found
-
-    def converted(
-        self, key: str, columns: dict[str, Any], convert: Callable[[Any], NDArray[Any]], allowed: str
-    ) -> NDArray[Any]:
-        """A column in another type.
-
-        Raises:
-            DataError: a value cannot be converted; the line of the first is named.
-        """
-        column = columns[key]
-        try:
-            return convert(column)
-        except ValueError as error:
-            low, high = 0, len(column)  # the first refused value lies there
-            while high - low > 1:
-                middle = (low + high) // 2
-                try:
-                    convert(column[low:middle])
-                    low = middle
-                except ValueError:
-                    high = middle
-            raise self._bad_value(key, low, column[low].as_py(), allowed) from error
-
-    def _cells(self, line: str) -> list[str]:
-        """The cells of the first line."""
-        try:
-            return next(csv.reader([line], delimiter=self._sep))
-        except csv.Error as error:
-            raise self._unreadable(self._line, error) from error
-
-    def _unreadable(self, line: int, error: Exception) -> DataError:
-        return DataError(
-            f"line {line} of {self.where} cannot be read: {error}. One edge a line is needed, with columns separated "
-            f"by {self._sep!r}; look for a quotation mark that is never closed, or give another sep."
+        return names.index(column)
+    if not 0 <= column < len(names):
+        raise DataError(
+            f"{where} has {len(names)} columns: {role}={column!r} is none of 0 to {len(names) - 1}. Give another "
+            f"column, or another sep than {sep!r}; the line is {shown(sep.join(names))}."
         )
-
-    def _place(self, key: str, column: Column) -> int:
-        names = self._header
-        if isinstance(column, str):
-            if names is None or names.count(column) != 1:
-                has = f"the columns {shown(', '.join(names), 200)}" if names is not None else "no header (header=False)"
-                raise DataError(
-                    f"line {self._line} of {self.where}: {key}={column!r}, and it has {has}. Give the name of one "
-                    "column, or its number, from 0."
-                )
-            return names.index(column)
-        if not 0 <= column < self._width:
-            raise DataError(
-                f"line {self._line} of {self.where} has {self._width} columns: {key}={column!r} is none of 0 to "
-                f"{self._width - 1}. Give another column, or another sep than {self._sep!r}; the line is "
-                f"{shown(self._first)}."
-            )
-        return int(column)
-
-    def _bad_shape(self, error: Exception) -> DataError:
-        for line, row in self._rows():
-            if len(row) != self._width:
-                return DataError(
-                    f"line {line} of {self.where} is {shown(self._sep.join(row))}: it has {len(row)} columns where the "
-                    f"first line has {self._width}. Correct the line, or give another sep than {self._sep!r}."
-                )
-        return DataError(f"{self.where} cannot be read: {error}. Correct the file.")
-
-    def _bad_value(self, key: str, place: int, found: str, allowed: str) -> DataError:
-        line = next((line for number, (line, _) in enumerate(self._rows()) if number == place), 0)
-        return DataError(
-            f"line {line} of {self.where} has {shown(found)} as {key}; {allowed} is needed. Correct the line"
-            f"{', or give header=True where that is a name' if place == 0 and self._header is None else ''}."
-        )
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of every row, slowly: only for messages."""
-        reader = csv.reader(io.StringIO(self._text.decode("utf-8", "replace")), delimiter=self._sep)
-        try:
-            for row in reader:
-                if row:
-                    yield reader.line_num, row
-        except csv.Error as error:
-            raise self._unreadable(reader.line_num, error) from error
-
-    def _decoded(self, line: bytes) -> str:
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(f"line {self._line} of {self.where} is {shown(line)}; text in UTF-8 is needed.") from error
-
-
-def _as_weights(column: Any) -> NDArray[np.float64]:
-    """Weights: finite numbers of at least 0.
-
-    Raises:
-        ValueError: one is not.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    array: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy()
-    if not (np.isfinite(array) & (array >= 0)).all():
-        raise ValueError("a weight is not finite, or below 0")
-    return array
-
-
-def _time_reader(column: Any) -> Callable[[Any], NDArray[Any]]:
-    """What reads the times of a column: its first value says of which kind they are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def numbers(part: Any) -> NDArray[Any]:
-        try:
-            return np.asarray(pc.cast(part, pa.int64()).to_numpy())
-        except pa.ArrowInvalid:
-            array: NDArray[Any] = pc.cast(part, pa.float64()).to_numpy()
-            if not np.isfinite(array).all():
-                raise ValueError("a time is not finite") from None
-            return array
-
-    def dates(part: Any) -> NDArray[Any]:
-        zone = "UTC" if pc.any(pc.match_substring_regex(part, r"(Z|[+-]\d\d:?\d\d)$")).as_py() else None
-        return np.asarray(pc.cast(part, pa.timestamp("ns", tz=zone)).to_numpy())
-
-    try:
-        numbers(column[:1])
-    except ValueError:
-        return dates
-    return numbers
+    return int(column)
 
 
 # The user's own snapshots as DGL has them. DGL itself is not imported: what its graphs answer is enough.
@@ -761,7 +616,10 @@ def from_dgl(
             )
     graphs = _listed(graphs)
     _check(graphs)
-    ends = [tuple(_vertices(vector, place) for vector in graph.edges()) for place, graph in enumerate(graphs)]
+    ends = [
+        [as_array(end, f"graphs[{place}].edges()", "whole numbers").astype(np.int64) for end in graph.edges()]
+        for place, graph in enumerate(graphs)
+    ]
     edges = IntervalEdges(
         src=np.concatenate([src for src, _ in ends]),
         dst=np.concatenate([dst for _, dst in ends]),
@@ -838,15 +696,10 @@ def _found(data: Any, name: str, where: str) -> NDArray[Any]:
     return as_array(data[name], f"{where}[{name!r}]", "numbers")
 
 
-def _vertices(ends: Any, place: int) -> NDArray[np.int64]:
-    """The ends of a graph's edges, as they are numbered there."""
-    return as_array(ends, f"graphs[{place}].edges()", "whole numbers").astype(np.int64)
-
-
 # The user's own graph without times, as a sequence of equal snapshots.
 
 
-LEAST = 8  # snapshots: with fewer, the usual protocol leaves a part empty
+LEAST = 8  # snapshots: with fewer, the usual protocol leaves a split empty
 _BUILT = 3  # intervals that are built, of which the first snapshot is taken
 
 
@@ -862,8 +715,8 @@ def from_static(
 ) -> DynamicGraph:
     """A graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
-    With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each part of the sequence tells
-    of its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
+    With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
+    its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).
@@ -878,7 +731,7 @@ def from_static(
         DataError: vectors do not fit together, hold values of the wrong kind, or there are too few snapshots.
     """
     if snapshots < LEAST:
-        raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each part of a protocol has some.")
+        raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each split of a protocol has some.")
     sources, targets = as_vector(src, "src", "ids of nodes"), as_vector(dst, "dst", "ids of nodes")
     times = np.repeat(np.arange(_BUILT), len(sources))
     repeated = None if weight is None else np.tile(as_vector(weight, "weight", "numbers"), _BUILT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -145,32 +144,26 @@ class RaceStore:
         Raises:
             RunStoreError: somebody else writes.
         """
-        with contextlib.suppress(ImportError):
-            import fcntl
+        import filelock
 
-            try:
-                file = (self.folder / LOCK).open("a+", encoding="utf-8")
-            except OSError as error:
-                raise store_error("write", self.folder / LOCK, error) from error
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                file.seek(0)
-                owner = file.read().strip() or "unknown"
-                file.close()
-                raise RunStoreError(
-                    f"the race in {self.folder} is under way in process {owner}: wait for it, stop it, or race under "
-                    "another name."
-                ) from error
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            self._lock = file
+        file = self.folder / LOCK
+        lock = filelock.FileLock(file, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+            file.write_text(str(os.getpid()), encoding="utf-8")
+        except filelock.Timeout as error:
+            raise RunStoreError(
+                f"the race in {self.folder} is under way in process {file.read_text(encoding='utf-8') or 'unknown'}: "
+                "wait for it, stop it, or race under another name."
+            ) from error
+        except OSError as error:
+            raise store_error("write", file, error) from error
+        self._lock = lock
 
     def release(self) -> None:
         """Let others write."""
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def extend(self, plan: Plan) -> None:

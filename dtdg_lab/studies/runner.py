@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import re
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -268,51 +266,38 @@ def _at_least_one(name: str, **numbers: int) -> None:
 
 
 LOCK, WRITER = "lock", "writer.json"
-_HELD: set[str] = set()  # a lock of a file is a whole process's: its threads need to know of each other
-_GUARD = threading.Lock()
 
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Hold a study's folder for writing; the system lets go of it when the process ends, however it does.
+    """Hold a study's folder for writing; the system releases it when the process ends, however it does.
 
     Raises:
         RunStoreError: another process, or another call in this one, writes it; the message names it.
     """
-    name = str(folder.resolve())
-    with _GUARD:
-        if name in _HELD:
-            raise _busy(folder, f"another call in this process ({os.getpid()})")
-        _HELD.add(name)
-    try:
-        with _open(folder / LOCK) as file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError) as error:
-                raise _busy(folder, _to_dict(folder)) from error
-            except OSError as error:
-                raise store_error("lock", folder / LOCK, error) from error
-            facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:200]}
-            write_json(folder / WRITER, facts)
-            try:
-                yield
-            finally:
-                (folder / WRITER).unlink(missing_ok=True)
-    finally:
-        with _GUARD:
-            _HELD.discard(name)
+    import filelock
 
-
-def _open(path: Path) -> Any:
+    lock = filelock.FileLock(folder / LOCK, thread_local=False)
     try:
-        return path.open("a")
+        lock.acquire(blocking=False)
+    except filelock.Timeout as error:
+        raise _busy(folder, _to_dict(folder)) from error
     except OSError as error:
-        raise store_error("lock", path, error) from error
+        raise store_error("lock", folder / LOCK, error) from error
+    try:
+        facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:200]}
+        write_json(folder / WRITER, facts)
+        yield
+    finally:
+        (folder / WRITER).unlink(missing_ok=True)
+        lock.release()
 
 
 def _to_dict(folder: Path) -> str:
     try:
         facts = read_json(folder / WRITER)
+        if (facts["pid"], facts["host"]) == (os.getpid(), socket.gethostname()):
+            return f"another call in this process ({os.getpid()})"
         return f"process {facts['pid']} on {facts['host']} ({facts['command']})"
     except (RunStoreError, KeyError, TypeError, json.JSONDecodeError):
         return "another process"

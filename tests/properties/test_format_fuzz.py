@@ -18,18 +18,7 @@ from hypothesis import strategies as st
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.datasets.archives import ArchiveMembers, read_pickle
-from dtdg_lab.datasets.formats import snap as konect
-from dtdg_lab.datasets.formats import snap as network_repository
-from dtdg_lab.datasets.formats import snap as reddit_hyperlinks
-from dtdg_lab.datasets.formats import snap as snap_csv
-from dtdg_lab.datasets.formats import snap as snap_text
-from dtdg_lab.datasets.formats import static as nodes_edges
-from dtdg_lab.datasets.formats import static as ogb
-from dtdg_lab.datasets.formats import static as planetoid
-from dtdg_lab.datasets.formats import temporal as amlsim
-from dtdg_lab.datasets.formats import temporal as elliptic
-from dtdg_lab.datasets.formats import temporal as jodie
-from dtdg_lab.datasets.formats import temporal as pygt_json
+from dtdg_lab.datasets.formats import snap, static, temporal
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable, StepTable
 
 LIMIT_S = 5.0  # one file of a few hundred bytes takes a few milliseconds; machines are busy
@@ -37,29 +26,29 @@ LIMIT_BYTES = 400 << 20  # what all of them together may add to the process
 Parse = Callable[[Any, str], Any]
 
 ONE: dict[str, tuple[Parse, bytes]] = {
-    "snap_text": (snap_text.parse_snap_text, samples.SNAP_TEXT),
-    "snap_csv": (snap_csv.parse_snap_csv, samples.SNAP_CSV),
-    "edges": (network_repository.parse_network_repository, samples.EDGES_COMMA),
-    "weighted edges": (network_repository.parse_network_repository, samples.EDGES_SPACE),
-    "mtx": (partial(network_repository.parse_network_repository, bipartite=True), samples.MTX),
-    "konect": (konect.parse_konect, samples.KONECT),
-    "jodie": (jodie.parse_jodie, samples.JODIE),
-    "jodie features": (jodie.read_features, samples.JODIE),
-    "reddit": (reddit_hyperlinks.parse_reddit_hyperlinks, samples.REDDIT),
-    "amlsim": (amlsim.parse_amlsim, samples.AMLSIM),
-    "paysim": (amlsim.parse_amlsim, samples.PAYSIM),
-    "chickenpox": (partial(pygt_json.parse_pygt_json, variant="chickenpox"), samples.as_json(samples.CHICKENPOX)),
-    "covid": (partial(pygt_json.parse_pygt_json, variant="covid", lags=3), samples.as_json(samples.COVID)),
-    "tennis": (partial(pygt_json.parse_pygt_json, variant="twitter-tennis"), samples.as_json(samples.TENNIS)),
+    "snap_text": (snap.parse_snap_text, samples.SNAP_TEXT),
+    "snap_csv": (snap.parse_snap_csv, samples.SNAP_CSV),
+    "edges": (snap.parse_network_repository, samples.EDGES_COMMA),
+    "weighted edges": (snap.parse_network_repository, samples.EDGES_SPACE),
+    "mtx": (partial(snap.parse_network_repository, bipartite=True), samples.MTX),
+    "konect": (snap.parse_konect, samples.KONECT),
+    "jodie": (temporal.parse_jodie, samples.JODIE),
+    "jodie features": (temporal.read_features, samples.JODIE),
+    "reddit": (snap.parse_reddit_hyperlinks, samples.REDDIT),
+    "amlsim": (temporal.parse_amlsim, samples.AMLSIM),
+    "paysim": (temporal.parse_amlsim, samples.PAYSIM),
+    "chickenpox": (partial(temporal.parse_pygt_json, variant="chickenpox"), samples.as_json(samples.CHICKENPOX)),
+    "covid": (partial(temporal.parse_pygt_json, variant="covid", lags=3), samples.as_json(samples.COVID)),
+    "tennis": (partial(temporal.parse_pygt_json, variant="twitter-tennis"), samples.as_json(samples.TENNIS)),
     "pickle": (read_pickle, samples.planetoid()["ind.tiny.allx"]),
     "pickled graph": (read_pickle, samples.planetoid()["ind.tiny.graph"]),
 }
 SEVERAL: dict[str, tuple[Parse, Mapping[str, bytes]]] = {
-    "nodes and edges": (nodes_edges.parse_nodes_edges, samples.NODES_EDGES),
-    "elliptic": (elliptic.parse_elliptic, samples.ELLIPTIC),
-    "ogb csv": (ogb.parse_ogb, samples.OGB),
-    "ogb npz": (ogb.parse_ogb, samples.OGB_NPZ),
-    "planetoid": (planetoid.parse_planetoid, samples.planetoid()),
+    "nodes and edges": (static.parse_nodes_edges, samples.NODES_EDGES),
+    "elliptic": (temporal.parse_elliptic, samples.ELLIPTIC),
+    "ogb csv": (static.parse_ogb, samples.OGB),
+    "ogb npz": (static.parse_ogb, samples.OGB_NPZ),
+    "planetoid": (static.parse_planetoid, samples.planetoid()),
 }
 ARCHIVES: dict[str, bytes] = {
     "zip": samples.zipped(samples.NODES_EDGES),
@@ -189,5 +178,5 @@ def test_the_files_that_are_changed_are_valid(name: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read(edges: list[tuple[int, int, int]], ends: bytes, between: bytes) -> None:
     text = ends.join(between.join(b"%d" % number for number in edge) for edge in edges)
-    table = snap_text.parse_snap_text(text, "a file")
+    table = snap.parse_snap_text(text, "a file")
     assert list(zip(table.src.tolist(), table.dst.tolist(), table.time.tolist(), strict=True)) == edges

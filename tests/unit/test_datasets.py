@@ -23,8 +23,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ChecksumError, ConfigError, DataError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import option
-from dtdg_lab.datasets import download as fetch
-from dtdg_lab.datasets import download as hashes
+from dtdg_lab.datasets import download
 from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
 from dtdg_lab.datasets.download import FoundForm, find
 from dtdg_lab.datasets.loading import load_published
@@ -103,7 +102,7 @@ def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.delenv("DTDG_LAB_DATA", raising=False)
     if "real_data" not in request.fixturenames:
         monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(fetch, "download", lambda *given: pytest.fail(f"asked the web for {given[1]}"))
+    monkeypatch.setattr(download, "download", lambda *given: pytest.fail(f"asked the web for {given[1]}"))
 
 
 # the real files
@@ -667,7 +666,7 @@ def test_a_graph_that_is_not_stored(tmp_path):
 
 
 def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
-    monkeypatch.setattr(hashes, "_computed", lambda path: pytest.fail(f"hashed {path}"))
+    monkeypatch.setattr(download, "_computed", lambda path: pytest.fail(f"hashed {path}"))
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"read {self}"))
     listed = {info.name: info for info in datasets(real_data)}
     assert list(listed) == list(catalogue.names("datasets"))

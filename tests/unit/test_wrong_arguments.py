@@ -386,12 +386,12 @@ def test_arguments_for_a_text_file_that_are_not_allowed(tmp_path, given, parts):
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
-        (b"1" * 140_000 + b",2,3\n", ["line 1 of mine.csv cannot be read", "131072", "One edge a line"]),
+        (b"1" * 140_000 + b",2,3\n", ["line 1 of mine.csv is '111", "column 1 (src)", "1,000 characters"]),
         (b"1,2,3\n" + b"1" * 140_000 + b",2,x\n", ["mine.csv"]),
-        (b"1,2,3\n" + b"1" * 140_000 + b",2,4,5\n", ["line 2 of mine.csv cannot be read"]),
+        (b"1,2,3\n" + b"1" * 140_000 + b",2,4,5\n", ["line 2 of mine.csv is '111", "it has 4 columns; 3 are needed"]),
         (
             CSV[:8] + b"\n" + b"1" * (MAX_ID_LENGTH + 1) + b",2,4,5\n",
-            ["line 3 of mine.csv has '111", "1,000 characters"],
+            ["line 3 of mine.csv is '111", "1,000 characters"],
         ),
         (b",".join([b"1"] * 5000) + b"\n", ["line 1 of mine.csv has 5,000 columns; at most 4,096"]),
         ("1,2,3\n".encode("utf-16"), ["mine.csv is text in UTF-16", "UTF-8"]),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.datasets.archives import ArchiveMembers, SparseRows, find_part, part, read_npz, read_pickle, unpacked
+from dtdg_lab.datasets.archives import ArchiveMembers, find_part, part, read_npz, read_pickle, unpacked
 from dtdg_lab.datasets.formats.text import (
     FEATURE,
     ID,
@@ -21,9 +21,9 @@ from dtdg_lab.datasets.formats.text import (
     WHOLE,
     ColumnKind,
     allow_cells,
-    both_directions,
     columns_of,
     dense,
+    doubled,
     line_of_row,
     plain,
     read_rows,
@@ -32,7 +32,6 @@ from dtdg_lab.datasets.formats.text import (
     split_header,
     width,
 )
-from dtdg_lab.datasets.formats.text import both_directions as in_both_directions
 from dtdg_lab.datasets.tables import (
     MAX_ID,
     MAX_NODES,
@@ -90,7 +89,7 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
                 f"line {line_of_row(lines, int(outside[0])) + 1} of {where} (edges.csv) has {end} "
                 f"{edges[end][outside[0]]}; 0 to {nodes - 1} are in nodes.csv. Fetch the file again."
             )
-    src, dst = both_directions(edges["src"], edges["dst"])
+    src, dst = doubled(edges["src"], edges["dst"])
     return StaticTable(
         src,
         dst,
@@ -109,7 +108,7 @@ def _read(data: bytes, where: str, wanted: Mapping[str, ColumnKind]) -> tuple[di
 
 
 def _split(words: Any, body: bytes, where: str) -> NDArray[np.int8]:
-    """The part every row belongs to, in the order of the rows."""
+    """The split of every row, in the order of the rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,7 +174,7 @@ def parse_ogb(
 
     Source: Hu et al. 2020 (NeurIPS, OGB); the raw form as the ogb package reads it.
     """
-    read = _read_npz if find_part(data, "data.npz", where) else _read_csv
+    read = _read_npz if find_part(data, where, "data.npz", needed=False) else _read_csv
     src, dst, nodes, classes, given = read(data, where, features=features)
     if len(classes) != nodes:
         raise DataError(f"{where}: {len(classes):,} labels for {nodes:,} nodes; one each is needed. Fetch it again.")
@@ -185,7 +184,7 @@ def parse_ogb(
             "file again."
         )
     if both_directions:
-        src, dst = in_both_directions(src, dst)
+        src, dst = doubled(src, dst)
     return StaticTable(
         src, dst, nodes, features=given, classes=give_up(classes), vertex_split=_split_ogb(data, nodes, where)
     )
@@ -197,7 +196,7 @@ def read_years(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
     Raises:
         DataError: it has none, or they cannot be read.
     """
-    if find_part(data, "data.npz", where):
+    if find_part(data, where, "data.npz", needed=False):
         with _stream(data, "data.npz", where) as stream:
             years = read_npz(stream, {"node_year": True}, f"{where} (data.npz)")["node_year"]
         if years.dtype.kind not in "iu":
@@ -223,16 +222,12 @@ def _read_csv(data: Mapping[str, bytes], where: str, *, features: bool) -> _Grap
         )
     classes = _csv(data, "node-label", where, {"class": LABEL})[0]["class"].astype(np.int16)
     given = None
-    if features and (find_part(data, "node-feat.csv.gz", where) or find_part(data, "node-feat.csv", where)):
-        given = _feature_rows(data, where)
+    if features and find_part(data, where, "node-feat.csv.gz", "node-feat.csv", needed=False):
+        text, called = _text(data, "node-feat", where)
+        names = [f"feature {place}" for place in range(max(width(text, called), 1))]
+        rows = read_rows(text, called, dict.fromkeys(names, FEATURE))
+        given = side_by_side(rows, names, len(rows[names[0]]))
     return edges["source"], edges["target"], nodes, classes, given
-
-
-def _feature_rows(data: Mapping[str, bytes], where: str) -> NDArray[np.float32]:
-    text, called = _text(data, "node-feat", where)
-    names = [f"feature {place}" for place in range(max(width(text, called), 1))]
-    rows = read_rows(text, called, dict.fromkeys(names, FEATURE))
-    return side_by_side(rows, names, len(rows[names[0]]))
 
 
 def _read_npz(data: Mapping[str, bytes], where: str, *, features: bool) -> _Graph:
@@ -286,8 +281,8 @@ def _one_graph(counts: NDArray[Any], where: str) -> int:
 
 
 def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.int8] | None:
-    """The published part of every node, shape (N,); None where there is no split."""
-    held = [name for name in _OGB_SPLITS if any(find_part(data, f"{name}.csv{end}", where) for end in ("", ".gz"))]
+    """The published split of every node, shape (N,); None where there is no split."""
+    held = [name for name in _OGB_SPLITS if find_part(data, where, f"{name}.csv", f"{name}.csv.gz", needed=False)]
     if not held:
         return None
     split = np.full(nodes, SPLIT_NONE, dtype=np.int8)
@@ -301,7 +296,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
                 f"{nodes - 1} are there. Fetch the file again."
             )
         if (split[vertices] != SPLIT_NONE).any():
-            raise DataError(f"{where} ({name}.csv) has nodes of another part too; each may be in one. Fetch it again.")
+            raise DataError(f"{where} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again.")
         split[vertices] = code
     return give_up(split)
 
@@ -315,18 +310,14 @@ def _csv(
 
 def _text(data: Mapping[str, bytes], name: str, where: str) -> tuple[bytes, str]:
     called = f"{where} ({name}.csv)"
-    found = find_part(data, f"{name}.csv.gz", where) or find_part(data, f"{name}.csv", where)
-    if found is None:
-        raise DataError(f"{where} has no {name}.csv.gz; it has {', '.join(list(data)[:12]) or 'nothing'}.")
+    found = find_part(data, where, f"{name}.csv.gz", f"{name}.csv")
     return plain(unpacked(data[found], called), called), called
 
 
 @contextmanager
 def _stream(data: Mapping[str, bytes], name: str, where: str) -> Iterator[IO[bytes]]:
     """A file one can read anywhere in, without holding all of it where the archive allows that."""
-    found = find_part(data, name, where)
-    if found is None:
-        raise DataError(f"{where} has no {name}; it has {', '.join(list(data)[:12]) or 'nothing'}. Fetch it again.")
+    found = find_part(data, where, name)
     if isinstance(data, ArchiveMembers):
         with data.open(found) as stream:
             yield stream
@@ -406,7 +397,7 @@ def _links(graph: dict[Any, Any], held: bytes, where: str) -> tuple[NDArray[np.i
         raise DataError(f"{where}: the graph has {sum(lengths):,} neighbours in {len(held):,} bytes. Do not trust it.")
     papers = _numbers(list(graph), where)
     neighbours = _numbers(list(itertools.chain.from_iterable(graph.values())), where)
-    return both_directions(np.repeat(papers, lengths), neighbours)
+    return doubled(np.repeat(papers, lengths), neighbours)
 
 
 def _numbers(values: list[Any], where: str) -> NDArray[np.int64]:
@@ -417,14 +408,14 @@ def _numbers(values: list[Any], where: str) -> NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-def _rows_and_labels(rows: Any, labels: Any, name: str, where: str) -> tuple[SparseRows, NDArray[np.int16]]:
+def _rows_and_labels(rows: Any, labels: Any, name: str, where: str) -> tuple[Any, NDArray[np.int16]]:
     """Sparse features, and the position of the one in each row of labels; -1 where there is none."""
-    if not isinstance(rows, SparseRows) or not isinstance(labels, np.ndarray) or labels.ndim != 2:
+    if not hasattr(rows, "tocoo") or not isinstance(labels, np.ndarray) or labels.ndim != 2:
         raise DataError(f"{where} ({name}): a sparse matrix, and an array of one-hot labels, are needed.")
     ones = labels == 1
-    if len(labels) != len(rows.starts) - 1 or (ones.sum(axis=1) > 1).any() or (labels != ones).any():
+    if len(labels) != rows.shape[0] or (ones.sum(axis=1) > 1).any() or (labels != ones).any():
         raise DataError(
-            f"{where} ({name}): {len(rows.starts) - 1} rows of features and labels of shape {labels.shape}; a label of "
+            f"{where} ({name}): {rows.shape[0]} rows of features and labels of shape {labels.shape}; a label of "
             "zeros with at most one 1 for each row is needed. Fetch the file again."
         )
     if not 1 <= labels.shape[1] <= _MAX_CLASSES:
@@ -433,20 +424,20 @@ def _rows_and_labels(rows: Any, labels: Any, name: str, where: str) -> tuple[Spa
 
 
 def _features_planetoid(
-    described: SparseRows, tested: SparseRows, test: NDArray[np.int64], nodes: int, where: str
+    described: Any, tested: Any, test: NDArray[np.int64], nodes: int, where: str
 ) -> NDArray[np.float32]:
-    if described.num_columns != tested.num_columns:
+    """The rows of two sparse matrices as one dense one, (N, F): those described, then those at ``test``."""
+    if described.shape[1] != tested.shape[1]:
         raise DataError(
-            f"{where}: allx has {described.num_columns} features and tx {tested.num_columns}; as many are needed. "
+            f"{where}: allx has {described.shape[1]} features and tx {tested.shape[1]}; as many are needed. "
             "Fetch the file again."
         )
-    rows = np.repeat(np.arange(len(described.starts) - 1), np.diff(described.starts))
-    test_rows = np.repeat(test, np.diff(tested.starts))
+    first, second = described.tocoo(), tested.tocoo()
     return dense(
-        np.concatenate([rows, test_rows]),
-        np.concatenate([described.columns, tested.columns]),
-        np.concatenate([described.values, tested.values]),
-        (nodes, described.num_columns),
+        np.concatenate([first.row, test[second.row]]),
+        np.concatenate([first.col, second.col]),
+        np.concatenate([first.data, second.data]),
+        (nodes, described.shape[1]),
         where,
     )
 

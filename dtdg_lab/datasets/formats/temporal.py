@@ -26,6 +26,7 @@ from dtdg_lab.datasets.formats.text import (
     columns_of,
     entry,
     first_lines,
+    kind_of_time,
     line_of_row,
     matrix,
     numbered,
@@ -74,19 +75,11 @@ def parse_amlsim(data: bytes, where: str) -> EdgeTable:
     """
     names, body = split_header(plain(data, where), where)
     columns = columns_of(names, _WANTED, where)
-    columns["time"] = _kind_of_time(body, list(columns).index("time"))
+    first, place = first_lines(body, 1)[0][1].split(b","), list(columns).index("time")
+    columns["time"] = kind_of_time(first[place].strip() if place < len(first) else b"", TIME, STAMP, STAMP_UTC)
     rows = read_rows(body, where, columns, first_line=2, least=2)
     src, dst, accounts = numbered(rows["sender"], rows["receiver"])
     return EdgeTable(src, dst, rows["time"], weight=rows["amount"], node_ids=accounts)
-
-
-def _kind_of_time(body: bytes, place: int) -> ColumnKind:
-    """What the first row has in the column of times; all others must have the same."""
-    fields = first_lines(body, 1)[0][1].split(b",")
-    found = fields[place].strip() if place < len(fields) else b""
-    if b":" not in found and b"-" not in found[1:]:
-        return TIME
-    return STAMP_UTC if found.endswith(b"Z") else STAMP
 
 
 # The Elliptic transactions: features by step, flows between transactions, and what is known of them, as three csv.

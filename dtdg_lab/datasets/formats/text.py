@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.tables import MAX_ID
+from dtdg_lab.graphs.edge_list import MAX_ID_LENGTH
 from dtdg_lab.graphs.snapshot import give_up
 
 # Columns of numbers side by side as one array.
@@ -164,6 +167,15 @@ def width(text: bytes, where: str, separator: bytes = b",") -> int:
     return 0
 
 
+def cells(line: bytes, separator: str, *, quoted: bool = False) -> list[bytes]:
+    """What a line holds between separators; where values may be in double quotes, without these."""
+    if quoted:
+        with contextlib.suppress(csv.Error):
+            found = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator), [])
+            return [cell.encode("utf-8", "surrogateescape") for cell in found]
+    return line.split(separator.encode())
+
+
 def without_line(text: bytes, number: int) -> bytes:
     """The text with the content of one line, counted from 1, taken out; lines keep their numbers."""
     start = 0
@@ -204,10 +216,11 @@ class ColumnKind:
     most: float | None = None
 
 
-ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv numbers ids of any kind anew)", "int64", 0, MAX_ID)
+ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv renumbers ids of any kind)", "int64", 0, MAX_ID)
 WHOLE = ColumnKind("a whole number", "int64", -(2**63), 2**63 - 1)
 NUMBER = ColumnKind("a finite number", "double")
 TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are, else as NUMBER
+WEIGHT = ColumnKind("a finite number of at least 0", "double", 0, np.inf)
 FEATURE = ColumnKind("a finite number", "float")
 STAMP = ColumnKind("a time such as 2014-01-31 16:39:58", "timestamp[s]")
 STAMP_UTC = ColumnKind("a time such as 2014-01-31T16:39:58Z", "timestamp[s, UTC]")
@@ -215,6 +228,24 @@ NAME = ColumnKind(f"a name of 1 to {_MAX_NAME} characters", "string", 1, _MAX_NA
 TEXT = ColumnKind("text", "string")
 LABEL = ColumnKind("a class from -1 (none) to 32,767", "int64", -1, 2**15 - 1)
 UNREAD = ColumnKind("anything", "")
+_ANY_TIME = "a number, or a date such as 2014-01-31,"
+OWN_ID = ColumnKind(f"an id, a number or text of 1 to {MAX_ID_LENGTH:,} characters,", "string", 1, MAX_ID_LENGTH)
+OWN_TIME = ColumnKind(_ANY_TIME, "")  # as TIME
+OWN_STAMP = ColumnKind(_ANY_TIME, "timestamp[ns]")
+OWN_STAMP_UTC = ColumnKind(_ANY_TIME, "timestamp[ns, UTC]")
+_NUMBERS = (TIME, OWN_TIME)
+_STAMPS = {STAMP: ("s", None), STAMP_UTC: ("s", "UTC"), OWN_STAMP: ("ns", None), OWN_STAMP_UTC: ("ns", "UTC")}
+_ZONE = re.compile(rb"(Z|[+-]\d\d:?\d\d)$")
+
+
+def kind_of_time(first: bytes, number: ColumnKind, stamp: ColumnKind, stamp_utc: ColumnKind) -> ColumnKind:
+    """The kind of a column of times, from its first value; all others must have the same."""
+    with contextlib.suppress(ValueError):
+        float(first)
+        return number
+    if b":" not in first and b"-" not in first[1:]:
+        return number
+    return stamp_utc if _ZONE.search(first) else stamp
 
 
 def read_rows(
@@ -223,8 +254,10 @@ def read_rows(
     columns: Mapping[str, ColumnKind],
     *,
     separator: str = ",",
+    quoted: bool = False,
     first_line: int = 1,
     least: int = 1,
+    advice: str = "Correct the line, or fetch the file again.",
 ) -> dict[str, Any]:
     """The columns of a text of rows, in the order of the file.
 
@@ -233,21 +266,32 @@ def read_rows(
         where: the file's name, for messages.
         columns: name and kind of every column.
         separator: the one character between columns.
+        quoted: whether values may be in double quotes.
         first_line: number of the text's first line in the file.
         least: fewest rows allowed.
+        advice: what to do about a line that is refused.
 
     Returns:
         By name, for every column that is read: a read-only vector, shape (E,): int64 for whole numbers and for
-        times in seconds since 1970, float64 or float32 for numbers; an Arrow array for names and text.
+        times in seconds since 1970, float64 or float32 for numbers, datetime64 for a user's dates; an Arrow array for
+        names and text.
 
     Raises:
         DataError: a line has another number of columns, or a value its column does not allow: the first such line is
             named. Or there are fewer rows than ``least``.
     """
+    from pyarrow import csv as arrow_csv
+
+    parse = arrow_csv.ParseOptions(delimiter=separator, quote_char='"' if quoted else False)
     try:
-        rows, count = _read(text, columns, separator)
+        rows, count = _read(text, columns, parse)
     except ValueError as error:
-        raise _bad_line(text, where, columns, separator, first_line=first_line, error=error) from error
+        place, line = _bad_line(text, columns, parse)
+        if not _refused(line, columns, parse):
+            raise DataError(f"{where} cannot be read as rows of '{_names(columns)}': {error}. {advice}") from error
+        raise DataError(
+            f"line {first_line + place} of {where} is {shown(line)}: {_fault(line, columns, parse)}. {advice}"
+        ) from error
     if count < least:
         raise DataError(
             f"{where} holds {count} rows; at least {least} of '{_names(columns)}' {_with(separator)} "
@@ -256,34 +300,38 @@ def read_rows(
     return rows
 
 
-def _read(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> tuple[dict[str, Any], int]:
+def _read(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[dict[str, Any], int]:
     """The columns and the number of rows.
 
     Raises:
         ValueError: something is not allowed somewhere.
     """
-    if TIME not in columns.values():
-        return _read_as(text, columns, separator)
+    if not any(kind in _NUMBERS for kind in columns.values()):
+        return _read_as(text, columns, parse)
     try:
-        return _read_as(text, {name: WHOLE if kind is TIME else kind for name, kind in columns.items()}, separator)
+        return _read_as(text, {name: WHOLE if kind in _NUMBERS else kind for name, kind in columns.items()}, parse)
     except ValueError:
-        return _read_as(text, {name: NUMBER if kind is TIME else kind for name, kind in columns.items()}, separator)
+        return _read_as(text, {name: NUMBER if kind in _NUMBERS else kind for name, kind in columns.items()}, parse)
 
 
-def _read_as(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> tuple[dict[str, Any], int]:
+def _read_as(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[dict[str, Any], int]:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
-    wanted = {name: _arrow_type(kind) for name, kind in columns.items() if kind.arrow}
+    wanted = {
+        name: pa.timestamp(*_STAMPS[kind]) if kind in _STAMPS else pa.type_for_alias(kind.arrow)
+        for name, kind in columns.items()
+        if kind.arrow
+    }
     if not len(text):
         return {name: np.zeros(0) for name in wanted}, 0
     if not any(kind.arrow == "string" for kind in columns.values()) and _HEXADECIMAL.search(text):
         raise ValueError("0x10 is no number here, though Arrow would take it for 16")
-    table = csv.read_csv(
+    table = arrow_csv.read_csv(
         pa.BufferReader(pa.py_buffer(text)),
-        read_options=csv.ReadOptions(column_names=list(columns), block_size=_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(delimiter=separator, quote_char=False),
-        convert_options=csv.ConvertOptions(
+        read_options=arrow_csv.ReadOptions(column_names=list(columns), block_size=_BLOCK_BYTES),
+        parse_options=parse,
+        convert_options=arrow_csv.ConvertOptions(
             column_types=wanted,
             include_columns=list(wanted),
             null_values=[],
@@ -293,78 +341,63 @@ def _read_as(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> tu
     return {name: _checked(table[name], columns[name]) for name in wanted}, table.num_rows
 
 
-def _arrow_type(kind: ColumnKind) -> Any:
-    import pyarrow as pa
-
-    return pa.timestamp("s", tz="UTC") if kind is STAMP_UTC else pa.type_for_alias(kind.arrow)
-
-
 def _checked(column: Any, kind: ColumnKind) -> Any:
     """The column as numpy (text stays with Arrow) once its values are known to be allowed."""
     import pyarrow.compute as pc
 
     if kind.arrow == "string":
         column = pc.utf8_trim_whitespace(column)
-        if kind.most is not None and len(column):
-            lengths = pc.min_max(pc.utf8_length(column)).as_py()
-            _refuse_outside(lengths["min"], lengths["max"], kind)
-        return column
-    values: NDArray[Any] = column.to_numpy()
-    if kind in (STAMP, STAMP_UTC):
-        values = values.astype("datetime64[s]").astype(np.int64)
-    if kind.least is not None and len(values):
-        _refuse_outside(values.min(), values.max(), kind)
+        values = pc.utf8_length(column).to_numpy() if kind.most is not None else np.zeros(0)
+    else:
+        values = column.to_numpy()
+        if kind in (STAMP, STAMP_UTC):
+            values = values.astype("datetime64[s]").astype(np.int64)
+        column = give_up(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("a number is not finite")
-    return give_up(values)
+    if kind.least is not None and kind.most is not None and len(values):
+        least, most = values.min(), values.max()
+        if least < kind.least or most > kind.most:
+            raise ValueError(f"{least} to {most} is outside {kind.words}")
+    return column
 
 
-def _refuse_outside(least: Any, most: Any, kind: ColumnKind) -> None:
-    if kind.least is None or kind.most is None or least < kind.least or most > kind.most:
-        raise ValueError(f"{least} to {most} is outside {kind.words}")
-
-
-def _bad_line(
-    text: bytes, where: str, columns: Mapping[str, ColumnKind], separator: str, *, first_line: int, error: ValueError
-) -> DataError:
-    """The error that names the first line Arrow refuses, found by halving the text."""
+def _bad_line(text: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[int, bytes]:
+    """Number, from 0, and content of the first line that Arrow refuses, found by halving the text."""
     view = memoryview(text)
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1
     starts = np.concatenate([[0], ends, [len(text)] if not len(ends) or ends[-1] < len(text) else []]).astype(np.int64)
     low, high = 0, len(starts) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if _refused(view[starts[low] : starts[middle]], columns, separator):
+        if _refused(view[starts[low] : starts[middle]], columns, parse):
             high = middle
         else:
             low = middle
-    line = bytes(view[starts[low] : starts[high]]).strip(b"\n")
-    if not _refused(line, columns, separator):
-        return DataError(f"{where} cannot be read as rows of '{_names(columns)}': {error}. Fetch the file again.")
-    return DataError(
-        f"line {first_line + low} of {where} is {shown(line)}: {_fault(line, columns, separator)}. "
-        "Correct the line, or fetch the file again."
-    )
+    return low, bytes(view[starts[low] : starts[high]]).strip(b"\n")
 
 
-def _refused(text: Any, columns: Mapping[str, ColumnKind], separator: str) -> bool:
+def _refused(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> bool:
     try:
-        _read(text, columns, separator)
+        _read(text, columns, parse)
     except ValueError:
         return True
     return False
 
 
-def _fault(line: bytes, columns: Mapping[str, ColumnKind], separator: str) -> str:
+def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> str:
     """What is wrong with a line that is refused."""
-    fields = line.split(separator.encode())
+    separator, quoted = parse.delimiter, bool(parse.quote_char)
+    if quoted and line.count(b'"') % 2:
+        return "it has a quotation mark that is never closed"
+    fields = [field.strip() for field in cells(line, separator, quoted=quoted)]
     if len(fields) != len(columns):
         return f"it has {len(fields)} columns; {len(columns)} are needed, '{_names(columns)}' {_with(separator)}"
-    for place, (name, kind) in enumerate(columns.items()):
-        field = fields[place].strip()
+    for place, (field, (name, kind)) in enumerate(zip(fields, columns.items(), strict=True), start=1):
+        alone = b'"' + field.replace(b'"', b'""') + b'"' if quoted else field
         empty = not field and kind not in (TEXT, UNREAD)
-        if empty or (kind is not UNREAD and _refused(field, {name: kind}, separator)):
-            return f"column {place + 1} ({name}) is {shown(field)}; {kind.words} is allowed"
+        if empty or (kind is not UNREAD and _refused(alone, {name: kind}, parse)):
+            return f"column {place} ({name}) is {shown(field)}; {kind.words} is allowed"
     return f"it cannot be read; '{_names(columns)}' {_with(separator)} is allowed"
 
 
@@ -374,7 +407,8 @@ def _names(columns: Mapping[str, ColumnKind]) -> str:
 
 
 def _with(separator: str) -> str:
-    return {" ": "separated by spaces or tabs", ",": "separated by commas"}.get(separator, "separated by tabs")
+    known = {" ": "spaces or tabs", ",": "commas", "\t": "tabs"}
+    return f"separated by {known.get(separator, repr(separator))}"
 
 
 # The first line of a text with named columns.
@@ -403,7 +437,7 @@ def split_header(text: bytes, where: str, separator: str = ",") -> tuple[list[st
 def columns_of(
     names: list[str], wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], where: str
 ) -> dict[str, ColumnKind]:
-    """What :func:`dtdg_lab.datasets.formats.text.read_rows` is told: the wanted columns where they are, others unread.
+    """What :func:`dtdg_lab.datasets.formats.text.read_rows` reads: the wanted columns where they are, others unread.
 
     Args:
         names: the names in the header.
@@ -453,7 +487,7 @@ def entry(found: Any, name: str, where: str) -> Any:
     """The value of a name in an object.
 
     Raises:
-        DataError: there is none; the names there are, are told.
+        DataError: there is none; the message lists the names that there are.
     """
     if not isinstance(found, dict) or name not in found:
         known = ", ".join(list(found)[:8]) if isinstance(found, dict) else type(found).__name__
@@ -599,7 +633,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
     if moved.max() > MAX_ID:
         raise DataError(
             f"{where} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
-            f"{MAX_ID:,} is allowed. Number the nodes anew, for example with from_csv."
+            f"{MAX_ID:,} is allowed. Renumber the nodes, for example with from_csv."
         )
     return give_up(moved)
 
@@ -607,7 +641,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
 # Undirected links as edges: each in both directions, without repeats and links of a node to itself.
 
 
-def both_directions(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def doubled(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sources and targets of the distinct edges, 2E in all, sorted by source, then target.
 
     Args:

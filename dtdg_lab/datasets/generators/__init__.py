@@ -2,6 +2,6 @@
 
 A definition is a frozen dataclass with ``name``, ``licence``, ``cite`` and ``version`` (raised when the same settings
 give another graph, so that older ones are not taken from a cache). Its ``generate(*, seed, ...)`` checks what it is
-given and returns an IntervalStream, which starts anew as often as it is asked to; every random draw is a function of
+given and returns an IntervalStream, which can be iterated any number of times; every random draw is a function of
 the seed and the interval.
 """

@@ -182,7 +182,7 @@ def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept: float, pro
         yield current
 
 
-# Settings of generators, held against the glossary of options whoever calls them.
+# Settings of generators, checked against the glossary of options at every call.
 
 
 Given = ParamSpec("Given")
@@ -210,14 +210,14 @@ def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
     return checking
 
 
-# Which nodes train, validate and test where classes never change: otherwise what is tested has been told before.
+# Which nodes train, validate and test where classes never change: otherwise test labels would leak into training.
 
 
 HELD_BACK = 0.2  # of the nodes validate, and as many test
 
 
 def random_parts(draws: np.random.Generator, count: int) -> NDArray[np.int8]:
-    """The part of each of ``count`` things, shape (count,): a fifth validates, a fifth tests, of three or more one."""
+    """The split of each of ``count`` things, shape (count,): a fifth validates, a fifth tests, at least one each."""
     held = max(round(HELD_BACK * count), 1)
     parts = np.full(count, SPLIT_TRAIN, dtype=np.int8)
     order = draws.permutation(count)

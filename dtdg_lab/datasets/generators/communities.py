@@ -6,8 +6,8 @@ EvolveGCN (Pareja et al. 2020) takes its SBM data from that family.
 
 Differs from the papers: edges are directed and their number is constant instead of every pair being drawn with a
 probability; communities keep their size, as many nodes arriving as leaving; the communities differ in how many
-edges they attract, from 1 to ``contrast``, because otherwise no degree and no constant feature could tell one from
-another, and nothing would be learned.
+edges they attract, from 1 to ``contrast``, because otherwise no degree and no constant feature could distinguish
+them, and nothing would be learned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, target
 
 Classes = NDArray[np.int16]
 MOST_BYTES = 16 << 30  # of classes
-Members = NDArray[np.int64]  # nodes sorted by community; _starts tells where each begins
+Members = NDArray[np.int64]  # nodes sorted by community; _starts has where each begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class PowerLaw:
             nodes: N, nodes; some may have no edge.
             edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones.
             snapshots: B.
-            churn: share of a snapshot's edges that the next one does not keep; 0 repeats the first for ever.
+            churn: share of a snapshot's edges that the next one does not keep; 0 repeats the first.
             zipf: exponent of popularity: the k-th most popular node, counted from 0, is the target of a new edge
                 with a probability proportional to (k + 10)^-zipf; in-degrees have a tail of exponent 1 + 1/zipf.
 

@@ -20,7 +20,7 @@ from dtdg_lab.engine.strategy import Step, Strategy, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
-from dtdg_lab.partition.base import Assigned
+from dtdg_lab.partition.base import Assigned, accepted
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.doubles import RecordingMarks
 
@@ -584,23 +584,7 @@ class ModelContract:
 Edges = Sequence[tuple[int, int]]
 
 
-class Partitioner(Protocol):
-    """A rule that gives each of N nodes to one of P parts; graph and parts are given by position."""
-
-    def __call__(
-        self,
-        graph: DynamicGraph,
-        parts: int,
-        /,
-        *,
-        hops: int,
-        seed: int,
-        dealing: str,
-        imbalance: float,
-        partition_file: str,
-    ) -> Assigned:
-        """The part of each node."""
-        ...
+Partitioner = Callable[..., Assigned]  # (graph, parts, *, the settings of make_partition that it uses)
 
 
 def graph_of(
@@ -672,7 +656,8 @@ def check_assignment(
         ContractError: a promise is broken.
     """
     before = graph.data_hash
-    assigned = assign(graph, parts, hops=hops, seed=seed, dealing="boustrophedon", imbalance=0.03, partition_file="")
+    settings = {"hops": hops, "seed": seed, "dealing": "boustrophedon", "imbalance": 0.03, "partition_file": ""}
+    assigned = assign(graph, parts, **accepted(assign, settings))
     case = f"{graph.name}, N={graph.num_nodes}, P={parts}, seed={seed}"
     require(isinstance(assigned, Assigned), f"a partitioner returns Assigned, not {type(assigned).__name__} ({case})")
     require(_fresh_hash(graph) == before, f"the graph was changed ({case})")

@@ -263,7 +263,7 @@ def test_wrong_names_of_a_measured_partition():
         partition_graph(graph, "hahs")
     with pytest.raises(ConfigError, match="load_dataset"):
         partition_graph("collegemsg")
-    with pytest.raises(PartitionError, match="21 parts of the 20 nodes"):
+    with pytest.raises(PartitionError, match="parts=21 must be from 1 to 20"):
         partition_graph(graph, "hash", 21)
     with pytest.raises(ConfigError, match="layers=0 is out of range"):
         partition_graph(graph, "hash", layers=0)

@@ -1,6 +1,6 @@
-"""The glossary: one entry for every option of a run, with owner, type, unit, bounds, default, meaning and liveness.
+"""The glossary: every option of a run with its owner, type, unit, bounds, default, meaning and liveness.
 
-``live`` says when a change asked for during a run takes effect: ``"step"`` before the next step on all ranks,
+``live`` says when a change requested during a run takes effect: ``"step"`` before the next step on all ranks,
 ``"epoch"`` at the next epoch boundary (in-memory checkpoint, rebuild, restore), ``"no"`` only in a new run.
 """
 
@@ -19,15 +19,12 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 
-# One setting of a run: what it is called, what it may be, and when it can change.
-
-
 Live = Literal["step", "epoch", "no"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One setting of a run: what it is called, what it may be, and when it can change."""
+    """One setting of a run: its name, allowed values, and when it can change."""
 
     name: str
     owner: str
@@ -58,7 +55,9 @@ class Option:
     def _typed(self, value: Any) -> Any:
         if isinstance(value, np.bool_):
             value = bool(value)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # numpy's too, which sweeps give
+        number = isinstance(value, numbers.Real) and not isinstance(
+            value, bool
+        )  # including numpy scalars, which sweeps produce
         if number and (self.kind is float or (self.kind is int and value % 1 == 0)):
             try:
                 value = self.kind(value)
@@ -73,7 +72,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words."""
+        """The allowed values, as text."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         words = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
@@ -88,7 +87,7 @@ def _plain(bound: float) -> str:
     return str(int(bound)) if float(bound).is_integer() else f"{bound:g}"
 
 
-# The options of batches: which snapshots a step takes, and how much of each.
+# Options of batches: which snapshots a step uses, and how much of each.
 
 
 BATCHING_OPTIONS: tuple[Option, ...] = (
@@ -213,7 +212,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
 )
 
 
-# The options of features that are fetched: batches, caches, and links made slow on purpose.
+# Options of remote features: batches, caches, and artificially slow links.
 
 
 SAMPLING: tuple[Option, ...] = (
@@ -434,7 +433,7 @@ CONGESTING: tuple[Option, ...] = (
 FEATURE_OPTIONS = (*SAMPLING, *CACHING, *CONGESTING)
 
 
-# The options of hybrid batches: their sizes, who makes and chooses them, and what ranks exchange.
+# Options of hybrid batches: sizes, generation, batch-size control and synchronisation.
 
 
 SIZES: tuple[Option, ...] = (
@@ -1381,10 +1380,7 @@ def option(name: str) -> Option:
     return OPTIONS[name]
 
 
-# The value an option has where none is given: protocol, data set and system may bring another than the glossary's.
-
-
-# room -> the option that names its entry
+# kind -> the option that names its entry
 CHOSEN_BY = {
     "scheduling": "scheduler",
     "partition": "partitioner",
@@ -1398,19 +1394,19 @@ CHOSEN_BY = {
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
     """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
 
-    A data set with features of its own keeps them under every protocol.
+    A data set with its own features keeps them under every protocol.
 
     Raises:
         UnknownNameError: one of the names is unknown.
     """
     chosen = catalogue.system(system)
-    brought = [PROTOCOLS[protocol].settings]
+    sources = [PROTOCOLS[protocol].settings]
     if not dataset.startswith(catalogue.STORED):
         own = catalogue.entry("datasets", dataset).defaults
-        brought.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
-    own_parts = {option: chosen.parts[room] for room, option in CHOSEN_BY.items() if room in chosen.parts}
-    brought.append({**chosen.defaults, **own_parts})
-    for settings in brought:
+        sources.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
+    own_parts = {option: chosen.parts[kind] for kind, option in CHOSEN_BY.items() if kind in chosen.parts}
+    sources.append({**chosen.defaults, **own_parts})
+    for settings in sources:
         if name in settings:
             return settings[name]
     return option(name).default

@@ -31,9 +31,9 @@ class Exchanged:
 class FlatGradients:
     """A flat buffer that the parameters' gradients are views of, with slots behind them.
 
-    The slots carry, in one all-reduce with the gradients: the control version and what an adjuster chose (added by
-    rank 0 only), the sum of losses, the number of groups, and each rank's time of arrival, from which waiting is told
-    from communicating.
+    The slots carry, in the same all-reduce as the gradients, the control version and the batch-size choice (added by
+    rank 0 only), the sum of losses, the number of groups, and each rank's arrival time. The arrival times separate wait
+    time from communication time.
 
     Args:
         parameters: the model's parameters, on one device and of one type.

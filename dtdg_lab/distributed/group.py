@@ -244,7 +244,7 @@ class SoloGroup:
     def exchange_rows(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> tuple[Tensor, float]:
-        """What this rank sends itself; it waits for nobody."""
+        """The rows that this rank sends to itself, without waiting."""
         return self.start_exchange(rows, send_counts, receive_counts, place=place).wait().rows, 0.0
 
     def start_exchange(
@@ -268,7 +268,7 @@ class SoloGroup:
         return text
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Return at once."""
 
     def clock_ns(self) -> int:
         """This machine's monotonic clock."""

@@ -57,7 +57,7 @@ class Heartbeat:
             raise OtherRankError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
 
     def hear(self) -> None:
-        """Look at once whether a rank has told of a failure, which the next beat would find."""
+        """Check immediately whether a rank has reported a failure, instead of at the next beat."""
         try:
             if int(self._store.add(f"{self._name}/failed", 0)):
                 self._failure = self._store.get(f"{self._name}/cause").decode()

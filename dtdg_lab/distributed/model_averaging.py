@@ -17,14 +17,14 @@ from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 
-# What the loop sees of model averaging: the word that rides in a round, a round as a rank saw it, who serves them.
+# The interface of model averaging: the control state of a round, a recorded round, and the averager.
 
 
 MAX_CHOICE = 2**20  # with room to spare below 2^24, up to where a float32 slot holds every integer exactly
 
 
 class ControlState(NamedTuple):
-    """What rank 0 wants all ranks to follow: the newest control version, and the adjuster's action."""
+    """The control state that rank 0 distributes: the newest control version and the batch-size choice."""
 
     version: int = 0
     choice: int = 0
@@ -38,7 +38,7 @@ class Round:
     """One averaging round as this rank saw it: an event that an averager can replay.
 
     ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
-    averagers, one after another, can be told apart. ``joined_step`` and ``applied_step`` count this rank's steps, 1
+    successive averagers can be distinguished. ``joined_step`` and ``applied_step`` count this rank's steps, 1
     after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
     since it joined the round before, and in the round that ends all its share of the trained nodes. ``version`` and
     ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
@@ -120,7 +120,7 @@ class Averager(Protocol):
     def finish(self, received: Callable[[], None] = ...) -> None:
         """Return when all ranks have called it, with one model and one agreed word everywhere.
 
-        Until then this rank goes on serving rounds and calls ``heard`` after each. A second call does nothing.
+        Until then this rank keeps serving rounds and calls ``received`` after each. A second call does nothing.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -175,7 +175,7 @@ def does_not_fit(event: Round, step: int) -> ConfigError:
     )
 
 
-# The steps of an epoch as one budget of all ranks, of which a faster rank takes more.
+# The steps of an epoch as a budget shared by all ranks; a faster rank takes more of them.
 
 
 LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
@@ -247,7 +247,7 @@ class SharedSteps:
         self._left = max(0, steps - start - lease)
 
 
-# Averaging with nobody else: one process that hears its own words at the times at which ranks would meet.
+# Averaging in a single process: control states are applied at the times of rounds.
 
 
 class SingleProcessAverager:
@@ -262,7 +262,7 @@ class SingleProcessAverager:
         asked: the newest word.
         start: the word that holds already.
         step: steps taken before.
-        replay: the ``rounds`` of an earlier run: their words are heard at their steps, whatever the clock says.
+        replay: the ``rounds`` of an earlier run; their control states are applied at the recorded steps.
         place: the epoch that is under way, and how many of its steps have been made before.
 
     Raises:
@@ -307,12 +307,12 @@ class SingleProcessAverager:
         self._every_s = seconds
 
     def control(self) -> None:
-        """Hear the word after a step, where a round is due."""
+        """Apply the control state after a step, if a round is due."""
         self.step += 1
         self.idle()
 
     def idle(self) -> None:
-        """Hear the word without a step, where a round is due."""
+        """Apply the control state without a step, if a round is due."""
         if self._replay is not None:
             self._follow(self._replay)
             return
@@ -331,7 +331,7 @@ class SingleProcessAverager:
         return rounds
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
-        """Hear the last word, and call ``heard``; a second call does nothing."""
+        """Apply the last control state and call ``received``; a second call does nothing."""
         if self._finished:
             return
         self._finished = True
@@ -346,7 +346,7 @@ class SingleProcessAverager:
         received()
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; there is nobody to tell."""
+        """Leave without finishing."""
         self._finished = True
 
     def __enter__(self) -> SingleProcessAverager:
@@ -372,7 +372,7 @@ class SingleProcessAverager:
         return self._counted[counter]
 
     def _follow(self, replay: list[Round]) -> None:
-        """Hear the words of the recorded rounds of this step."""
+        """Apply the control states of the recorded rounds of this step."""
         while replay and not replay[0].is_last and replay[0].joined_step <= self.step:
             if (replay[0].joined_step, replay[0].applied_step) != (self.step, self.step):
                 raise does_not_fit(replay[0], self.step)
@@ -390,17 +390,17 @@ _TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exac
 
 
 class ModelAverager:
-    """Averages the models of all ranks every T_mu seconds while they go on training at their own pace.
+    """Averages the models of all ranks every T_mu seconds without blocking their training.
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
-    asynchronous all-reduce of the copy, and goes on stepping. When the sum has arrived, ``parameters += mean - copy``
-    keeps the steps taken meanwhile. A model counts by the steps its rank made since the round before; the weight rides
-    in the buffer. Ranks that have finished join until all have. A last round of all, where a model counts by its
-    rank's ``share`` of the trained nodes, leaves the same model everywhere. The number of ranks never shrinks: a
-    dead rank is an error on all others.
+    asynchronous all-reduce of the copy, and continues with its steps. When the sum has arrived,
+    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model is weighted by its rank's steps since the
+    previous round; the weight is part of the buffer. Finished ranks join rounds until all have finished. In a final
+    round, a model is weighted by its rank's ``share`` of the training nodes, and all ranks get the same model. The
+    number of ranks never shrinks: a dead rank is an error on all others.
 
-    Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
-    look of the others at the store (50 ms at most) and for their steps, not for T_mu.
+    The buffer also carries rank 0's control state. A new version starts a round at once. It then takes effect after
+    the other ranks' next check of the store (at most 50 ms) and their current step, without waiting for T_mu.
 
     With ``every_s=0`` ranks average after every step and wait for each other.
 
@@ -430,8 +430,8 @@ class ModelAverager:
             their step.
         place: the epoch that is under way, and how many of its steps all ranks have made before.
         share: this rank's weight in the round that ends all, above 0.
-        name: tells averagers on one store apart; needed anew for each.
-        count: told the bytes sent, and as many received, when a round is joined.
+        name: unique among the averagers of one store.
+        count: called with the bytes sent (equal to those received) when a round is joined.
 
     Raises:
         ConfigError: ``parameters`` is empty or of other types, a time is out of bounds, ``name`` was used on this
@@ -533,8 +533,7 @@ class ModelAverager:
         """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
 
         Most calls ask no other process: see :class:`~dtdg_lab.distributed.model_averaging.SharedSteps`. The first one
-        returns
-        when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
+        returns when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -551,7 +550,7 @@ class ModelAverager:
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Take part until every rank has finished and all rounds are served; then end.
 
-        Rank 0 goes on calling rounds for those that still train. A second call does nothing.
+        Rank 0 keeps starting rounds for the ranks that still train. A second call does nothing.
 
         Args:
             received: called after every round that is applied meanwhile, and after the last.
@@ -615,7 +614,7 @@ class ModelAverager:
     def _serve_the_others(self, received: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
 
-        Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
+        Only rank 0 decides the end, and starts no round after it: no rank leaves while a round may still start.
         """
         self._add("done", 1)
         nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
@@ -740,7 +739,7 @@ class ModelAverager:
             del replay[0]
 
     def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
-        """Follow the rounds that are left; returns word and weight of the one of all, or the newest where untold."""
+        """Follow the rounds that are left; returns control state and weight of the final round, if recorded."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
@@ -758,12 +757,12 @@ class ModelAverager:
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
             self._heartbeat.hear()
-        known = self._heartbeat.failure or "Which rank is behind it is not known here."
-        # others may hear of this rank's end before their own heartbeat has found the rank behind it
+        known = self._heartbeat.failure or "The rank that caused it is not known here."
+        # other ranks may see this rank's end before their own heartbeat has found the cause
         self.close(f"{known} Averaging failed on rank {self._rank}: {error}")
         raise OtherRankError(
             f"averaging round {self._number} failed on rank {self._rank}. {known} Repair the session, resume the run. "
-            f"The network says: {str(error)[:200]}"
+            f"Network error: {str(error)[:200]}"
         ) from error
 
 

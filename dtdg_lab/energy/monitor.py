@@ -263,7 +263,7 @@ class Measurement:
 
     @property
     def joules(self) -> float | None:
-        """Of all readers together, of what is covered; None where nobody knows any.
+        """The sum over all readers, for the time that they cover; None if none is known.
 
         A rank's and a whole node's joules of one kind of device are never added: where both are read, the rank's count.
         A rank's GPU and its node's processors are two devices, and both count.
@@ -278,7 +278,7 @@ class Measurement:
 
     @property
     def watts(self) -> float | None:
-        """Mean power of the readers that count, each over the seconds that it covers; None where nobody knows any."""
+        """Mean power of the readers that count, each over the seconds that it covers; None if none is known."""
         known = [each for each in self._counted() if each.coverage > 0]
         if not known or self.seconds <= 0:
             return None
@@ -387,7 +387,7 @@ class EnergyWindow:
 class EnergyMeter:
     """Measures windows of time by all readers of a rank; windows may overlap, and threads may share a meter.
 
-    The readers belong to the meter: nobody else may read them, since a reading ends the one before. A window begins
+    The readers belong to the meter and may not be read elsewhere, since a reading ends the one before. A window begins
     and ends with a reading of each; where a reader has nothing to tell at that moment (a counter that moves every
     100 ms), the reading that comes later is spread evenly over its seconds, and the window gets its part of it.
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.backprop import time_blocks as blocks
-from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, bring
+from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, ViewStore, stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
 from dtdg_lab.engine.strategy import SequenceSegment, Step, StepMarks, StepResult, Unmarked
@@ -38,7 +37,7 @@ class HaloSequence:
         settings: how operators are made.
         ways: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
-        awaited: whether pulls suspend while rows are on their way; whoever uses the spaces drives the model then.
+        awaited: whether aggregations suspend while rows are in flight; the caller then drives the model.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
 
@@ -169,7 +168,7 @@ class HaloStrategy:
         task: what is predicted.
         train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
-        plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
+        plan: time blocks for gradient checkpointing; every rank has all snapshots of a block.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
 
     References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
@@ -227,8 +226,8 @@ class HaloStrategy:
         if run.model.memory == "per_vertex":
             timeline = BlockTimeline(plan, 0, self._sequence, run, bring=lambda own: None, moves=None, one_by_one=False)
             timeline.marks, timeline.turned = self._marks, self._turned
-            return blocks.add_gradients_blocks(run, timeline)
-        return stepwise.add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
+            return add_gradients_blocks(run, timeline)
+        return add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
 
     def _begin(self, number: int, way: str) -> None:
         self._marks.block(number, way)

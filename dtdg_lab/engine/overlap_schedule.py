@@ -121,7 +121,7 @@ __all__ = ["TaskTimes", "early_ready", "in_turn"]
 
 
 def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[int, ...]:
-    """Which task goes on next, by the rule Early-Ready & Short-Comm.
+    """Which task runs next, by the rule Early-Ready & Short-Comm.
 
     The times are played through. Of the tasks that are ready and have pulls left, the one that was ready first goes
     on, of equal ones that with the shorter next exchange; where none is, one that only computes, so that what is in
@@ -302,7 +302,7 @@ class TaskTimePredictor:
 
     References: FlareDTDG section 3.4.
     Differs from the paper: the loss is Huber's, of the logarithm of seconds, where the paper has the mean squared
-    error of seconds; its sizes, features and prior are not told, and ours.
+    error of seconds; its sizes, features and prior are not specified; they are ours.
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -27,7 +27,7 @@ class StepMarks(Protocol):
         ...
 
     def exchange(self, wait_s: float) -> None:
-        """The time since the last mark was an exchange, of which the first ``wait_s`` seconds were waiting."""
+        """The time since the last mark was an exchange, whose first ``wait_s`` seconds were waiting."""
         ...
 
     def block(self, number: int, way: str) -> None:
@@ -285,8 +285,7 @@ class SequenceSegment:
 # Pieces of work that know nothing of each other, on as many threads as torch may use, with results in order.
 #
 # One thread for each piece, instead of all threads for each operation: a core finds in its cache what it wrote there,
-# and
-# nobody waits for the other threads after every operation. Bits do not depend on the number of threads.
+# and no thread waits for the others after every operation. Bits do not depend on the number of threads.
 
 
 T = TypeVar("T")
@@ -395,14 +394,14 @@ class TimeBlock:
 
 
 class Timeline(Protocol):
-    """A run's snapshots in consecutive blocks of time, one of which is here at a time."""
+    """A run's snapshots in consecutive time blocks; one block is loaded at a time."""
 
     def __len__(self) -> int:
         """nb, the blocks."""
         ...
 
     def open(self, number: int, way: str) -> TimeBlock:
-        """Bring a block here; what an earlier one brought may go.
+        """Load a block; data of an earlier one may be released.
 
         Args:
             number: of the block, from 0.

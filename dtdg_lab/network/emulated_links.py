@@ -72,7 +72,7 @@ class LinkedGroup:
     def set_links(self, links: LinkState) -> None:
         """Change the links for exchanges that start from now on, also of the groups split from this one.
 
-        A rank reads the links to itself alone: each rank must be told.
+        A rank reads only the links to itself, so every rank must call this.
 
         Raises:
             PlanError: the links are of another number of ranks.

@@ -33,7 +33,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one class of traffic is told by, and how slow it is.
+    """The filter of one traffic class, and its delay and rate.
 
     Attributes:
         port: TCP port of the server whose replies they are.
@@ -264,7 +264,7 @@ def check_device(device: str) -> None:
         owner = "another run's, or was left by one" if handle == HANDLE else "not this program's, and stays untouched"
         raise NotAvailableError(
             f"the device {device} has a queue {kind} {handle} that is {owner}. Set congestion_by=emulated, or remove "
-            f"it with 'tc qdisc del dev {device} root' if nobody needs it."
+            f"it with 'tc qdisc del dev {device} root' if it is not needed."
         )
 
 

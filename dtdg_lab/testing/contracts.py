@@ -122,7 +122,7 @@ def summed_steps(make: MakeLayout, size: int, *, epoch: int = 0) -> list[SummedS
 
 
 def _check_marks(phases: list[str]) -> None:
-    """Making the batch comes first, and data are brought; a layout may do so block by block, between computing."""
+    """Batch and transfer come first; a layout may also transfer block by block, between computing."""
     fine = phases[:1] == ["batch"] and "transfer" in phases and set(phases[1:]) <= {"transfer", "compute", "exchange"}
     require(fine, f"compute marks {phases}, not 'batch' and then 'transfer', with 'compute' between where in blocks")
 
@@ -441,7 +441,9 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
             for data in (one, other)
         )
         state = after
-    require(torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops is heard")
+    require(
+        torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops has an effect"
+    )
     require(not torch.equal(one, other), "a node's own features have no influence on it")
 
 

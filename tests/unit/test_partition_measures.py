@@ -246,7 +246,7 @@ def test_a_partition_made_by_hand():
     graph = trainable()
     half = Partition(np.arange(20, dtype=np.int32) % 2, 2)
     assert "by by hand" not in repr(partition_graph(graph, half))
-    assert partition_graph(graph, half).to_dict()["partitioner"] == "by hand"
+    assert partition_graph(graph, half).to_dict()["partitioner"] == "manual"
     with pytest.raises(PartitionError, match="made for another graph: its data hash is ffff"):
         partition_graph(graph, dataclasses.replace(half, data_hash="f" * 64))
     with pytest.raises(PartitionError, match="the partition is of 6 nodes, and 'drawn' has 20"):

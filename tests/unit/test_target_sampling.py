@@ -144,7 +144,7 @@ def test_the_nearest_action_is_so_by_ratio() -> None:
         ({"targets": np.array([0.5, 1.5])}, "not float64"),
         ({"targets": np.array([1, 1])}, "each of them once"),
         ({"targets": np.array([2, 1])}, "ascending"),
-        ({"targets": np.array([-1, 1])}, "places from 0 on"),
+        ({"targets": np.array([-1, 1])}, "strictly ascending from 0"),
     ],
 )
 def test_a_batch_that_is_none_is_refused(fields: dict[str, object], said: str) -> None:

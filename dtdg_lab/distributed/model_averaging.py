@@ -54,22 +54,22 @@ class Round:
 
     @property
     def staleness(self) -> int:
-        """Steps this rank took between giving its model and receiving the mean."""
+        """Steps of this rank between contributing its model and applying the mean."""
         return self.applied_step - self.joined_step
 
     @property
     def word(self) -> ControlState:
-        """What all ranks agreed on in this round."""
+        """The control state of this round."""
         return ControlState(self.version, self.choice)
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the round of all that ended its averager."""
+        """Whether this is the final round of its averager."""
         return self.number == 0
 
 
 class Averager(Protocol):
-    """Keeps the models of ranks together while each steps at its own pace, and tells them one word.
+    """Averages the models of ranks that train at their own pace, and distributes the control state.
 
     Attributes:
         every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
@@ -139,20 +139,20 @@ class Averager(Protocol):
 
 
 def check_times(every_s: float, limit_s: float = 1.0) -> None:
-    """Refuse times that mean nothing.
+    """Check the period and the time limit.
 
     Raises:
         ConfigError: the period is below 0 s, or the limit is not above 0 s.
     """
     if not 0 <= every_s < float("inf") or not limit_s > 0:
         raise ConfigError(
-            f"every_s={every_s:g}, limit_s={limit_s:g}: allowed are a finite every_s of at least 0 (0 is a round after "
-            "every step) and a limit_s above 0. Give seconds within these."
+            f"every_s={every_s:g}, limit_s={limit_s:g}: every_s must be finite and at least 0 (0 averages after every "
+            "step), and limit_s must be above 0."
         )
 
 
 def word_of(asked: Callable[[], ControlState]) -> ControlState:
-    """Rank 0's word, if it fits the slots it rides in.
+    """Rank 0's control state, validated for its slots in the buffer.
 
     Raises:
         ControlError: a version or choice is out of bounds.
@@ -182,9 +182,9 @@ LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
 
 
 class SharedSteps:
-    """Gives every step of an epoch to one rank; each rank takes some ahead, so that most steps ask no other.
+    """Assigns every step of an epoch to one rank; ranks take several steps ahead, so most need no communication.
 
-    A rank takes as many steps as it makes in 50 ms, at least one, and at most the 2R-th part of those that are left
+    A rank takes the steps that it makes in 50 ms, at least one, and at most a 2R-th of the remaining steps
     (guided self-scheduling). So a slow rank takes them one by one, and the last steps of an epoch are shared evenly.
     Steps that were taken stay with their rank. If it slows down among them, the others wait at the end of the run for
     all of them, not for one: 50 ms of work at its former pace at most, however long that takes at its new one.
@@ -302,7 +302,7 @@ class SingleProcessAverager:
 
     @every_s.setter
     def every_s(self, seconds: float) -> None:
-        """Meet this often from here on; refused below 0."""
+        """Set the period; values below 0 are refused."""
         check_times(seconds)
         self._every_s = seconds
 
@@ -379,13 +379,13 @@ class SingleProcessAverager:
             self._apply_control(replay.pop(0).word)
 
 
-# Asynchronous model averaging that never blocks a step, and carries a word of rank 0's to all.
+# Asynchronous model averaging that never blocks a step, and distributes rank 0's control state.
 
 
-_POLL_S = 0.002  # between two looks at a round while there is nothing else to do
-_LOOK_S = 0.05  # at most, between two looks for a new round: what a stop may have to wait for
-_SLOTS = 4  # behind the parameters in the buffer: weights; rank 0's version, choice and period
-_FAILURE = 2**40  # added to the number of the rounds called: there will be no more
+_POLL_S = 0.002  # polling interval of a round while idle
+_LOOK_S = 0.05  # maximum polling interval for a new round, and so the maximum delay of a stop
+_SLOTS = 4  # after the parameters in the buffer: weight; rank 0's version, choice and period
+_FAILURE = 2**40  # added to the round counter: no more rounds
 _TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
 
 
@@ -415,21 +415,21 @@ class ModelAverager:
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
             ranks.
-        group: process group that only averagers use (``dist.new_group()``), so that rounds cannot mix with others.
-        store: a connection to the run's store that only averagers use (their heartbeat has a thread of its own); keys
+        group: process group used only by averagers (``dist.new_group()``), so that rounds cannot mix with others.
+        store: a connection to the run's store used only by averagers (their heartbeat has its own thread); keys
             start with ``name``.
         every_s: seconds between two rounds (T_mu); 0 averages after every step.
-        limit_s: seconds of silence after which a rank is taken for dead.
-        naming_s: seconds to wait, once the network has failed, for word of the rank behind it; twice ``limit_s``
-            unless given.
-        asked: the newest word; rank 0's is called, in every step, and those of others never.
-        start: the word that all ranks hold already.
-        step: steps this rank has taken before.
-        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those weights and
-            words, whatever the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of
+        limit_s: seconds of silence after which a rank counts as dead.
+        naming_s: seconds to wait after a network failure until the responsible rank is known; twice ``limit_s`` by
+            default.
+        asked: returns the newest control state; called on rank 0 only, in every step.
+        start: the current control state of all ranks.
+        step: steps that this rank has made before.
+        replay: the ``rounds`` of an earlier run of this rank: rounds are joined and applied at the recorded steps,
+            with the recorded weights and control states. Rounds of a pause are replayed in the ``control()`` of
             their step.
-        place: the epoch that is under way, and how many of its steps all ranks have made before.
-        share: this rank's weight in the round that ends all, above 0.
+        place: the current epoch, and how many of its steps all ranks have made before.
+        share: this rank's weight in the final round, above 0.
         name: unique among the averagers of one store.
         count: called with the bytes sent (equal to those received) when a round is joined.
 
@@ -439,7 +439,7 @@ class ModelAverager:
 
     Attributes:
         agreed, rounds, step: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
-        bytes_sent: bytes this rank sent, by the ring's formula 2 b (R - 1) / R; the last round of all included.
+        bytes_sent: bytes this rank sent, by the ring formula 2 b (R - 1) / R, including the final round.
     """
 
     def __init__(
@@ -484,7 +484,7 @@ class ModelAverager:
         self._next_look_s = 0.0
         self._finished = False
         if int(store.add(f"{name}/members", 1)) > self._ranks:
-            raise ConfigError(f"name={name!r} was used on this store before. Give every averager a name of its own.")
+            raise ConfigError(f"name={name!r} was used on this store before. Give every averager its own name.")
         self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
         try:
             self._follow(self._replay or [])  # rounds of a pause before the first step
@@ -494,12 +494,12 @@ class ModelAverager:
 
     @property
     def every_s(self) -> float:
-        """Seconds between two rounds, T_mu; rank 0's counts, and the others take it with the next round."""
+        """Seconds between two rounds, T_mu; the value of rank 0 applies, and others take it with the next round."""
         return self._every_s
 
     @every_s.setter
     def every_s(self, seconds: float) -> None:
-        """Meet this often from here on; refused below 0."""
+        """Set the period; values below 0 are refused."""
         check_times(seconds)
         self._every_s = seconds
 
@@ -722,7 +722,7 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
 
     def _follow(self, replay: list[Round]) -> None:
-        """Do what the rounds at hand say of this step: apply one, join the next, or both; those applied are dropped."""
+        """Replay the recorded rounds of this step: apply one, join the next, or both."""
         while replay and not replay[0].is_last:
             event = replay[0]
             if self._work is None:
@@ -739,7 +739,7 @@ class ModelAverager:
             del replay[0]
 
     def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
-        """Follow the rounds that are left; returns control state and weight of the final round, if recorded."""
+        """Replay the remaining rounds; returns control state and weight of the final round, if recorded."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
@@ -752,8 +752,8 @@ class ModelAverager:
             self._fail_on(error)
 
     def _fail_on(self, error: RuntimeError) -> NoReturn:
-        """A collective or the store failed: the heartbeat soon knows which rank is behind it."""
-        end = time.monotonic() + self._naming_s  # it knows within the limit; a loaded machine may be late
+        """A collective or the store failed: wait until the heartbeat knows the responsible rank, then raise."""
+        end = time.monotonic() + self._naming_s  # extra time for a loaded machine
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
             self._heartbeat.hear()
@@ -809,7 +809,7 @@ def averager_for(
         replay: the rounds of an earlier run of this rank.
         place: the epoch that is under way, and how many of its steps all ranks have made before.
         share: of the trained nodes that this rank has, its weight in the round that ends all.
-        limit_s: seconds of silence after which a rank is taken for dead.
+        limit_s: seconds of silence after which a rank counts as dead.
 
     Raises:
         ConfigError: as :class:`ModelAverager`.

@@ -20,7 +20,7 @@ from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 # The interface of model averaging: the control state of a round, a recorded round, and the averager.
 
 
-MAX_CHOICE = 2**20  # with room to spare below 2^24, up to where a float32 slot holds every integer exactly
+MAX_CHOICE = 2**20  # well below 2^24, up to which a float32 slot holds every integer exactly
 
 
 class ControlState(NamedTuple):
@@ -128,7 +128,7 @@ class Averager(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        """Leave without finishing; a reason is reported to the other ranks as a failure."""
         ...
 
     def __enter__(self) -> Averager: ...
@@ -569,7 +569,7 @@ class ModelAverager:
         self._heartbeat.close()
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        """Leave without finishing; a reason is reported to the other ranks as a failure."""
         if self._finished:
             return
         self._finished = True

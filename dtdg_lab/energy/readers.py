@@ -318,7 +318,7 @@ class ModelledGpuReader:
             self._last_s, self._last_busy_s = now_s, busy_s
             return
         idle_w, max_w = self._power.gpu_idle_w, self._power.gpu_max_w
-        # not clipped: a long step tells its busy seconds at its end, maybe more than have passed since the last reading
+        # not clipped: a long step reports its busy seconds at its end, which may exceed the time since the last reading
         self._joules += idle_w * passed_s + (max_w - idle_w) * (busy_s - self._last_busy_s)
         self._seconds += passed_s
         self._last_s, self._last_busy_s = now_s, busy_s

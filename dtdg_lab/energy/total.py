@@ -97,7 +97,7 @@ class _Known:
 class EnergyTotal:
     """Sums up rows of ``energy`` and ``steps`` in any order of ranks; a repeated row counts once.
 
-    Joules of steps that a resumed run computed again stay counted: they were spent.
+    Joules of steps that a resumed run repeated stay counted, because they were spent.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class EnergyTotal:
         return found
 
     def _devices(self) -> dict[int, dict[str, list[tuple[float, Stream | None, float]]]]:
-        """By attempt and device: the streams that tell of it, with the share of the device and the seconds of each."""
+        """By attempt and device: its streams, with the share of the device and the seconds of each."""
         known = self._all()
         streams = counted({stream: each.seconds for stream, each in known.items()})
         found: dict[int, dict[str, list[tuple[float, Stream | None, float]]]] = {}
@@ -215,7 +215,7 @@ class EnergyTotal:
         return found
 
     def _all(self) -> dict[Stream, _Known]:
-        """What readers tell; of ranks of whose processors they tell nothing, what their steps do."""
+        """The joules of the readers; for ranks without a processor reader, those of their steps."""
         processors = {(each.attempt, each.rank) for each in self._known if each.device == PROCESSOR}
         more = {
             each._replace(node=self._ranks[each.attempt, each.rank] or f"of rank {each.rank}"): known

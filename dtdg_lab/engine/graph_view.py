@@ -426,7 +426,7 @@ class DeviceSequence:
     def bring(self, snapshots: range) -> None:
         """Release earlier copies and transfer these snapshots, if there is a feed."""
         if self.feed is not None:
-            self._brought.clear()  # first: there may be no room for both
+            self._brought.clear()  # first, because both may not fit in memory
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
     def stack(self, snapshots: range) -> SnapshotView:
@@ -492,7 +492,7 @@ def operator_settings(
     return OperatorSettings(backend, dtype, device, norm, loops)
 
 
-# The least space there is: one node that hears itself, for asking a model what it does wherever it is.
+# The smallest view: one node with a self-loop, to inspect a model.
 
 
 class OneVertex:

@@ -87,16 +87,16 @@ class HaloSequence:
         return self._store.get(snapshots)
 
     def halo_rows(self, t: int) -> int:
-        """Rows that a pull of a snapshot brings here, along all ways that the model pulls."""
+        """Halo rows received for a snapshot, over all edge directions of the model."""
         if t not in self._halos:
             self.view(t)
         return self._halos[t]
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether any rank says so."""
-        word = torch.tensor([float(flag)], device=self.device)
-        self._group.all_reduce(word)
-        return bool(word.item() > 0)
+        """Whether the flag is set on any rank."""
+        found = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(found)
+        return bool(found.item() > 0)
 
     def join(self, z: Tensor) -> Tensor:
         """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
@@ -105,7 +105,7 @@ class HaloSequence:
         return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
 
     def has_turn(self, t: int) -> bool:
-        """Snapshots are dealt to ranks in turn."""
+        """Snapshots are assigned to ranks in turn."""
         return t % self._group.size == self._rank
 
     def _make(self, snapshots: range) -> SnapshotView:
@@ -153,14 +153,14 @@ class HaloSequence:
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
 
 
-# Node parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
+# Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 
 
 class HaloStrategy:
-    """One step an epoch: each rank computes its own nodes in the whole training split, loss at every snapshot.
+    """One step per epoch: each rank computes its own nodes in the training split, with the loss at every snapshot.
 
-    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
-    gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
+    The parts of a rank are merged, and only rows of other ranks are exchanged. Losses and gradients equal those of
+    :class:`dtdg_lab.systems.single.SingleStrategy` for every partition and every kind of memory.
 
     Args:
         model: any model.

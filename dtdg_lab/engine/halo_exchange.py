@@ -181,7 +181,7 @@ class Exchanger:
         Args:
             x: (n, F) this rank's rows.
             counts: (R,) rows of each rank.
-            layer: of the model, for the record; where none is given, links do not tell of it.
+            layer: of the model, for the record; if missing, it is not recorded in links.
 
         Raises:
             PlanError: the counts do not fit the ranks or the rows.

@@ -266,7 +266,7 @@ _LEARNING_RATE = 0.02
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
 _CENTRE = np.array([8.0, 8.0, 4.0, 12.0, 0.0, 0.0])  # about what log(1 + size) is, and its spread
 _SPREAD = np.array([4.0, 4.0, 2.0, 4.0, 1.0, 1.0])
-_LEAST_S = 1e-7  # what a clock tells apart: shorter times count as this
+_LEAST_S = 1e-7  # clock resolution: shorter times count as this
 _FARTHEST = 12.0  # most that the network moves the logarithm of a prior, a factor of 160,000
 
 

@@ -1,4 +1,4 @@
-"""What every layout shares: its interface, sequences of snapshots, segments, and threads."""
+"""The base of all strategies: their interface, snapshot sequences, segments, and threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from dtdg_lab.models.base import DynamicModel, GraphView, State
 from dtdg_lab.tasks.base import Rows, Task
 
-# What the training loop asks of every layout.
+# The interface of a strategy.
 
 
 class StepMarks(Protocol):
-    """Takes down where one phase of a step ends and the next begins."""
+    """Records the boundaries between the phases of a step."""
 
     def __call__(self, phase: str) -> None:
         """The time since the last mark was this phase."""
@@ -31,12 +31,12 @@ class StepMarks(Protocol):
         ...
 
     def block(self, number: int, way: str) -> None:
-        """From here on it is block ``number`` of time: ``forward``, ``rerun`` (computed again) or ``backward``."""
+        """Time block ``number`` begins, in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
         ...
 
 
 class Unmarked:
-    """Takes nothing down."""
+    """Records nothing."""
 
     def __call__(self, phase: str) -> None:
         """Nothing."""
@@ -50,9 +50,9 @@ class Unmarked:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of this rank: the groups of its parts, and how many groups all ranks have together.
+    """One step of this rank: the groups of its parts, and the number of groups of all ranks.
 
-    ``snapshots`` is how many it computes, where steps differ in that and the largest may be looked for.
+    ``snapshots`` is the number of snapshots that it computes, if steps differ in it.
     """
 
     iteration: int
@@ -63,10 +63,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
+    """A rank's result of a step: the sum of its groups' mean losses, and its amount of work.
 
-    A group that several ranks share counts on one of them, and each adds its share of the group's loss.
-    ``vertex_snapshots`` are the nodes of every snapshot of every group, whatever of it the loss needs.
+    A group shared by several ranks is counted by one of them, and each adds its share of the group's loss.
+    ``vertex_snapshots`` counts the nodes of every snapshot of every group, whether or not the loss uses them.
     """
 
     loss_sum: float
@@ -75,7 +75,7 @@ class StepResult:
 
 
 class Strategy(Protocol):
-    """How a training sequence is laid over parts. Steps of an epoch are a pure function of config and epoch."""
+    """A parallelism strategy. Its steps of an epoch are a pure function of config and epoch."""
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """This rank's steps; every rank has the same number."""
@@ -89,9 +89,9 @@ class Strategy(Protocol):
         ...
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What has been taken down since this was last asked, by table: its columns after ``epoch``.
+        """Records since the last call, by table: the columns after ``epoch``.
 
-        ``groups``: groups computed; ``links``: rows sent to other ranks. By layouts that have any.
+        ``groups``: groups computed; ``links``: rows sent to other ranks. Only from strategies that have any.
         """
         ...
 
@@ -405,7 +405,7 @@ class Timeline(Protocol):
 
         Args:
             number: of the block, from 0.
-            way: ``forward``, or ``rerun`` where it is computed again.
+            way: the pass: ``forward``, or ``rerun`` for recomputation.
         """
         ...
 

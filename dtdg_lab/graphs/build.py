@@ -32,7 +32,7 @@ def build_graph(
     strict_label: bool = False,
     into: Path | None = None,
 ) -> DynamicGraph:
-    """Windows, features and labels of edges that are dealt to B base intervals, made one after the other.
+    """Windows, features and labels of edges that are assigned to B base intervals, generated one by one.
 
     Args:
         stream: the base intervals, and what is given with them.

@@ -1,4 +1,4 @@
-"""Edges dealt to base intervals: in memory (IntervalEdges), or one interval after the other (IntervalStream)."""
+"""Edges assigned to base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class IntervalStream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalEdges:
-    """E edges dealt to B base intervals, over nodes 0 .. N - 1.
+    """E edges assigned to B base intervals, over nodes 0 .. N - 1.
 
     Attributes:
         src: shape (E,): sources.

@@ -105,7 +105,7 @@ class Window:
 
 
 class Windows:
-    """The windows of a sequence, one after the other; ``counts`` tells about them once they have all gone by.
+    """The windows of a sequence, one after the other; ``counts`` describes them once all have been generated.
 
     Args:
         stream: B base intervals.

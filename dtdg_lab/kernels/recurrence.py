@@ -194,7 +194,7 @@ class _GRU(torch.autograd.Function):
                 _sigmoid_backward(d_both, gates[t], grad_input=d_both)
                 products.take_inputs(t, rests[t], dgates, dx)
                 break
-            # c hears h through r * h
+            # c depends on h through r * h
             products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
             before.addcmul_(part, reset)

@@ -77,13 +77,13 @@ class Slowed(Protocol):
 
 
 def _check_alike(links: LinkState, said: str) -> None:
-    """Refuse links that the kernel cannot tell apart: of one owner, to requesters that have one address."""
+    """Refuse links that the kernel cannot distinguish: of one owner, to requesters with the same address."""
     for owner in range(links.parts):
         asking = np.arange(links.parts) != owner
         if len({*zip(links.delay_s[owner, asking], links.bytes_per_s[owner, asking], strict=True)}) > 1:
             raise ConfigError(
-                f"{said} with congestion_by='netem': the kernel cannot tell part {owner}'s requesters apart, "
-                f"which have one address. Give all of them the same ('{owner} delay=...'), or set "
+                f"{said} with congestion_by='netem': the kernel cannot distinguish part {owner}'s requesters, "
+                f"which have the same address. Give all of them the same ('{owner} delay=...'), or set "
                 "congestion_by='emulated'."
             )
 

@@ -59,7 +59,7 @@ def check_owner(owner: int, parts: int, where: str) -> None:
     """Refuse a part that does not exist.
 
     Raises:
-        ConfigError: as said; ``where`` tells what named it.
+        ConfigError: as said; ``where`` names the source.
     """
     if not 0 <= owner < parts:
         raise ConfigError(
@@ -107,7 +107,7 @@ class CycleTable:
         epochs: of the run.
 
     References: GreenDyGNN section VI-A, congestion injection: epochs 0 to 2 clean, from 3 on 15 to 25 ms on one or two
-    nodes at a time, repeated every 7 epochs. Which nodes, when, it does not tell: the table is ours.
+    nodes at a time, repeated every 7 epochs. It does not specify which nodes and when: the table is ours.
     """
 
     phases: tuple[LinkState, ...]
@@ -678,7 +678,7 @@ def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
         DataError: a recorded trace cannot be read.
 
     References: GreenDyGNN section IV-C2 names six archetypes (no congestion, one link slow or fast, two links symmetric
-    or asymmetric, oscillating); what they do in time it does not tell. Differs from the paper: their shapes are ours. A
+    or asymmetric, oscillating); their course in time is not specified. Differs from the paper: their shapes are ours. A
     congested link is all of an owner's replies, as section VI-A congests nodes.
     """
     if name not in PATTERNS:

@@ -251,7 +251,7 @@ class FixedPoint:
         return found
 
 
-# A small network that tells what each action is worth in a state.
+# A small Q-network: the value of each action in a state.
 
 
 class QNetwork:
@@ -371,7 +371,7 @@ class Transitions:
 
 
 class TransitionRing:
-    """The newest transitions; the oldest make room.
+    """A replay memory of the newest transitions.
 
     Args:
         capacity: most transitions kept.
@@ -571,7 +571,7 @@ class DoubleDQN:
 
 
 class ReplayMemory:
-    """The newest transitions (state, action, reward, next state); the oldest makes room.
+    """A replay memory of the newest transitions (state, action, reward, next state).
 
     Args:
         capacity: most transitions kept.
@@ -591,7 +591,7 @@ class ReplayMemory:
         return len(self._rows)
 
     def add(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Keep a transition, instead of the oldest where there is no room."""
+        """Store a transition; it replaces the oldest if the memory is full."""
         self._rows.append((float(state), int(action), float(reward), float(next_state)))
 
     def sample(self, count: int, draw: np.random.Generator) -> NDArray[np.float64]:

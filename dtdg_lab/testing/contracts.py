@@ -28,7 +28,7 @@ from dtdg_lab.testing.doubles import RecordingMarks
 
 
 class ContractError(LabError, AssertionError):
-    """Raised when a plug-in breaks the contract of its room; the message says which rule, and where it was seen."""
+    """Raised when a plug-in breaks the contract of its kind; the message names the rule and the case."""
 
 
 def require(holds: bool, rule: str) -> None:
@@ -429,12 +429,12 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
     require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different nodes")
     hops = model.layers * model.hops_per_layer
-    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v hears v - 1
+    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v aggregates from v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
     _, state = run_straight(model.snapshot(chain, one, model.initial_state(chain.num_rows)))
     other = one.clone()
     other[0] += 1.0
-    for layer in range(model.layers):  # both with the weights that the first evolves: those may hear every node
+    for layer in range(model.layers):  # both with the weights that the first evolves, which may depend on every node
         state = run_straight(model.evolve(layer, chain, one, state))
         (one, after), (other, _) = (
             model.temporal(layer, run_straight(model.spatial(layer, chain, data, state)), state)
@@ -733,7 +733,7 @@ PER_RANK = (1, 2, 3)
 
 
 class Scheduler(Protocol):
-    """A rule that deals K groups to P parts; the parts are given by position."""
+    """A rule that assigns K groups to P parts; the parts are given by position."""
 
     def __call__(
         self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 2, allreduce_s: float = 0.0

@@ -301,7 +301,7 @@ class ReplayReader:
 
 
 def replay_meter(rows: Sequence[Mapping[str, Any]], clock: ReplayClock) -> EnergyMeter:
-    """A meter whose readers tell again what one rank recorded in the table ``energy``; holes stay unknown.
+    """A meter whose readers replay what one rank recorded in the table ``energy``; gaps stay unknown.
 
     Args:
         rows: of one rank and attempt, with the table's columns.

@@ -70,7 +70,7 @@ class GroupClock:
 # A run as it is written down: snapshot after snapshot, then one backward through all of them. The reference.
 
 
-# What forward may keep for backward over a whole run. Above, snapshots are computed again instead.
+# Memory limit for activations of a whole run; above it, snapshots are recomputed (gradient checkpointing).
 KEPT_BYTES = 2 << 30
 
 

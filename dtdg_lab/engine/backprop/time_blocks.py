@@ -107,7 +107,7 @@ def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
 # Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes nodes: a piece of them
 # runs through all snapshots while its rows are in the cache. In the last layer the piece continues through readout,
 # loss and backward at once, so that no activation of the recurrence outlives its piece; in earlier layers the piece is
-# computed again when its gradient has come. What is kept for all nodes and snapshots is the spatial parts' outputs and
+# recomputed when its gradient has arrived. What is kept for all nodes and snapshots is the spatial parts' outputs and
 # their gradients. Exact, whatever the pieces.
 
 
@@ -288,7 +288,7 @@ class Layer:
         return loss.detach(), [torch.zeros_like(rows) if of is None else of for rows, of in zip(z, found, strict=True)]
 
     def pull_back(self, parts: list[Tensor]) -> None:
-        """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are computed again."""
+        """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are recomputed."""
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -562,7 +562,7 @@ def _tensors(state: State) -> list[Tensor]:
     return [tensor for layer in state.layers for tensor in layer]
 
 
-# A run with few snapshots' activations alive at a time: states are kept, snapshots computed again on the way back.
+# Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.
 #
 # Serves every model. With a snapshot at a time it takes a third more time than
 # :mod:`dtdg_lab.engine.backprop.reference`.

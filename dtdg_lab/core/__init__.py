@@ -1,1 +1,1 @@
-"""Errors, options, the catalogue, plans, record tables, random streams, units. Imports nothing of the other rooms."""
+"""Errors, options, the catalogue, plans, record tables, random streams, units. Imports no other package."""

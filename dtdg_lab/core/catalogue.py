@@ -1,6 +1,6 @@
-"""What the lab holds: one entry per algorithm and data set, and systems as compositions of entries.
+"""The catalogue: one entry per algorithm and data set, and systems as compositions of entries.
 
-ALGORITHMS.md is generated from here. Targets are strings, so that listing them imports nothing.
+ALGORITHMS.md is generated from it. Targets are strings, so that listing entries imports no algorithm.
 """
 
 from __future__ import annotations
@@ -15,26 +15,23 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 
-# What the catalogue is made of: entries, one per algorithm or data set, and systems as compositions of entries.
-
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One algorithm or data set: where it lives, where it comes from, and the options it reads.
+    """One algorithm or data set: its code, its source, and the options it reads.
 
     Attributes:
-        name: what it is called in a config.
-        kind: what it is, such as ``models`` or ``scheduling``: the group of a config that has its options.
-        target: module and attribute as text, so that listing it imports nothing.
+        name: its name in a config.
+        kind: such as ``models`` or ``scheduling``; also the group of its options in a config.
+        target: module and attribute as text, so that listing it does not import it.
         summary: one sentence.
         source: paper and section, or data collection.
         options: names of the options it reads.
-        memory: what a model remembers between snapshots; empty elsewhere.
-        defaults: values it brings for its options, where the glossary's would be wrong.
-        tasks: what can be learned on a data set; empty elsewhere.
+        memory: the state that a model carries between snapshots; empty for other kinds.
+        defaults: values of options that replace the glossary's defaults.
+        tasks: the tasks that a data set has labels for; empty for other kinds.
     """
 
     name: str
@@ -74,7 +71,7 @@ class System:
     differs_by: str = ""
 
 
-# The algorithms of the catalogue: models, tasks, layouts.
+# Models, tasks and layouts.
 
 
 def _model(name: str, target: str, memory: str, summary: str, source: str, *options: str) -> Entry:
@@ -117,21 +114,21 @@ MODELS: tuple[Entry, ...] = (
         "cdgcn",
         "gcn_lstm:CDGCN",
         "per_vertex",
-        "Aggregated features beside their convolution, then an LSTM per node.",
+        "Aggregated features concatenated with their convolution, then an LSTM per node.",
         "Manessi, Rozza, Manzo 2020 (CD-GCN); ESDG section 5.1",
     ),
     _model(
         "mpnn-lstm",
         "gcn_lstm:MPNNLSTM",
         "per_vertex",
-        "Two graph convolutions whose outputs stand side by side, then two stacked LSTMs per node.",
+        "Two graph convolutions whose outputs are concatenated, then two stacked LSTMs per node.",
         "Panagopoulos, Nikolentzos, Vazirgiannis 2021 (MPNN+LSTM)",
     ),
     _model(
         "tmgcn",
         "tmgcn:TMGCN",
         "per_vertex",
-        "Graph convolution, then the mean of the last activations; nothing of time is learned.",
+        "Graph convolution, then the mean of the last activations; no temporal parameters are learned.",
         "Malik et al. 2021 (TM-GCN); ESDG section 5.3",
         "transform_window",
     ),
@@ -153,7 +150,7 @@ MODELS: tuple[Entry, ...] = (
         "dcrnn",
         "dcrnn:DCRNN",
         "neighbourhood",
-        "A GRU whose gates diffuse features and hidden state over edges, both ways.",
+        "A GRU whose gates diffuse features and hidden state along edges in both directions.",
         "Li et al. 2018 (DCRNN), equations 2 and 3",
         "diffusion_steps",
     ),
@@ -161,7 +158,7 @@ MODELS: tuple[Entry, ...] = (
         "graphsage",
         "graphsage:GraphSAGE",
         "none",
-        "A node beside the mean of its in-neighbours; nothing is remembered.",
+        "A node's features and the mean of its in-neighbours; no state is carried over time.",
         "Hamilton, Ying, Leskovec 2017 (GraphSAGE), algorithm 1, mean",
     ),
 )
@@ -185,7 +182,7 @@ TASKS: tuple[Entry, ...] = (
         name="link",
         kind="tasks",
         target="dtdg_lab.tasks.link_prediction:LinkPrediction",
-        summary="Which edges the next snapshot has, against random pairs that the edges alone decide.",
+        summary="Predicts the edges of the next snapshot against random node pairs that depend only on the edges.",
         source="ESDG section 6; ranks as in TGB 2023",
         options=("link_share", "negatives", "ranking_negatives", "link_head"),
     ),
@@ -211,7 +208,7 @@ LAYOUTS: tuple[Entry, ...] = (
         name="halo_vertex",
         kind="parallel",
         target="dtdg_lab.systems.vertex_parts.strategy:HaloStrategy",
-        summary="Each part owns nodes in all snapshots; rows of remote neighbours are exchanged at every pull.",
+        summary="Each part owns nodes in all snapshots; halo rows are exchanged for every aggregation.",
         source="ADGNN-T as DynaHB section 7.1 has it; ESDG section 4.1 (node partitioning)",
         options=("halo_reuse", "blocks", "memory_gib"),
     ),
@@ -219,7 +216,7 @@ LAYOUTS: tuple[Entry, ...] = (
         name="snapshot",
         kind="parallel",
         target="dtdg_lab.systems.snapshot_blocks.strategy:SnapshotBlockStrategy",
-        summary="Each part computes whole snapshots, then some nodes through time; rows go all to all in between.",
+        summary="Each part computes whole snapshots, then some nodes through time; an all-to-all redistributes rows.",
         source="ESDG section 4.2; row-wise hybrid and overlap: section 6.5, which leaves them open",
         options=("blocks", "memory_gib", "overlap", "graphs", "difference", "row_ranks", "halo_reuse"),
     ),
@@ -227,7 +224,7 @@ LAYOUTS: tuple[Entry, ...] = (
         name="cached_vertex",
         kind="parallel",
         target="dtdg_lab.systems.vertex_parts.strategy:ReplicatedStrategy",
-        summary="Each part owns nodes and keeps copies of their L-hop neighbours; only gradients are exchanged.",
+        summary="Each part owns nodes and replicates their L-hop neighbours; only gradients are exchanged.",
         source="DynaHB section 4.1 (L-layer cache); its baseline PyGT-Dist",
         options=("cache_gib",),
     ),
@@ -235,8 +232,8 @@ LAYOUTS: tuple[Entry, ...] = (
         name="halo_window",
         kind="parallel",
         target="dtdg_lab.systems.decayed_windows.strategy:DecayedWindowStrategy",
-        summary="Each part owns nodes; a step is a window of snapshots. Full ones exchange rows of remote "
-        "neighbours, decayed ones need none.",
+        summary="Each part owns nodes; a step is a window of snapshots. Full snapshots exchange halo rows, "
+        "decayed ones do not.",
         source="FlareDTDG sections 3.2 to 3.4",
         options=("overlap", "halo_reuse", "loss_at"),
     ),
@@ -244,21 +241,21 @@ LAYOUTS: tuple[Entry, ...] = (
         name="sampled_window",
         kind="parallel",
         target="dtdg_lab.systems.decayed_windows.sampled:SampledWindowStrategy",
-        summary="Each part owns nodes anew in every epoch and has copies of what it samples; a step is a window.",
+        summary="Nodes are reassigned to parts in every epoch; each part copies what it samples. A step is a window.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG sections 2.2 and 4.1 describe it",
     ),
     Entry(
         name="remote_feature",
         kind="parallel",
         target="dtdg_lab.systems.feature_cache.strategy:RemoteFeatureStrategy",
-        summary="Each part trains mini-batches of its own nodes; features of others' nodes are fetched from "
-        "whoever owns them, by remote procedure calls.",
+        summary="Each part trains on mini-batches of its own nodes; features of remote nodes are fetched from "
+        "their owners by remote procedure calls.",
         source="GreenDyGNN sections II and V, on DistDGL (Zheng et al. 2020)",
     ),
 )
 
 
-# The batches of the catalogue: rules that say which snapshots, and how much of each, a step takes.
+# Batching: which snapshots a step uses, and how much of each.
 
 
 _TRAPEZOID = (
@@ -279,7 +276,7 @@ BATCHINGS: tuple[Entry, ...] = (
         name="trapezoid",
         kind="batching",
         target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
-        summary="The newest snapshots of a window whole, the older ones in ever fewer chunks of their nodes.",
+        summary="The newest snapshots of a window in full; older ones keep fewer and fewer chunks of their nodes.",
         source="FlareDTDG section 3.2",
         options=_TRAPEZOID,
     ),
@@ -287,7 +284,7 @@ BATCHINGS: tuple[Entry, ...] = (
         name="full_window",
         kind="batching",
         target="dtdg_lab.systems.decayed_windows.window:hybrid_batch",
-        summary="All snapshots of a window whole.",
+        summary="All snapshots of a window in full.",
         source="FlareDTDG section 4.3 (Full-History; Recent-Only where there are two)",
         options=("window",),
     ),
@@ -295,7 +292,7 @@ BATCHINGS: tuple[Entry, ...] = (
         name="sampled_window",
         kind="batching",
         target="dtdg_lab.engine.minibatches:sampled_edges",
-        summary="All snapshots of a window, with a few sampled in-neighbours of each node.",
+        summary="All snapshots of a window, with a few sampled in-neighbours per node.",
         source="DynaGraph (Guan et al. 2022), as FlareDTDG section 4 describes it",
         options=("window", "fanout"),
     ),
@@ -303,7 +300,7 @@ BATCHINGS: tuple[Entry, ...] = (
         name="hybrid",
         kind="batching",
         target="dtdg_lab.systems.hybrid_batches.batches:TargetSampler",
-        summary="Some consecutive snapshots of some nodes, with every neighbour that their layers reach.",
+        summary="Some target nodes in some consecutive snapshots, with all neighbours within L hops.",
         source="DynaHB section 5, definition 3",
         options=(
             "batch_snapshots",
@@ -321,14 +318,14 @@ BATCHINGS: tuple[Entry, ...] = (
         name="neighbours",
         kind="batching",
         target="dtdg_lab.engine.minibatches:SeedBatches",
-        summary="Some nodes of a part at some consecutive snapshots, with sampled in-neighbours for each layer.",
+        summary="Some target nodes of a part in some consecutive snapshots, with sampled in-neighbours per layer.",
         source="Hamilton, Ying, Leskovec 2017 (GraphSAGE), as GreenDyGNN section VI-A trains it",
         options=("batch_size", "batch_length", "fanouts", "sampler"),
     ),
 )
 
 
-# The data sets of the catalogue: published files, static graphs made dynamic, and generators.
+# Data sets: published files, static graphs made dynamic, and generators.
 
 
 _READ = {  # options by kind of data set
@@ -389,7 +386,7 @@ _GENERATED: tuple[Entry, ...] = (
     _generator(
         "growing",
         "synthetic:GROWING",
-        "Seeded generator: popular nodes, a growing number of edges, a tenth of them renewed.",
+        "Seeded generator: popular nodes, a growing number of edges, a tenth of them replaced.",
         "ours; for the simulations of DyGNeX section 5.4 (10,000 snapshots)",
         "growth",
         "growth_curve",
@@ -406,8 +403,8 @@ _GENERATED: tuple[Entry, ...] = (
     _generator(
         "powerlaw",
         "synthetic:POWERLAW",
-        "Seeded generator: popular targets, a constant number of edges, a share of them renewed.",
-        "ours; the family of the benchmark workloads W1 and W2",
+        "Seeded generator: popular targets, a constant number of edges, a share of them replaced.",
+        "ours; used by the benchmark workloads W1 and W2",
         "churn",
         "zipf",
     ),
@@ -424,7 +421,7 @@ _GENERATED: tuple[Entry, ...] = (
         "transactions",
         "transactions:TRANSACTIONS",
         "Seeded generator: payments among accounts with planted laundering patterns, in the manner of AMLSim.",
-        "imitates AMLSim (Weber et al. 2018) and is not it",
+        "ours; imitates AMLSim (Weber et al. 2018)",
         tasks=_ALL_TASKS,
     ),
 )
@@ -432,7 +429,7 @@ _GENERATED: tuple[Entry, ...] = (
 DATASETS: tuple[Entry, ...] = (*_PUBLISHED, *_GENERATED)
 
 
-# The catalogue's ways to come by remote features, and patterns of congestion.
+# Policies for remote features, and congestion patterns.
 
 
 _CACHING = (
@@ -447,7 +444,7 @@ _CACHING = (
 
 
 def _path(name: str, target: str, summary: str, source: str) -> Entry:
-    # all name the same options: the policy changes in the middle of a run, and one ignores what it does not read
+    # all list the same options, because the policy may change during a run; a policy ignores those it does not read
     return Entry(
         name=name,
         kind="features",
@@ -462,62 +459,62 @@ FEATURE_PATHS: tuple[Entry, ...] = (
     _path(
         "on_demand",
         "modes:on_demand",
-        "Sampling and fetching take turns with training; nothing is kept.",
+        "Sampling and fetching alternate with training; nothing is cached.",
         "GreenDyGNN section VI-A, baseline Default DGL",
     ),
     _path(
         "prefetch",
         "modes:prefetch",
-        "Batches are sampled and fetched ahead of training; nothing is kept.",
+        "Batches are sampled and fetched ahead of training; nothing is cached.",
         "GreenDyGNN section VI-A, baseline BGL (Liu et al. 2023)",
     ),
     _path(
         "epoch_hot",
         "modes:epoch_hot",
-        "A cache of the rows that an epoch will ask for most, rebuilt once an epoch.",
+        "A cache of the rows that an epoch reads most often, rebuilt once per epoch.",
         "GreenDyGNN section VI-A, baseline RapidGNN (2025)",
     ),
     _path(
         "fixed",
         "modes:fixed",
-        "A cache rebuilt every W steps for what the next W will ask for.",
+        "A cache rebuilt every W steps for the rows that the next W steps read.",
         "GreenDyGNN section VI-H, the ablation without RL",
     ),
     _path(
         "threshold",
         "modes:threshold",
-        "W by a rule: shorter where a link is found slow.",
-        "GreenDyGNN equation 7, whose text is lost; the thresholds are ours",
+        "W is set by a rule: shorter where a link is slow.",
+        "GreenDyGNN Eq. 7, unreadable in our copy of the paper; thresholds chosen by us",
     ),
     _path(
         "random",
         "modes:random",
-        "Any window and allocation, as likely as another.",
+        "Window and allocation drawn uniformly at random.",
         "ours, for comparison",
     ),
     _path(
         "double_dqn",
         "modes:double_dqn",
-        "W and allocation by a Double DQN trained in the calibrated simulator.",
+        "W and allocation are chosen by a Double DQN trained in the calibrated simulator.",
         "GreenDyGNN section IV-C",
     ),
     _path(
         "double_dqn_plus",
         "modes:double_dqn_plus",
-        "As double_dqn, rewarded by the steps that a decision holds for, and with what was seen before.",
+        "As double_dqn, with rewards over the steps that a decision lasts and with past observations in the state.",
         "ours, after GreenDyGNN section IV-C",
     ),
     _path(
         "planner",
         "modes:planner",
-        "The window and allocation that the cost model forecasts to be cheapest, for what "
-        "the next batches ask for and the delays found.",
+        "The window and allocation of lowest cost by the cost model, given the rows that the next "
+        "batches read and the measured delays.",
         "ours: model-predictive control",
     ),
     _path(
         "clairvoyant",
         "modes:clairvoyant",
-        "Windows that are optimal in the cost model, congestion known.",
+        "Windows that are optimal under the cost model, with congestion known in advance.",
         "ours: dynamic programming over rebuilds",
     ),
 )
@@ -549,26 +546,30 @@ def _pattern(name: str, attribute: str, summary: str, source: str) -> Entry:
 _CASES = "GreenDyGNN section IV-C2, archetypes (their shapes are ours)"
 
 CONGESTIONS: tuple[Entry, ...] = (
-    _pattern("none", "patterns:none", "No link is slow, but those set by hand.", _CASES),
-    _pattern("one_slow", "patterns:one_slow", "One owner's links are slow for epochs on end.", _CASES),
+    _pattern("none", "patterns:none", "No link is slow, except those set by links.", _CASES),
+    _pattern("one_slow", "patterns:one_slow", "One owner's links are slow for many epochs in a row.", _CASES),
     _pattern("one_fast", "patterns:one_fast", "One owner's links are slow in bursts shorter than an epoch.", _CASES),
-    _pattern("two_symmetric", "patterns:two_symmetric", "Two owners' links are slow alike.", _CASES),
-    _pattern("two_asymmetric", "patterns:two_asymmetric", "Two owners' links are slow, one half as much.", _CASES),
-    _pattern("oscillating", "patterns:oscillating", "Slowness comes and goes, and moves between owners.", _CASES),
-    _pattern("rotating", "patterns:rotating", "One owner after another is slow.", "ours"),
-    _pattern("markov", "patterns:markov", "Each owner becomes slow and clean again by itself, at random.", "ours"),
-    _pattern("all_slow", "patterns:all_slow", "All owners' links are slow for epochs on end.", "ours"),
+    _pattern("two_symmetric", "patterns:two_symmetric", "Two owners' links are equally slow.", _CASES),
+    _pattern(
+        "two_asymmetric", "patterns:two_asymmetric", "Two owners' links are slow, one of them half as much.", _CASES
+    ),
+    _pattern("oscillating", "patterns:oscillating", "Congestion oscillates and moves between owners.", _CASES),
+    _pattern("rotating", "patterns:rotating", "The owners are slow in turn.", "ours"),
+    _pattern(
+        "markov", "patterns:markov", "Each owner switches between slow and clean independently at random.", "ours"
+    ),
+    _pattern("all_slow", "patterns:all_slow", "All owners' links are slow for many epochs in a row.", "ours"),
     _pattern(
         "schedule",
         "patterns:schedule",
-        "Clean epochs, then a cycle of epochs with one or two slow owners by a table.",
+        "Clean epochs, then a cycle of epochs with one or two slow owners, given by a table.",
         "GreenDyGNN section VI-A",
     ),
-    _pattern("recorded", "patterns:recorded", "What a trace says, such as one recorded in another run.", "ours"),
+    _pattern("recorded", "patterns:recorded", "Congestion from a trace, such as one recorded in another run.", "ours"),
 )
 
 
-# Which layout carries which memory of a model, and how: SYSTEMS.md's table "memory x layout" as data.
+# Which kinds of model memory each layout supports, and how.
 
 
 MEMORY_TABLE_LAYOUTS = (
@@ -591,9 +592,9 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "exact, all-to-all of nodes and snapshots",
             "exact",
             "exact",
-            "exact, cold state",
-            "exact of its batches",
-            "exact of what is sampled",
+            "exact, zero initial state",
+            "exact within its batches",
+            "exact within the sample",
         ),
         "weights": (
             "exact",
@@ -602,8 +603,8 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "exact",
             "exact",
             "exact",
-            "exact of its batches, in which decayed snapshots count as time that passes and no more",
-            "exact of what is sampled",
+            "exact within its batches, where decayed snapshots only advance the weights",
+            "exact within the sample",
         ),
         "weights_from_data": (
             "exact",
@@ -612,17 +613,17 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "approximation: top-k among each part's own nodes",
             "exact, all-gather of candidates",
             REFUSED,
-            "exact of its batches, all-gather of candidates",
+            "exact within its batches, all-gather of candidates",
             REFUSED,
         ),
         "neighbourhood": (
             "exact",
             "exact",
             REFUSED,
-            "truncated: hidden states beyond the layers' hops are dropped",
+            "truncated: hidden states beyond L hops are dropped",
             "exact, halo of the hidden state",
             REFUSED,
-            "exact of its batches, halo of the hidden state",
+            "exact within its batches, halo of the hidden state",
             REFUSED,
         ),
         "none": (
@@ -632,8 +633,8 @@ _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "exact",
             "exact",
             "exact",
-            "exact of its batches, in which only the newest snapshot counts",
-            "exact of what is sampled",
+            "exact within its batches, where only the newest snapshot matters",
+            "exact within the sample",
         ),
     }
 )
@@ -646,11 +647,11 @@ MEMORY_ON_LAYOUT: dict[tuple[str, str], str] = {
 }
 
 
-# The partitioners of the catalogue: rules that say which part owns each node.
+# Partitioners: which part owns each node.
 
 
 def _partitioner(name: str, target: str, summary: str, source: str) -> Entry:
-    # all name the same options: a partitioner is changed in the middle of a run, and ignores what it does not read
+    # all list the same options, because the partitioner may change during a run; it ignores those it does not read
     return Entry(
         name=name,
         kind="partition",
@@ -665,7 +666,7 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "hash",
         "simple:assign_hash",
-        "A pseudo-random part for each node: no structure is looked at.",
+        "A pseudo-random part for each node, independent of the graph's structure.",
         "common practice",
     ),
     _partitioner(
@@ -677,39 +678,39 @@ PARTITIONERS: tuple[Entry, ...] = (
     _partitioner(
         "metis",
         "metis:assign",
-        "Few cut edges of the union of all snapshots, with edges and labelled nodes balanced.",
+        "Minimises cut edges of the union of all snapshots, with edges and labelled nodes balanced.",
         "Karypis, Kumar 1998 (METIS); on the union graph as FlareDTDG section 4",
     ),
     _partitioner(
         "load_aware",
         "simple:assign_load_aware",
-        "Nodes sorted by the length of their computation graphs, and dealt to parts.",
+        "Nodes sorted by the size of their computation graphs and assigned to parts in turn.",
         "DynaHB section 5, algorithm 1",
     ),
     _partitioner(
         "hypergraph",
         "hypergraph:assign",
-        "The fewest rows sent, counted exactly: one net for each node and snapshot.",
+        "Minimises the exact number of rows sent: one net for each node and snapshot.",
         "ESDG section 6 (hypergraph node partition); Mt-KaHyPar, Gottesbueren et al. 2024",
     ),
-    _partitioner("file", "simple:assign_from_file", "A partition saved before, for the same graph.", "ours"),
+    _partitioner("file", "simple:assign_from_file", "A saved partition of the same graph.", "ours"),
 )
 
 
-# Named evaluation protocols: how the sequence is split, what state the evaluator starts with, what a label counts.
+# Evaluation protocols: the split, the initial state of the evaluation, and the edges that a label counts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What an evaluation number means.
+    """An evaluation setting: how an evaluation metric is computed.
 
     The first ``train_share`` of the T labelled snapshots is the training split, or all but the last
     ``test_snapshots`` where that is not 0; its last ``validation_share`` is held out for validation (0: none).
     Where ``purge`` is set, ``edge_life - 1`` snapshots are left out at each boundary, because a snapshot shares edges
     with that many successors. ``state`` is ``warm`` (the recurrent state runs from the first snapshot) or ``cold``
-    (zero at the start of each part). ``strict_label`` counts only edges of the newest base interval in the label.
-    ``settings`` are defaults that the protocol brings for options of the run; given values win, and a data set with
-    features of its own keeps them.
+    (zero at the start of each split). ``strict_label`` counts only edges of the newest base interval in the label.
+    ``settings`` are the protocol's defaults for options of the run. Values that are given take precedence, and a data
+    set with its own features keeps them.
     """
 
     name: str
@@ -725,11 +726,11 @@ class Protocol:
 
     @property
     def leaky(self) -> bool:
-        """Whether parts share edges where edges live longer than one interval."""
+        """Whether splits share edges if edges live longer than one interval."""
         return not self.purge
 
     def gap(self, edge_life: int) -> int:
-        """Snapshots left out at each boundary between parts, where edges live ``edge_life`` intervals."""
+        """Snapshots left out at each boundary between splits, where edges live ``edge_life`` intervals."""
         return edge_life - 1 if self.purge else 0
 
 
@@ -737,14 +738,16 @@ _PAPER_CUT: Mapping[str, Any] = MappingProxyType({"features": "degrees", "drop_f
 
 _ALL = (
     Protocol(name="warm", meaning="purged split, warm state: the default"),
-    Protocol(name="cold", meaning="purged split, state zero at the start of each part", state="cold"),
+    Protocol(name="cold", meaning="purged split, zero state at the start of each split", state="cold"),
     Protocol(
         name="strict",
         meaning="purged split, and only edges new in the next snapshot count in the label",
         strict_label=True,
     ),
     Protocol(
-        name="leaky", meaning="no purge gap, as the papers' code: parts share edges where edge_life > 1", purge=False
+        name="leaky",
+        meaning="no purge gap, as in the papers' code: splits share edges where edge_life > 1",
+        purge=False,
     ),
     Protocol(
         name="flare-2026",
@@ -757,7 +760,7 @@ _ALL = (
     ),
     Protocol(
         name="dynahb-2024",
-        source="DynaHB, released loader and evaluation, with features and label put right",
+        source="DynaHB, released loader and evaluation, with features and label corrected",
         meaning="40/60, leaky, cold state; raw degrees; self loops, scaled by in-degree; no validation split",
         validation_share=0.0,
         purge=False,
@@ -767,8 +770,8 @@ _ALL = (
     Protocol(
         name="esdg-2021",
         source="ESDG section 6 (link prediction of its experiments)",
-        meaning="links: train on all snapshots but the last, test on it; raw degrees; a tenth of the edges and as many "
-        "random pairs; accuracy; no validation split; a last interval that is not full is left out",
+        meaning="links: train on all snapshots but the last, test on it; raw degrees; a tenth of the edges, and "
+        "equally many random pairs; accuracy; no validation split; an incomplete last interval is left out",
         test_snapshots=1,
         validation_share=0.0,
         purge=False,
@@ -811,7 +814,7 @@ _ALL = (
         name="roland-2022",
         source="ROLAND section 5, fixed split",
         meaning="links: 70/10/20; constant features; every edge ranked against 1000 random targets; "
-        "MRR; edges keep their direction (the paper's code hears both ends)",
+        "MRR; edges keep their direction (the paper's code uses both directions)",
         train_share=0.8,
         validation_share=0.125,
         purge=False,
@@ -852,11 +855,11 @@ _ALL = (
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({protocol.name: protocol for protocol in _ALL})
 
 
-# The schedulers of the catalogue: rules that deal snapshot groups to ranks and iterations.
+# Schedulers: how snapshot groups are assigned to ranks and iterations.
 
 
 def _scheduler(name: str, target: str, summary: str, source: str) -> Entry:
-    # all name the same options: a scheduler is changed in the middle of a run, and ignores what it does not read
+    # all list the same options, because the scheduler may change during a run; it ignores those it does not read
     return Entry(
         name=name,
         kind="scheduling",
@@ -879,49 +882,52 @@ SCHEDULERS: tuple[Entry, ...] = (
     _scheduler(
         "round_robin",
         "heuristics:schedule_round_robin",
-        "Groups in time order, dealt to parts in turn.",
+        "Groups in time order, assigned to parts in turn.",
         "DyGNeX section 2.3 (PSG)",
     ),
     _scheduler(
         "consecutive",
         "heuristics:schedule_consecutive",
-        "Neighbouring groups to one part: 0 and 1, 2 and 3, ...",
+        "Consecutive groups on the same part: 0 and 1, 2 and 3, ...",
         "DyGNeX section 5.1 (BLAD)",
     ),
     _scheduler(
         "longest_first",
         "longest_first:schedule",
-        "Groups sorted by predicted time; each iteration takes the longest left, so that its parts are alike.",
+        "Groups sorted by predicted time; each iteration takes the longest ones left, so that its parts are balanced.",
         "Graham 1969 (LPT), applied per iteration",
     ),
     _scheduler(
         "fold",
         "heuristics:schedule_fold",
-        "The largest group with the smallest, and pairs of like sums side by side.",
+        "Pairs the largest group with the smallest; pairs of similar sums run in the same iteration.",
         "ours",
     ),
     _scheduler(
         "dygnex_greedy",
         "dygnex:schedule",
-        "Each iteration takes the longest group left and pairs that come closest to it in time.",
+        "Each iteration takes the longest group left and the pairs closest to it in time.",
         "DyGNeX section 4.3, algorithm 2 (DyGNeX-G)",
     ),
     _scheduler(
         "dygnex_ilp",
         "dygnex_ilp:schedule",
-        "The integer programme of the whole epoch, solved to a gap or until time is over.",
+        "Integer programme of the whole epoch, solved to an optimality gap or a time limit.",
         "DyGNeX section 4.2, appendix C (DyGNeX-L)",
     ),
     _scheduler(
         "dygnex_auto", "dygnex_auto:schedule", "DyGNeX-L below 100 groups, DyGNeX-G from 100.", "DyGNeX appendix G"
     ),
     _scheduler(
-        "best_of", "heuristics:schedule_best_of", "The least makespan of several heuristics, improved by swaps.", "ours"
+        "best_of",
+        "heuristics:schedule_best_of",
+        "The schedule of smallest makespan among several heuristics, improved by swaps.",
+        "ours",
     ),
 )
 
 
-# The catalogue's adjusters of batches, and what ranks exchange.
+# Batch-size controllers, and gradient or model synchronisation.
 
 
 _ADJUSTING = (
@@ -939,7 +945,7 @@ _ADJUSTING = (
 
 
 def _adjuster(name: str, target: str, summary: str, source: str) -> Entry:
-    # all name the same options: an adjuster is changed in the middle of a run, and ignores what it does not read
+    # all list the same options, because the controller may change during a run; it ignores those it does not read
     return Entry(
         name=name,
         kind="control",
@@ -951,19 +957,19 @@ def _adjuster(name: str, target: str, summary: str, source: str) -> Entry:
 
 
 ADJUSTERS: tuple[Entry, ...] = (
-    _adjuster("none", "rl.dqn:Fixed", "Batches keep the size that is set.", "DynaHB section 6.2, fixed batches"),
-    _adjuster("random", "rl.dqn:UniformAgent", "Any size, as likely as another.", "DynaHB table 10, Random"),
+    _adjuster("none", "rl.dqn:Fixed", "Fixed batch size.", "DynaHB section 6.2, fixed batches"),
+    _adjuster("random", "rl.dqn:UniformAgent", "Batch size drawn uniformly at random.", "DynaHB table 10, Random"),
     _adjuster(
         "bandit",
         "rl.dqn:Bandit",
-        "The size whose recent rewards were best, or might be.",
+        "Multi-armed bandit: the size with the best upper confidence bound of recent rewards.",
         "Garivier, Moulines 2011 (discounted UCB)",
     ),
-    _adjuster("dqn", "rl.dqn:DQN", "A deep Q-network chooses by how much the loss fell.", "DynaHB section 5.1"),
+    _adjuster("dqn", "rl.dqn:DQN", "A deep Q-network rewarded by the decrease of the loss.", "DynaHB section 5.1"),
     _adjuster(
         "law",
         "systems.hybrid_batches.policies:ProgressLaw",
-        "The size of most progress per second, by a law fitted to what was seen.",
+        "The size of most progress per second, by a scaling law fitted to past measurements.",
         "McCandlish, Kaplan, Amodei 2018 (noise scale)",
     ),
 )
@@ -983,7 +989,7 @@ EXCHANGES: tuple[Entry, ...] = (
         name="models",
         kind="comm",
         target="dtdg_lab.distributed.model_averaging:ModelAverager",
-        summary="Models are averaged every T_mu seconds by the steps they had; ranks share an epoch at their own pace.",
+        summary="Models are averaged every T_mu seconds, weighted by their steps; each rank trains at its own pace.",
         source="DynaHB section 5.2, algorithm 2",
         options=_EXCHANGING,
     ),
@@ -1041,7 +1047,7 @@ SYSTEMS: list[System] = [
         name="single",
         family="single",
         parts=MappingProxyType({"parallel": "single"}),
-        summary="Full batch in one process; what the others are compared with.",
+        summary="Full batch in one process; the reference for all other systems.",
         source="ours",
         differs_by="steps per epoch (1) and bytes sent (0)",
     ),
@@ -1057,7 +1063,7 @@ SYSTEMS: list[System] = [
         name="blad",
         family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "consecutive"}),
-        summary="Two consecutive snapshot groups at once on each part, with the activations of both alive.",
+        summary="Two consecutive snapshot groups at once on each part, with the activations of both in memory.",
         source="DyGNeX section 5.1, baseline BLAD (Fu et al. 2023)",
         defaults=MappingProxyType({"groups_per_rank": 2, "pipelined": True}),
         differs_by="peak bytes (two groups' activations) and the schedule's assignment (neighbours in time)",
@@ -1066,7 +1072,7 @@ SYSTEMS: list[System] = [
         name="dygnex-g",
         family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_greedy"}),
-        summary="Up to two snapshot groups a part and iteration, paired by their times: greedily.",
+        summary="Up to two snapshot groups per part and iteration, paired greedily by their times.",
         source="DyGNeX section 4.3",
         defaults=MappingProxyType({"groups_per_rank": 2}),
         differs_by="the schedule's assignment and its predicted makespan",
@@ -1075,7 +1081,7 @@ SYSTEMS: list[System] = [
         name="dygnex-l",
         family="snapshot_groups",
         parts=MappingProxyType({"parallel": "snapshot_group", "scheduling": "dygnex_ilp"}),
-        summary="Up to two snapshot groups a part and iteration, scheduled by an integer programme.",
+        summary="Up to two snapshot groups per part and iteration, scheduled by an integer programme.",
         source="DyGNeX section 4.2, appendix C",
         defaults=MappingProxyType({"groups_per_rank": 2}),
         differs_by="the schedule's assignment, its gap and solving time",
@@ -1084,10 +1090,10 @@ SYSTEMS: list[System] = [
         name="esdg",
         family="snapshot_blocks",
         parts=MappingProxyType({"parallel": "snapshot", "congestion": "none"}),
-        summary="Full batch over snapshots in blocks of time; rows are redistributed to nodes for what runs through "
-        "time, and back.",
+        summary="Full batch with snapshot parallelism and gradient checkpointing over time blocks; rows are "
+        "redistributed by node for temporal layers, and back.",
         source="ESDG sections 3 and 4",
-        differs_by="rows in links (redistribution) and in exchanges (legs)",
+        differs_by="rows in links (redistribution) and in exchanges (all-to-all phases)",
     ),
     System(
         name="esdg-hybrid",
@@ -1096,13 +1102,13 @@ SYSTEMS: list[System] = [
         summary="As esdg, for snapshots too large for one rank: groups of ranks split each snapshot by rows.",
         source="ESDG section 6.5",
         defaults=MappingProxyType({"row_ranks": 2}),
-        differs_by="rows in links (halo within a group of ranks beside the redistribution)",
+        differs_by="rows in links (halo within a group of ranks, and redistribution)",
     ),
     System(
         name="hypergraph-vertex",
         family="vertex_parts",
         parts=MappingProxyType({**_HALO, "partition": "hypergraph"}),
-        summary="Full batch over node parts that a hypergraph partitioner made to exchange few rows.",
+        summary="Full batch over node parts of a hypergraph partitioner, which minimises the rows exchanged.",
         source="ESDG sections 4.1 and 6.4 (PaToH there, Mt-KaHyPar here)",
         differs_by="rows in links (the hypergraph's connectivity)",
     ),
@@ -1110,16 +1116,16 @@ SYSTEMS: list[System] = [
         name="adgnn-t",
         family="vertex_parts",
         parts=MappingProxyType({**_HALO, "partition": "metis"}),
-        summary="Full batch over node parts, which exchange the rows of remote neighbours at every pull.",
-        source="DynaHB section 7.1, baseline ADGNN-T (its partitioner is not told; METIS is ours)",
+        summary="Full batch over node parts, which exchange halo rows for every aggregation.",
+        source="DynaHB section 7.1, baseline ADGNN-T (partitioner not specified in the paper; we use METIS)",
         differs_by="rows in links (halo) and bytes sent (halo and gradients)",
     ),
     System(
         name="pygt-dist",
         family="vertex_parts",
         parts=MappingProxyType({"parallel": "cached_vertex", "partition": "metis"}),
-        summary="Full batch over node parts with copies of their L-hop neighbours; gradients alone are exchanged.",
-        source="DynaHB section 7.1, baseline PyGT-Dist (its partitioner is not told; METIS is ours)",
+        summary="Full batch over node parts with replicated L-hop neighbours; only gradients are exchanged.",
+        source="DynaHB section 7.1, baseline PyGT-Dist (partitioner not specified in the paper; we use METIS)",
         differs_by="no rows in links, bytes sent (gradients) and replicated rows",
     ),
     System(
@@ -1128,7 +1134,7 @@ SYSTEMS: list[System] = [
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0}),
         summary="Node batches: some nodes of every part, in all snapshots.",
-        source="DynaHB section 6.1, baseline DBoV (its partitioner is not told; METIS is ours)",
+        source="DynaHB section 6.1, baseline DBoV (partitioner not specified in the paper; we use METIS)",
         differs_by="targets (all snapshots of some nodes) and seconds of batches",
     ),
     System(
@@ -1137,7 +1143,7 @@ SYSTEMS: list[System] = [
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_vertices": 1.0}),
         summary="Snapshot batches: all nodes of every part, in some consecutive snapshots.",
-        source="DynaHB section 6.1, baseline DBoS (its partitioner is not told; METIS is ours)",
+        source="DynaHB section 6.1, baseline DBoS (partitioner not specified in the paper; we use METIS)",
         differs_by="targets (some snapshots of all nodes)",
     ),
     System(
@@ -1145,7 +1151,7 @@ SYSTEMS: list[System] = [
         family="hybrid_batches",
         parts=_HYBRID,
         defaults=MappingProxyType({"batch_snapshots": 1.0, "reservoir": True}),
-        summary="As dbov, with batches generated beside training and kept in a reservoir.",
+        summary="As dbov, with batches generated in the background and kept in a reservoir.",
         source="DynaHB section 6.1, baseline DBoV-Reservoir (BVR)",
         differs_by="rows in reservoir and the source in targets",
     ),
@@ -1155,7 +1161,7 @@ SYSTEMS: list[System] = [
         parts=MappingProxyType({**_HYBRID, "partition": "load_aware", "control": "dqn", "comm": "models"}),
         defaults=MappingProxyType({"reservoir": True}),
         summary="Hybrid batches of some snapshots and some nodes, sized by a DQN and kept in a reservoir; models "
-        "are averaged now and then, and no step waits.",
+        "are averaged asynchronously.",
         source="DynaHB sections 4 and 5",
         differs_by="rows in rounds (averaging) and in decisions (sizes)",
     ),
@@ -1163,7 +1169,7 @@ SYSTEMS: list[System] = [
         name="flaredtdg",
         family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "trapezoid"}),
-        summary="Hybrid batches: full recent snapshots, decaying older ones; nothing re-indexed, exchanges overlapped.",
+        summary="Hybrid batches: recent snapshots in full, older ones decayed; no re-indexing, overlapped exchanges.",
         source="FlareDTDG section 3",
         differs_by="rows in batches (a trapezoid) and steps per epoch (one for each snapshot)",
     ),
@@ -1171,7 +1177,7 @@ SYSTEMS: list[System] = [
         name="full-history",
         family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
-        summary="As flaredtdg, with every snapshot of the window whole.",
+        summary="As flaredtdg, with every snapshot of the window in full.",
         source="FlareDTDG section 4.3",
         differs_by="rows in batches (all of every snapshot) and peak bytes",
     ),
@@ -1180,7 +1186,7 @@ SYSTEMS: list[System] = [
         family="decayed_windows",
         parts=MappingProxyType({**_WINDOW, "batching": "full_window"}),
         defaults=MappingProxyType({"window": 2}),
-        summary="As flaredtdg, with the newest two snapshots alone; what came before is in the state they begin with.",
+        summary="As flaredtdg, with only the two newest snapshots and a detached initial state (truncated BPTT).",
         source="FlareDTDG section 4.3",
         differs_by="rows in batches (two snapshots) and peak bytes",
     ),
@@ -1188,8 +1194,8 @@ SYSTEMS: list[System] = [
         name="dynagraph",
         family="decayed_windows",
         parts=MappingProxyType({"parallel": "sampled_window", "partition": "hash", "batching": "sampled_window"}),
-        summary="Sliding windows with sampled neighbours, aggregations kept between windows, parts dealt anew each "
-        "epoch.",
+        summary="Sliding windows with sampled neighbours; aggregations are cached between windows, and nodes are "
+        "reassigned to parts in each epoch.",
         source="FlareDTDG section 4.1, baseline DynaGraph (Guan et al. 2022)",
         differs_by="edges in batches (sampled) and no rows in links",
     ),
@@ -1199,7 +1205,7 @@ SYSTEMS: list[System] = [
         parts=MappingProxyType({**_REMOTE, "features": "on_demand"}),
         summary="Mini-batches with sampled neighbours; features of other parts' nodes are fetched when needed.",
         source="GreenDyGNN section VI-A, baseline Default DGL (DistDGL)",
-        differs_by="rows in fetches (misses alone) and resolved (waited for in every step)",
+        differs_by="rows in fetches (misses only) and resolved (every step waits)",
     ),
     System(
         name="bgl",
@@ -1213,15 +1219,15 @@ SYSTEMS: list[System] = [
         name="rapidgnn",
         family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "epoch_hot"}),
-        summary="As bgl, with a cache of the rows that an epoch asks for most, known by sampling it beforehand.",
+        summary="As bgl, with a cache of the rows that an epoch reads most often, found by sampling it in advance.",
         source="GreenDyGNN section VI-A, baseline RapidGNN (2025)",
-        differs_by="rows in windows (one an epoch)",
+        differs_by="rows in windows (one per epoch)",
     ),
     System(
         name="fixed-window",
         family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "fixed"}),
-        summary="As bgl, with a cache rebuilt every W steps for the W that follow.",
+        summary="As bgl, with a cache rebuilt every W steps for the next W steps.",
         source="GreenDyGNN section VI-H, without RL",
         differs_by="rows in windows (of W steps)",
     ),
@@ -1229,16 +1235,16 @@ SYSTEMS: list[System] = [
         name="threshold-window",
         family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "threshold"}),
-        summary="As fixed-window, with a shorter window where a link is found slow.",
-        source="GreenDyGNN equation 7, whose text is lost; the thresholds are ours",
+        summary="As fixed-window, with a shorter window where a link is slow.",
+        source="GreenDyGNN Eq. 7, unreadable in our copy of the paper; thresholds chosen by us",
         differs_by="windows (policy and length)",
     ),
     System(
         name="greendygnn",
         family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "double_dqn"}),
-        summary="As fixed-window, with window and allocation chosen at every rebuild by a Double DQN as the paper has "
-        "it; cache_policy double_dqn_plus and planner are ours, and do better.",
+        summary="As fixed-window, with window and allocation chosen at every rebuild by the paper's Double DQN; "
+        "our cache_policy double_dqn_plus and planner do better.",
         source="GreenDyGNN sections IV and V",
         differs_by="rows in cache_decisions (values of 8 P actions)",
     ),
@@ -1246,7 +1252,7 @@ SYSTEMS: list[System] = [
         name="clairvoyant",
         family="feature_cache",
         parts=MappingProxyType({**_REMOTE, "features": "clairvoyant"}),
-        summary="As greendygnn, with windows that are optimal in the cost model for congestion known beforehand.",
+        summary="As greendygnn, with windows that are optimal under the cost model for congestion known in advance.",
         source="ours: dynamic programming over rebuilds",
         differs_by="cache_decisions (policy)",
     ),
@@ -1268,7 +1274,20 @@ TASK_OPTIONS = ("task", "link_share", "negatives", "ranking_negatives", "link_he
 ENERGY_OPTIONS = ("power_idle_w", "power_max_w", "power_gpu_idle_w", "power_gpu_max_w")
 
 
-STORED = "graph:"  # the prefix of names of graphs that were stored under their hash
+_SINGULAR = {
+    "datasets": "data set",
+    "models": "model",
+    "tasks": "task",
+    "parallel": "layout",
+    "batching": "batching",
+    "control": "batch-size controller",
+    "comm": "exchange",
+    "scheduling": "scheduler",
+    "partition": "partitioner",
+    "features": "cache policy",
+    "congestion": "congestion pattern",
+}
+STORED = "graph:"  # prefix of the names of graphs stored by their hash
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -1287,7 +1306,7 @@ def entry(kind: str, name: str) -> Entry:
     for candidate in ENTRIES:
         if (candidate.kind, candidate.name) == (kind, name):
             return candidate
-    raise UnknownNameError(f"entry of {kind}", name, names(kind))
+    raise UnknownNameError(_SINGULAR.get(kind, kind), name, names(kind))
 
 
 def system(name: str) -> System:
@@ -1367,7 +1386,7 @@ def register(target: str) -> Any:
 
 
 def check_links(text: str, parts: int) -> None:
-    """Refuse links set by hand that P parts do not have, or whose text is not understood.
+    """Check the option ``links`` for P parts.
 
     Raises:
         ConfigError: as :func:`dtdg_lab.network.patterns.parse_links` says.
@@ -1377,27 +1396,27 @@ def check_links(text: str, parts: int) -> None:
 
 
 def check_memory(model: str, layout: str) -> str:
-    """How ``layout`` keeps the memory of ``model``: ``exact`` or a named approximation.
+    """How ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
 
     Raises:
-        UnsupportedError: the layout cannot carry it; the message names the layouts that can.
+        UnsupportedError: the layout does not support it; the message names the systems that do.
     """
     memory = entry("models", model).memory
     kept = MEMORY_ON_LAYOUT.get((memory, layout))
     if kept is None:
-        able = [other for (kind, other) in MEMORY_ON_LAYOUT if kind == memory and other in names("parallel")]
+        systems = [one.name for one in SYSTEMS if (memory, one.parts["parallel"]) in MEMORY_ON_LAYOUT]
         raise UnsupportedError(
-            f"model {model!r} remembers {memory}, which layout {layout!r} cannot carry. "
-            f"Layouts that can: {', '.join(able) or 'none yet'}."
+            f"model {model!r} does not work with layout {layout!r}, which does not support memory {memory!r}. "
+            f"Compatible systems: {', '.join(systems) or 'none yet'}."
         )
     return kept
 
 
 def check_task(dataset: str, task: str) -> None:
-    """Refuse a task that a data set of the catalogue has no labels for; a stored graph is looked at when it is loaded.
+    """Check that a data set of the catalogue has labels for a task; a stored graph is checked when it is loaded.
 
     Raises:
-        UnsupportedError: the data set does not serve the task; the message names the tasks it serves.
+        UnsupportedError: it has none; the message names the tasks it has labels for.
     """
     if dataset.startswith(STORED):
         return
@@ -1405,13 +1424,13 @@ def check_task(dataset: str, task: str) -> None:
     if task not in able:
         labelled = [name for name in names("datasets") if task in entry("datasets", name).tasks]
         raise UnsupportedError(
-            f"task={task!r} on data set {dataset!r}, which serves {', '.join(able)}. "
+            f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(able)}. "
             f"Data sets with {task}: {', '.join(labelled)}."
         )
 
 
 def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple[str, ...]]:
-    """Room -> names of the options that a run of this system on this data set and model reads."""
+    """Kind -> names of the options that a run of this system on this data set and model reads."""
     chosen = system(system_name)
     data = entry("datasets", dataset).options if not dataset.startswith(STORED) else ()
     owners: dict[str, tuple[str, ...]] = {"datasets": data, "models": entry("models", model).options}

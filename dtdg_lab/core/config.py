@@ -1,4 +1,4 @@
-"""RunConfig: everything a run depends on, validated, frozen, and the same as JSON."""
+"""RunConfig: all settings of a run, validated, immutable and convertible to JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = ("system", "dataset", "model", "protocol")
 
 
 class _Frozen(dict[str, Any]):
-    """A dict that cannot change; equal to, printed, dumped and pickled like one."""
+    """An immutable dict that compares, prints, dumps and pickles like a dict."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ConfigError("the settings of a RunConfig cannot change. Make another one: config.replace(name=value).")
@@ -50,11 +50,11 @@ class RunConfig(BaseModel):
     """The settings of one run: fields common to all runs, and the options of the system's parts by kind.
 
     Options are given flat, ``RunConfig(system="psg", group_window=8)``, and kept by kind in ``options``; the
-    glossary (``dtdg_lab.core.options``) has every name with its bounds. ``parts`` (P) is what plans are made for,
-    ``ranks`` (R) how many processes share them; R divides P.
+    glossary (``dtdg_lab.core.options``) lists every name with its bounds. ``parts`` (P) is the number of parts that
+    plans are made for, ``ranks`` (R) the number of processes that share them; R divides P.
 
     Raises:
-        ConfigError: a value is out of bounds, R does not divide P, or the model cannot run on the layout.
+        ConfigError: a value is out of bounds, R does not divide P, or model and system are incompatible.
         UnknownNameError: a name is not in the catalogue or glossary; the closest match is suggested.
     """
 
@@ -76,17 +76,17 @@ class RunConfig(BaseModel):
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     def __init__(self, /, **data: Any) -> None:
-        # pydantic wraps only ValueErrors; ours are raised before it, so that the message arrives unwrapped
+        # validated before pydantic, which would wrap our error messages
         super().__init__(**_validated(data))
 
     def model_post_init(self, context: Any, /) -> None:
-        """Make the options read-only, as the fields are."""
+        """Make the options read-only, like the fields."""
         kinds = {kind: _Frozen(settings) for kind, settings in self.options.items()}
         object.__setattr__(self, "options", _Frozen(kinds))
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **_: Any) -> RunConfig:
-        """Read what :meth:`to_json` wrote."""
+        """Read the output of :meth:`to_json`."""
         return cls.from_json(json_data)
 
     @property
@@ -96,7 +96,7 @@ class RunConfig(BaseModel):
         return common | {name: value for kind in self.options.values() for name, value in kind.items()}
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a flat name; an option this system does not read has its glossary default."""
+        """The value of a flat name; the glossary default for an option that this system does not read."""
         return self.flat[name] if name in self.flat else option(name).default
 
     def replace(self, **changes: Any) -> RunConfig:
@@ -120,8 +120,7 @@ class RunConfig(BaseModel):
         """Whether an option had the default of a system, data set or protocol that now changes."""
         if all(target[kind] == getattr(self, kind) for kind in ("system", "dataset", "protocol")):
             return False
-        brought = default(name, system=self.system, dataset=self.dataset, protocol=self.protocol)
-        return bool(value == brought)
+        return bool(value == default(name, system=self.system, dataset=self.dataset, protocol=self.protocol))
 
     def to_json(self) -> str:
         """The settings as indented JSON with a schema version."""
@@ -129,7 +128,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes | bytearray) -> RunConfig:
-        """Read what :meth:`to_json` wrote, or flat settings written by hand.
+        """Read the output of :meth:`to_json`, or flat settings.
 
         Raises:
             ConfigError: the text is not a JSON object, or its schema is newer than this version.
@@ -141,7 +140,7 @@ class RunConfig(BaseModel):
                 f"the config is not valid JSON: {error}. Write one with RunConfig(...).to_json()."
             ) from error
         if not isinstance(data, dict):
-            raise ConfigError(f"the config is a JSON {type(data).__name__}; an object with settings is needed.")
+            raise ConfigError(f"the config is a JSON {type(data).__name__}, but must be an object with settings.")
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
             raise ConfigError(f"the config has schema {schema!r}; this version reads {SCHEMA}. Update dtdg_lab.")
@@ -167,7 +166,7 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     nested = data.pop("options", {})
     if not isinstance(nested, dict) or not all(isinstance(kind, dict) for kind in nested.values()):
-        raise ConfigError(f"options={nested!r}: a mapping kind -> settings is needed, or give the settings flat.")
+        raise ConfigError(f"options={nested!r} must be a mapping kind -> settings. Or give the settings flat.")
     _check_kinds(nested)
     given = {name: value for kind in nested.values() for name, value in kind.items()} | data
     common = {name: given.pop(name) for name in _FIELDS if name in given}
@@ -192,14 +191,14 @@ def _check_kinds(nested: dict[str, dict[str, Any]]) -> None:
 
 
 def _check_names(common: dict[str, Any]) -> None:
-    """Fill in and check system, data set, model and protocol; a graph of the user's is stored under its hash."""
+    """Fill in and check system, data set, model and protocol; a user's graph is stored by its hash."""
     for name in _NAMES:
         common.setdefault(name, RunConfig.model_fields[name].default)
         if name != "dataset" and not isinstance(common[name], str):
-            raise ConfigError(f"{name}={common[name]!r} has type {type(common[name]).__name__}: a name is needed.")
+            raise ConfigError(f"{name}={common[name]!r} has type {type(common[name]).__name__}, but must be a name.")
     if not isinstance(common["dataset"], str):
         if not hasattr(common["dataset"], "store"):
-            raise ConfigError(f"dataset={common['dataset']!r}: a name from lab.datasets() or a DynamicGraph is needed.")
+            raise ConfigError(f"dataset={common['dataset']!r} must be a name from lab.datasets() or a DynamicGraph.")
         common["dataset"] = common["dataset"].store()
     if not common["dataset"].startswith(catalogue.STORED):
         catalogue.entry("datasets", common["dataset"])
@@ -214,10 +213,11 @@ def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
     allowed = {name for kind in owners.values() for name in kind}
     for name in given:
         if name not in allowed:
-            note = f"Options of system {common['system']!r} with {common['model']!r} on {common['dataset']!r}."
+            run = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
             if name in OPTIONS:
-                note = f"{name!r} belongs to {OPTIONS[name].owner}, which this system, model or data set does not use."
-            raise UnknownNameError("option", name, allowed | set(_FIELDS), note)
+                note = f"{name!r} belongs to {OPTIONS[name].owner} and does not apply to {run}."
+                raise UnknownNameError("option for this run:", name, allowed | set(_FIELDS), note)
+            raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {run}.")
     where = {name: common[name] for name in ("system", "dataset", "protocol")}
     filled: dict[str, dict[str, Any]] = {}
     for kind, names in owners.items():
@@ -230,7 +230,7 @@ def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
 def _check_together(common: dict[str, Any]) -> None:
     ranks = common.get("ranks", 1)
     layout = catalogue.system(common["system"]).parts["parallel"]
-    least = 2 if layout == "remote_feature" else 1  # one process may have both parts
+    least = 2 if layout == "remote_feature" else 1  # one rank may run both parts
     common["parts"] = common.get("parts") or max(ranks, least)
     if common["parts"] % ranks:
         raise ConfigError(
@@ -239,7 +239,7 @@ def _check_together(common: dict[str, Any]) -> None:
         )
     if layout == "single" and (ranks, common["parts"]) != (1, 1):
         raise UnsupportedError(
-            f"system 'single' is one process and one part, not ranks={ranks}, parts={common['parts']}. "
+            f"system 'single' needs one rank and one part, but ranks={ranks}, parts={common['parts']}. "
             "Set ranks=1 and parts=1, or choose system='psg'."
         )
     catalogue.check_memory(common["model"], layout)
@@ -247,49 +247,49 @@ def _check_together(common: dict[str, Any]) -> None:
     batching = common["options"].get("batching", {})
     if "full_snapshots" in batching and batching["full_snapshots"] > batching.get("window", math.inf):
         raise ConfigError(
-            f"full_snapshots={batching['full_snapshots']} of window={batching['window']}: from 1 to the whole window "
-            "are allowed. Set fewer full snapshots, or a longer window."
+            f"full_snapshots={batching['full_snapshots']} exceeds window={batching['window']}. "
+            "Set fewer full snapshots, or a longer window."
         )
     _check_decay(common, batching)
     bias = common["options"].get("features", {}).get("cache_bias", -1)
     if bias >= common["parts"]:
         raise ConfigError(
-            f"cache_bias={bias} with parts={common['parts']}: parts 0 to {common['parts'] - 1} may be preferred, "
-            "or none with cache_bias=-1."
+            f"cache_bias={bias} is no part: parts={common['parts']} allows 0 to {common['parts'] - 1}, "
+            "or -1 for no prioritised part."
         )
     catalogue.check_links(common["options"].get("congestion", {}).get("links", ""), common["parts"])
     slowed = common["options"].get("training", {}).get("slow_rank", -1)
     if slowed >= ranks:
         only = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         raise ConfigError(
-            f"slow_rank={slowed} with ranks={ranks}: {only} may be slowed, or none with slow_rank=-1. Name one of "
-            "them, or set more ranks."
+            f"slow_rank={slowed} is no rank: ranks={ranks} allows {only}, or -1 for none. Choose one of them, or set "
+            "more ranks."
         )
     _check_power(common["options"]["energy"])
     if common["parts"] < least:
         raise UnsupportedError(
-            f"system={common['system']!r} with parts={common['parts']}: nobody else has features to be fetched. Set "
-            "parts to 2 or more (one process may have them all), or choose system='single'."
+            f"system={common['system']!r} with parts={common['parts']} has no remote features to fetch. Set "
+            "parts to 2 or more (one rank may run them all), or choose system='single'."
         )
 
 
 def _check_decay(common: dict[str, Any], batching: dict[str, Any]) -> None:
-    """Refuse windows whose decayed snapshots cannot reach the loss, or whose loss cannot be taken in them."""
+    """Refuse windows whose decayed snapshots do not affect the loss, or in which the loss is undefined."""
     if "alpha" not in batching or batching["full_snapshots"] == batching["window"]:
         return
     system, model, loss_at = common["system"], common["model"], common["options"]["parallel"]["loss_at"]
     memory = catalogue.entry("models", model).memory
     if loss_at == "last" and memory in ("weights", "none"):
-        remembers = "nothing" if memory == "none" else "weights alone, which evolve without looking at a snapshot"
+        carries = "no state" if memory == "none" else "only weights, which evolve independently of the snapshots"
         raise UnsupportedError(
-            f"system={system!r} with model={model!r} and loss_at='last': the model remembers {remembers}, so decayed "
-            "snapshots cannot reach a loss at the last snapshot, and alpha and full_snapshots would change nothing. "
+            f"system={system!r} with model={model!r} and loss_at='last': the model carries {carries}, so decayed "
+            "snapshots cannot affect the loss at the last snapshot, and alpha and full_snapshots would have no effect. "
             "Set loss_at='all', which takes the loss at all snapshots of the window, or choose another model."
         )
     if loss_at == "all" and common["options"]["tasks"]["task"] == "link":
         raise UnsupportedError(
-            f"system={system!r} with task='link' and loss_at='all': pairs are of all nodes, and decayed snapshots "
-            "lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
+            f"system={system!r} with task='link' and loss_at='all': node pairs are drawn from all nodes, but decayed "
+            "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
             "system='full-history'."
         )
 

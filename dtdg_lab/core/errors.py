@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 
 def shortened(value: object, most: int = 80) -> str:
-    """How a message shows what was given: its repr, on one line, cut where it is long."""
+    """The repr of a value for an error message, on one line and truncated."""
     try:
         text = " ".join(repr(value).split(maxsplit=most))
-    except Exception as error:  # what was given may not even have a repr, such as a number of 5,000 digits
+    except Exception as error:  # even repr() may fail, such as for an int of 5,000 digits
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= most else f"{text[:most]}..."
 
@@ -31,14 +31,14 @@ class UnknownNameError(ConfigError):
         close = difflib.get_close_matches(shortened(given).strip("'"), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         super().__init__(
-            f"unknown {what} {shortened(given)}.{hint} Allowed: {', '.join(names)}.{' ' + advice if advice else ''}"
+            f"unknown {what} {shortened(given)}.{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names)}."
         )
         self.given = given
         self.close = close[0] if close else None
 
 
 class UnsupportedError(ConfigError):
-    """Raised when two parts cannot work together, such as a model on a layout that cannot carry its memory."""
+    """Raised when two settings are incompatible, such as a model and a layout that does not support its memory."""
 
 
 class PlanError(LabError, ValueError):
@@ -46,7 +46,7 @@ class PlanError(LabError, ValueError):
 
 
 class PartitionError(LabError):
-    """Raised when a graph's nodes cannot be divided into the parts asked for, or a partition is another graph's."""
+    """Raised when a graph cannot be divided into the requested parts, or a partition belongs to another graph."""
 
 
 class DataError(LabError):
@@ -58,7 +58,7 @@ class ChecksumError(DataError, ValueError):
 
 
 class NotAvailableError(LabError):
-    """Raised when something this machine or installation lacks is asked for."""
+    """Raised when this machine or installation lacks a requested feature."""
 
 
 class ClusterError(LabError):
@@ -74,7 +74,7 @@ class RunFailedError(LabError):
 
 
 class StepFailedError(Exception):
-    """Raised when one rank failed in a step that all take together: no error to go on from, the others wait in it."""
+    """Raised when a rank failed in a collective step; the run cannot continue, because other ranks wait in the step."""
 
 
 class NotFiniteError(RunFailedError):
@@ -84,7 +84,7 @@ class NotFiniteError(RunFailedError):
 class TestPartError(LabError):
     """Raised when the test split is read while a run trains; the message names who may read it, and when."""
 
-    __test__ = False  # no test, for what collects tests by their names
+    __test__ = False  # keeps pytest from collecting it
 
 
 class ControlError(LabError):

@@ -1,4 +1,4 @@
-"""Remote features: which partition requests from which, cache actions, and the state of links."""
+"""Remote features: fetching, cache actions and policies, and the state of links."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 
-# What the rooms agree on about features that are fetched: who asks whom, what a cache may be, who decides.
-
-
-WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: steps between two rebuilds that may be chosen
+WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: choices of steps between two rebuilds
 BIAS = 0.6  # share of the cache that a biased allocation gives to one owner
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerReply:
-    """What one owner sent.
+    """The reply of one owner.
 
     Attributes:
         owner: number of its part.
-        rows: (k, F) float32, in the order asked for.
-        rtt_s: seconds from asking to the last byte.
+        rows: (k, F) float32, in the requested order.
+        rtt_s: seconds from the request to the last byte.
         nbytes: of request and reply.
     """
 
@@ -36,27 +33,27 @@ class OwnerReply:
 
 
 class Fetcher(Protocol):
-    """Asks owners for rows of features. One thread uses it at a time."""
+    """Fetches feature rows from their owners. Not thread-safe."""
 
     def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
-        """Ask all owners at once, and return when the last has answered: one RPC for each.
+        """Fetch from all owners concurrently, one RPC each, and return when the last has answered.
 
         Args:
-            wanted: of each owner asked, the keys of its rows, at least one.
+            wanted: for each owner the keys of the rows, at least one.
 
         Raises:
-            RunFailedError: an owner did not answer in time, or refused; it is named.
+            RunFailedError: an owner timed out or refused; the message names it.
         """
         ...
 
     def close(self) -> None:
-        """Leave; a second call does nothing."""
+        """Disconnect; a second call does nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CacheActions:
-    """What may be chosen where a cache is rebuilt: a window, and who gets how much of the cache.
+    """The actions at a cache rebuild: a window, and the allocation of the cache to owners.
 
     With P parts there are 8 P actions: ``action = 8 * b + w`` chooses ``WINDOWS[w]``, and b = 0 the uniform
     allocation, b = i + 1 the one biased to the i-th of the P - 1 other parts, in ascending order.
@@ -74,7 +71,7 @@ class CacheActions:
 
     def __post_init__(self) -> None:
         if self.parts < 2:
-            raise PlanError(f"parts={self.parts}: a cache of others' features needs at least 2.")
+            raise PlanError(f"parts={self.parts}: a cache of remote features needs at least 2 parts.")
 
     def __len__(self) -> int:
         return len(WINDOWS) * self.parts
@@ -84,9 +81,9 @@ class CacheActions:
         return WINDOWS[self._checked(action) % len(WINDOWS)]
 
     def biased(self, action: int) -> int | None:
-        """The place, among the P - 1 other parts, of the one that an action prefers; None for the uniform one."""
-        place = self._checked(action) // len(WINDOWS)
-        return place - 1 if place else None
+        """The index, among the P - 1 other parts, of the prioritised one; None for the uniform allocation."""
+        allocation = self._checked(action) // len(WINDOWS)
+        return allocation - 1 if allocation else None
 
     def action(self, window: int, biased: int | None = None) -> int:
         """The action of a window and an allocation.
@@ -96,13 +93,13 @@ class CacheActions:
         """
         if window not in WINDOWS or (biased is not None and not 0 <= biased < self.parts - 1):
             raise PlanError(
-                f"window={window}, biased={biased}: windows are {', '.join(map(str, WINDOWS))}; an allocation is None "
-                f"or a place from 0 to {self.parts - 2}."
+                f"window={window}, biased={biased}: windows are {', '.join(map(str, WINDOWS))}; biased is None or an "
+                f"index from 0 to {self.parts - 2}."
             )
         return WINDOWS.index(window) + len(WINDOWS) * (0 if biased is None else biased + 1)
 
     def shares(self, action: int) -> NDArray[np.float64]:
-        """(P - 1,) share of the cache that each other part's rows get; they sum to 1."""
+        """(P - 1,) shares of the cache for the rows of each other part; they sum to 1."""
         others, biased = self.parts - 1, self.biased(action)
         if biased is None or others == 1:
             return np.full(others, 1 / others)
@@ -118,21 +115,20 @@ class CacheActions:
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """What a policy sees where it decides.
+    """The input of a policy's decision.
 
     Attributes:
         state: (3 P + 11,) float32; see :mod:`dtdg_lab.systems.feature_cache.policies.env`.
-        delays_s: (P - 1,) seconds that each other part's replies are thought to be late.
-        step: the first one that the decision holds for, of the run.
-        steps_left: of the epoch from there on.
-        previous: the action that holds until then.
-        forecast: seconds per step of every action, (A,), thought ahead for the delays that are given, (P - 1,); None
-            where nobody can tell.
-        rebuilds: seconds of one whole rebuild for every action, likewise.
-        now: step at which it is decided, which never falls while a run lasts; -1 where it is ``step``.
-        changes: change points of links found so far.
-        pending: action that was decided to follow, where a window may be abandoned; else -1.
-        left: steps that the window which serves has left then.
+        delays_s: (P - 1,) estimated delay of each other part's replies.
+        step: first step of the run that the decision applies to.
+        steps_left: remaining steps of the epoch from there.
+        previous: the action that applies until then.
+        forecast: maps delays (P - 1,) to the predicted seconds per step of every action, (A,); None if unknown.
+        rebuilds: maps delays to the predicted seconds of a rebuild for every action.
+        now: step of the decision, non-decreasing during a run; -1 if it is ``step``.
+        changes: number of change points of links detected so far.
+        pending: the next action already decided, if the current window may be ended early; else -1.
+        left: remaining steps of the current window.
     """
 
     state: NDArray[np.float32]
@@ -149,20 +145,20 @@ class CacheView:
 
     @property
     def at(self) -> int:
-        """Step at which it is decided."""
+        """Step of the decision."""
         return self.step if self.now < 0 else self.now
 
 
 @dataclass(frozen=True, slots=True)
 class CacheDecision:
-    """What a policy decided, and what it knew.
+    """The decision of a policy.
 
     Attributes:
         policy: its name.
         action: see :class:`CacheActions`.
-        values: what each action was thought to be worth, larger is better; empty where the policy has no opinion.
-        epsilon: probability with which it would choose at random.
-        greedy: whether the action is the one thought best.
+        values: estimated value of each action, larger is better; empty if the policy estimates none.
+        epsilon: probability of a random choice.
+        greedy: whether the action has the highest estimated value.
     """
 
     policy: str
@@ -178,26 +174,26 @@ class CachePolicy(Protocol):
     name: str
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The action from ``view.step`` on."""
+        """The action that applies from ``view.step``."""
         ...
 
 
-# How slow the links between parts are: what is added to every reply of an owner of features to a requester.
+# Links between parts: delay and rate of every reply of an owner to a requester.
 
 
-BITS = 8e-6  # megabits of a byte
+BITS = 8e-6  # megabits per byte
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkState:
-    """Delay and rate of every link, from the part that owns rows to the part that asks for them.
+    """Delay and rate of every link, from the owner of rows to the requester.
 
     Attributes:
         delay_s: (P, P) seconds added to a reply of owner o to requester r at ``[o, r]``, 0 or more.
-        bytes_per_s: (P, P) at which replies pass, one after another; infinite where nothing limits it.
+        bytes_per_s: (P, P) rate of replies, which are sent one after another; infinite for no limit.
 
     Raises:
-        ConfigError: the matrices do not fit, a delay is negative or a rate is not above 0.
+        ConfigError: the matrices are inconsistent, a delay is negative or a rate is not above 0.
     """
 
     delay_s: NDArray[np.float64]
@@ -212,8 +208,8 @@ class LinkState:
             )
         if not (delay_s >= 0).all() or np.isinf(delay_s).any() or not (bytes_per_s > 0).all():
             raise ConfigError(
-                "links with a negative or endless delay, or a rate that is not above 0: give delays of 0 ms or more, "
-                "and rates above 0 Mbit/s (none where nothing limits a link)."
+                "links with a negative or infinite delay, or a rate that is not above 0: give delays of 0 ms or more, "
+                "and rates above 0 Mbit/s (none for no limit)."
             )
         for name, own in (("delay_s", delay_s), ("bytes_per_s", bytes_per_s)):
             own.setflags(write=False)
@@ -221,7 +217,7 @@ class LinkState:
 
     @staticmethod
     def clean(parts: int) -> LinkState:
-        """Links between P parts to which nothing is added."""
+        """Links between P parts without delay or limit."""
         return LinkState(np.zeros((parts, parts)), np.full((parts, parts), np.inf))
 
     @property
@@ -231,11 +227,11 @@ class LinkState:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is added to any link."""
+        """Whether no link has a delay or limit."""
         return not self.delay_s.any() and bool(np.isinf(self.bytes_per_s).all())
 
     def with_(self, other: LinkState) -> LinkState:
-        """Both at once: delays add up, the lower rate holds."""
+        """Both combined: delays add up, and the lower rate applies."""
         return LinkState(self.delay_s + other.delay_s, np.minimum(self.bytes_per_s, other.bytes_per_s))
 
     def __eq__(self, other: object) -> bool:
@@ -247,6 +243,6 @@ class LinkState:
         return hash((self.delay_s.tobytes(), self.bytes_per_s.tobytes()))
 
     def to_dict(self) -> dict[str, Any]:
-        """For records: ``delay_ms`` and ``mbit`` as lists of rows, one for each owner; a rate is None where endless."""
+        """For records: ``delay_ms`` and ``mbit`` as lists of rows, one for each owner; None is an unlimited rate."""
         mbit = [[None if np.isinf(rate) else rate * BITS for rate in row] for row in self.bytes_per_s.tolist()]
         return {"delay_ms": (self.delay_s * 1e3).tolist(), "mbit": mbit}

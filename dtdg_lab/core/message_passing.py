@@ -1,6 +1,6 @@
-"""What every model of the catalogue moves in one snapshot: told from its settings, so that bytes can be predicted.
+"""The rows that each model of the catalogue exchanges per snapshot, derived from its settings to predict bytes.
 
-That is the rows that its nodes pull from others, and the rows that lie between its spatial and its temporal part.
+These are the rows that nodes aggregate from others, and the rows between the spatial and the temporal layers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from dtdg_lab.core.options import OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """One request for other nodes' rows.
+    """One aggregation of other nodes' rows.
 
     Attributes:
         layer: of the model, from 0.
-        way: ``in``: every node pulls from its in-neighbours; ``out``: from its out-neighbours; ``top``: the nodes
-            with the largest scores of all are asked for, whatever the edges.
-        width: numbers in a row; attention sends its score of each head beside the projected row, ``top`` the score
-            beside the row.
-        learned: whether a gradient comes back.
-        at_first: whether it does so in the first snapshot of a run too; not where the rows are the initial state, which
-            is zero and constant there. The rows themselves are pulled in every snapshot.
+        way: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours; ``top`` selects the nodes with the
+            largest scores, independent of edges.
+        width: numbers per row; attention adds one score per head to the projected row, ``top`` one score.
+        learned: whether a gradient is sent back.
+        at_first: whether it is also sent back in the first snapshot of a run; false for the initial state, which is
+            a zero constant. The rows themselves are sent in every snapshot.
     """
 
     layer: int
@@ -38,11 +37,11 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """What lies between the spatial and the temporal part of a layer, in models that run nodes through time.
+    """The rows between the spatial and the temporal part of a layer, in models with a temporal state per node.
 
     Attributes:
-        width: C, numbers in the row of a node.
-        learned: whether a gradient goes back through it: not where the row is a pull of the data and nothing else.
+        width: C, numbers per node row.
+        learned: whether a gradient flows back through it; not if the row only aggregates input data.
     """
 
     width: int
@@ -50,14 +49,14 @@ class Seam:
 
 
 def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -> tuple[Pull, ...]:
-    """All pulls of one snapshot, in the order in which the model asks for them.
+    """All aggregations of one snapshot, in the model's order.
 
     Args:
         model: name in the catalogue.
         features: F, width of the input.
         hidden: H, width of every layer's output.
         layers: number of layers.
-        options: the model's own, such as ``gc_layers``; the glossary's defaults where not given, others do not matter.
+        options: of the model, such as ``gc_layers``; the glossary's defaults if missing. Others are ignored.
 
     Raises:
         UnknownNameError: there is no such model.
@@ -66,7 +65,7 @@ def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -
     of_layer = _of(model)
     for name, size in (("features", features), ("hidden", hidden), ("layers", layers)):
         if size < 1:
-            raise ConfigError(f"{name}={size}: at least 1 is needed.")
+            raise ConfigError(f"{name}={size} must be at least 1.")
     settings = _Settings(hidden, options)
     return tuple(
         pull
@@ -76,46 +75,46 @@ def pulls(model: str, features: int, hidden: int, layers: int, **options: Any) -
 
 
 def seams(model: str, features: int, hidden: int, layers: int, **options: Any) -> tuple[Seam, ...]:
-    """What lies between the spatial and the temporal part of each layer, from layer 0.
+    """The rows between the spatial and the temporal part of each layer, from layer 0.
 
-    Empty where no node runs through time by itself: where a model's weights do (``evolvegcn-o``, ``evolvegcn-h``),
-    or nothing does (``graphsage``), or nodes mix their states (``dcrnn``). Arguments as for :func:`pulls`.
+    Empty for models without a separable state per node: weights evolve (``evolvegcn-o``, ``evolvegcn-h``), there is no
+    state (``graphsage``), or states depend on neighbours (``dcrnn``). Arguments as for :func:`pulls`.
 
     Raises:
         UnknownNameError: there is no such model.
         ConfigError: a size is below 1, or an option's value is not allowed.
     """
-    asked = pulls(model, features, hidden, layers, **options)
+    all_pulls = pulls(model, features, hidden, layers, **options)
     if model not in _SEAMS:
         return ()
-    settings, last = _Settings(hidden, options), {pull.layer: pull for pull in asked}  # the last of each layer
+    settings, last = _Settings(hidden, options), {pull.layer: pull for pull in all_pulls}  # the last of each layer
     return tuple(Seam(_SEAMS[model](settings, pull), pull.learned) for pull in last.values())
 
 
 def hops(model: str, layers: int, **options: Any) -> int:
-    """How far one snapshot of a model reaches along edges: layers times hops a layer.
+    """Hops that one snapshot of a model reaches along edges: layers times hops per layer.
 
     Raises:
         UnknownNameError: there is no such model.
         ConfigError: a value is not allowed.
     """
     along = [pull for pull in pulls(model, 1, _some_hidden(options), layers, **options) if pull.way != "top"]
-    # what DCRNN pulls of the input and of the state goes side by side: the state's pulls follow the reset gate's
+    # DCRNN diffuses input and state in parallel, and the candidate's diffusion follows the reset gate's
     return len(along) if model != "dcrnn" else layers * 2 * _Settings(1, options)["diffusion_steps"]
 
 
 def ways(model: str) -> tuple[str, ...]:
-    """Along which edges a model pulls: ``("in",)`` or ``("in", "out")``.
+    """The edge directions that a model aggregates over: ``("in",)`` or ``("in", "out")``.
 
     Raises:
         UnknownNameError: there is no such model.
     """
-    pulled = {pull.way for pull in pulls(model, 1, _some_hidden({}), 1)}
-    return tuple(way for way in ("in", "out") if way in pulled)
+    used = {pull.way for pull in pulls(model, 1, _some_hidden({}), 1)}
+    return tuple(direction for direction in ("in", "out") if direction in used)
 
 
 class _Settings:
-    """H and the options a model reads, checked when they are read."""
+    """H and the model's options, validated when they are read."""
 
     def __init__(self, hidden: int, given: Mapping[str, Any]) -> None:
         self.hidden, self._given = hidden, given
@@ -147,7 +146,7 @@ def _mpnn_lstm(layer: int, width: int, learned: bool, settings: _Settings) -> tu
 
 def _gatlstm(layer: int, width: int, learned: bool, settings: _Settings) -> tuple[Pull, ...]:
     if settings.hidden % settings["heads"]:
-        raise ConfigError(f"hidden={settings.hidden} cannot be shared by heads={settings['heads']}.")
+        raise ConfigError(f"hidden={settings.hidden} must be divisible by heads={settings['heads']}.")
     return (Pull(layer, "in", settings.hidden + settings["heads"], True),)
 
 
@@ -159,7 +158,7 @@ def _dcrnn(layer: int, width: int, learned: bool, settings: _Settings) -> tuple[
     steps = settings["diffusion_steps"]
 
     def diffuse(width: int, learned: bool, at_first: bool) -> list[Pull]:
-        return [Pull(layer, way, width, learned, at_first) for way in ("out", "in") for _ in range(steps)]
+        return [Pull(layer, edges, width, learned, at_first) for edges in ("out", "in") for _ in range(steps)]
 
     state = settings.hidden
     return (*diffuse(width, learned, True), *diffuse(state, True, False), *diffuse(state, True, True))
@@ -180,7 +179,7 @@ _OF_MODEL: Mapping[str, _OfLayer] = MappingProxyType(
     }
 )
 
-# width of what a layer's spatial part gives, told from its last pull
+# output width of a layer's spatial part, derived from its last aggregation
 _SEAMS: Mapping[str, Callable[[_Settings, Pull], int]] = MappingProxyType(
     {
         **dict.fromkeys(("tgcn", "wdgcn", "cdgcn", "tmgcn"), lambda settings, last: last.width),

@@ -1,6 +1,6 @@
-"""The glossary: one entry for every option of a run, with owner, type, unit, bounds, default, meaning and liveness.
+"""The glossary: every option of a run with its owner, type, unit, bounds, default, meaning and liveness.
 
-``live`` says when a change asked for during a run takes effect: ``"step"`` before the next step on all ranks,
+``live`` says when a change requested during a run takes effect: ``"step"`` before the next step on all ranks,
 ``"epoch"`` at the next epoch boundary (in-memory checkpoint, rebuild, restore), ``"no"`` only in a new run.
 """
 
@@ -17,15 +17,12 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 
-# One setting of a run: what it is called, what it may be, and when it can change.
-
-
 Live = Literal["step", "epoch", "no"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One setting of a run: what it is called, what it may be, and when it can change."""
+    """One setting of a run: its name, allowed values, and when it can change."""
 
     name: str
     owner: str
@@ -56,7 +53,9 @@ class Option:
     def _typed(self, value: Any) -> Any:
         if isinstance(value, np.bool_):
             value = bool(value)
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # numpy's too, which sweeps give
+        number = isinstance(value, numbers.Real) and not isinstance(
+            value, bool
+        )  # including numpy scalars, which sweeps produce
         if number and (self.kind is float or (self.kind is int and value % 1 == 0)):
             try:
                 value = self.kind(value)
@@ -71,7 +70,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words."""
+        """The allowed values, as text."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         words = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
@@ -86,7 +85,7 @@ def _plain(bound: float) -> str:
     return str(int(bound)) if float(bound).is_integer() else f"{bound:g}"
 
 
-# The options of batches: which snapshots a step takes, and how much of each.
+# Options of batches: which snapshots a step uses, and how much of each.
 
 
 BATCHING_OPTIONS: tuple[Option, ...] = (
@@ -99,7 +98,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=10_000,
         unit="snapshots",
         live="epoch",
-        meaning="Snapshots in a batch: the full ones and, before them, the decayed ones.",
+        meaning="Number of snapshots in a batch: the full ones and the decayed ones before them.",
     ),
     Option(
         name="full_snapshots",
@@ -110,7 +109,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=10_000,
         unit="snapshots",
         live="step",
-        meaning="Newest snapshots of a batch that are whole (K of FlareDTDG); at most window.",
+        meaning="Number of newest snapshots that a batch uses in full (K of FlareDTDG); at most window.",
     ),
     Option(
         name="alpha",
@@ -120,7 +119,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         low=1e-4,
         high=1.0,
         live="step",
-        meaning="Share of its chunks that a batch's oldest snapshot keeps (text), or its newest decayed one (ladder).",
+        meaning="Share of chunks that a batch keeps of its oldest snapshot (decay='text'), or of its newest decayed "
+        "snapshot (decay='ladder').",
     ),
     Option(
         name="decay",
@@ -129,9 +129,9 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         default="ladder",
         choices=("ladder", "text"),
         live="step",
-        meaning="How chunks fall from one decayed snapshot to the one before: in a geometric ladder from alpha of them "
-        "to a single one, each rung rounded up, as FlareDTDG's released code has it, or by the factor alpha^(1/m), "
-        "rounded down, as its text.",
+        meaning="How the number of chunks shrinks towards older decayed snapshots. ladder: geometrically from alpha "
+        "of the chunks to one chunk, rounded up, as in FlareDTDG's released code. text: by the factor alpha^(1/m), "
+        "rounded down, as in its paper.",
     ),
     Option(
         name="late_state",
@@ -140,8 +140,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         default="inherit",
         choices=("inherit", "zero"),
         live="epoch",
-        meaning="What nodes start from that older snapshots of a window lack: the state that they had after the "
-        "same earlier snapshot in the step before (FlareDTDG), or zero.",
+        meaning="Initial state of nodes that older snapshots of a window do not contain: their state after the same "
+        "earlier snapshot in the previous step (as in FlareDTDG), or zero.",
     ),
     Option(
         name="chunks",
@@ -151,8 +151,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         low=0,
         high=1_000_000,
         live="epoch",
-        meaning="Chunks that each part's nodes are dealt to; a decayed snapshot keeps whole chunks. 0 takes 128, or "
-        "fewer where a chunk would have less than 4 nodes.",
+        meaning="Number of chunks that each part's nodes are split into; a decayed snapshot keeps whole chunks. 0 "
+        "uses 128, or fewer if a chunk would have less than 4 nodes.",
     ),
     Option(
         name="chunker",
@@ -161,7 +161,7 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         default="metis",
         choices=("metis", "hash", "load_aware"),
         live="epoch",
-        meaning="How the nodes of a part are dealt to its chunks.",
+        meaning="How the nodes of a part are assigned to its chunks.",
     ),
     Option(
         name="tune",
@@ -169,8 +169,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=False,
         live="epoch",
-        meaning="Whether full_snapshots and alpha follow the validation loss after a trial epoch with each of their "
-        "neighbours, greedily: K by 1, alpha by 0.1 and not below 0.1.",
+        meaning="Tune full_snapshots and alpha by greedy search: a trial epoch is run with each neighbouring value, "
+        "and the one of lowest validation loss is kept. K changes by 1; alpha by 0.1, down to 0.1.",
     ),
     Option(
         name="tune_every",
@@ -181,8 +181,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=10_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs between two looks at the neighbours of full_snapshots and alpha; a look takes up to five trial "
-        "epochs, of which nothing is kept.",
+        meaning="Epochs between two searches around the current full_snapshots and alpha. A search runs up to five "
+        "trial epochs, whose updates are discarded.",
     ),
     Option(
         name="tune_memory_gib",
@@ -193,7 +193,8 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most memory that a step may take on a rank of one thread, by prediction, for tuning to choose it.",
+        meaning="Tuning considers only settings whose predicted memory per step, on a rank of one thread, is within "
+        "this limit.",
     ),
     Option(
         name="fanout",
@@ -204,12 +205,12 @@ BATCHING_OPTIONS: tuple[Option, ...] = (
         high=1_000_000,
         unit="neighbours",
         live="epoch",
-        meaning="Most in-neighbours that are drawn of a node for each layer.",
+        meaning="Maximum number of in-neighbours sampled per node in each layer.",
     ),
 )
 
 
-# The options of features that are fetched: batches, caches, and links made slow on purpose.
+# Options of remote features: batches, caches, and artificially slow links.
 
 
 SAMPLING: tuple[Option, ...] = (
@@ -220,9 +221,9 @@ SAMPLING: tuple[Option, ...] = (
         default=512,
         low=1,
         high=100_000_000,
-        unit="vertices",
+        unit="nodes",
         live="epoch",
-        meaning="Nodes whose loss a step of a part takes; neighbours are sampled around them.",
+        meaning="Target nodes of a part's step, whose loss is computed; their neighbours are sampled.",
     ),
     Option(
         name="batch_length",
@@ -233,7 +234,8 @@ SAMPLING: tuple[Option, ...] = (
         high=100_000,
         unit="snapshots",
         live="epoch",
-        meaning="Consecutive snapshots of a batch; from state zero. 1 serves graphs that stay as they are.",
+        meaning="Consecutive snapshots of a batch, computed from a zero initial state. Use 1 for graphs that do not "
+        "change.",
     ),
     Option(
         name="fanouts",
@@ -241,8 +243,8 @@ SAMPLING: tuple[Option, ...] = (
         kind=str,
         default="10 25",
         live="epoch",
-        meaning="Most in-neighbours sampled of a node for each layer, the first layer first; the last number holds "
-        "for further layers.",
+        meaning="Maximum number of in-neighbours sampled per node in each layer, first layer first; the last number "
+        "applies to all further layers.",
     ),
     Option(
         name="sampler",
@@ -251,8 +253,8 @@ SAMPLING: tuple[Option, ...] = (
         default="own",
         choices=("own", "dgl"),
         live="epoch",
-        meaning="What samples neighbours: draws that node, step and seed alone decide, or DGL's sampler, whose draws "
-        "repeat on one thread only.",
+        meaning="Neighbour sampler: our own, whose draws depend only on node, step and seed, or DGL's, whose draws "
+        "are reproducible only on one thread.",
     ),
 )
 
@@ -264,8 +266,8 @@ CACHING: tuple[Option, ...] = (
         default="fixed",
         choices=names("features"),
         live="step",
-        meaning="How a batch's remote features come: on demand, ahead of time, or out of a cache, and what decides "
-        "when it is rebuilt.",
+        meaning="How a batch's remote features are obtained (on demand, prefetched, or from a cache), and the policy "
+        "that decides when the cache is rebuilt.",
     ),
     Option(
         name="cache_window",
@@ -276,8 +278,8 @@ CACHING: tuple[Option, ...] = (
         high=100_000,
         unit="steps",
         live="step",
-        meaning="Steps between two rebuilds of the cache (W): always, for policy fixed; of quiet links, for threshold; "
-        "of the first window, for those that choose.",
+        meaning="Steps between two cache rebuilds (W). fixed always uses it; threshold uses it while links are quiet; "
+        "the other policies use it for the first window only.",
     ),
     Option(
         name="cache_bias",
@@ -288,7 +290,8 @@ CACHING: tuple[Option, ...] = (
         high=65_535,
         unit="part",
         live="step",
-        meaning="Part whose rows get 60 % of the cache under policy fixed; -1: all other parts get as much.",
+        meaning="Prioritised part, whose rows get 60 % of the cache under policy fixed; -1 gives every other part an "
+        "equal share.",
     ),
     Option(
         name="cache_rows",
@@ -299,7 +302,7 @@ CACHING: tuple[Option, ...] = (
         high=1_000_000_000,
         unit="rows",
         live="epoch",
-        meaning="Most rows of other parts' features that a part's cache holds.",
+        meaning="Maximum number of remote feature rows that a part's cache holds.",
     ),
     Option(
         name="queue_depth",
@@ -310,7 +313,7 @@ CACHING: tuple[Option, ...] = (
         high=1000,
         unit="batches",
         live="epoch",
-        meaning="Batches with their features that may wait for training (Q).",
+        meaning="Maximum number of batches that are queued, features included, ahead of training (Q).",
     ),
     Option(
         name="fetch_timeout_s",
@@ -321,7 +324,7 @@ CACHING: tuple[Option, ...] = (
         high=3600.0,
         unit="s",
         live="epoch",
-        meaning="Time after which an owner that does not answer is given up, and the run with it.",
+        meaning="Fetch timeout: the run fails if an owner does not answer within this time.",
     ),
     Option(
         name="policy_file",
@@ -329,7 +332,7 @@ CACHING: tuple[Option, ...] = (
         kind=str,
         default="",
         live="epoch",
-        meaning="File of a trained policy for double_dqn, as train-policy writes it; empty takes the shipped one.",
+        meaning="File of a trained policy for double_dqn, as written by train-policy; empty uses the shipped policy.",
     ),
 )
 
@@ -341,7 +344,7 @@ CONGESTING: tuple[Option, ...] = (
         default="none",
         choices=names("congestion"),
         live="step",
-        meaning="Which links are made slow, and when.",
+        meaning="Pattern that decides which links are slowed down, and when.",
     ),
     Option(
         name="links",
@@ -349,8 +352,8 @@ CONGESTING: tuple[Option, ...] = (
         kind=str,
         default="",
         live="step",
-        meaning="Links made slow by hand beside the pattern: 'OWNER>REQUESTER delay=MS rate=MBIT; ...', parts by "
-        "number or *; without a requester, all of an owner's.",
+        meaning="Links slowed down in addition to the pattern: 'OWNER>REQUESTER delay=MS rate=MBIT; ...', parts by "
+        "number or *; without a requester, all links of the owner.",
     ),
     Option(
         name="congestion_ms",
@@ -372,7 +375,7 @@ CONGESTING: tuple[Option, ...] = (
         high=1e7,
         unit="Mbit/s",
         live="step",
-        meaning="Rate of a congested link in a pattern; 0 does not limit it.",
+        meaning="Bandwidth of a congested link in a pattern; 0 means no limit.",
     ),
     Option(
         name="congestion_from",
@@ -383,7 +386,7 @@ CONGESTING: tuple[Option, ...] = (
         high=1_000_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs without congestion at the beginning, in which latencies without it are learnt.",
+        meaning="Number of first epochs without congestion, in which the baseline latencies are measured.",
     ),
     Option(
         name="congestion_cycle",
@@ -394,7 +397,7 @@ CONGESTING: tuple[Option, ...] = (
         high=1_000_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs after which a pattern begins anew.",
+        meaning="Epochs after which a pattern repeats.",
     ),
     Option(
         name="congestion_table",
@@ -402,8 +405,8 @@ CONGESTING: tuple[Option, ...] = (
         kind=str,
         default="",
         live="epoch",
-        meaning="Epochs of the schedule's cycle: 'OWNERS:MS' with '+' between owners, '-' for an epoch without, such "
-        "as '1:15 1+2:25 -'; empty makes one by the seed.",
+        meaning="Epochs of one cycle of pattern schedule: 'OWNERS:MS' with '+' between owners, '-' for an epoch "
+        "without congestion, such as '1:15 1+2:25 -'; empty generates a cycle from the seed.",
     ),
     Option(
         name="congestion_file",
@@ -411,7 +414,7 @@ CONGESTING: tuple[Option, ...] = (
         kind=str,
         default="",
         live="epoch",
-        meaning="Trace that pattern recorded repeats: JSON lines of epoch, share, delay_ms and mbit.",
+        meaning="Trace that pattern recorded replays: JSON lines with epoch, share, delay_ms and mbit.",
     ),
     Option(
         name="congestion_by",
@@ -420,15 +423,15 @@ CONGESTING: tuple[Option, ...] = (
         default="emulated",
         choices=("emulated", "netem"),
         live="epoch",
-        meaning="What makes links slow: the process that serves features, when it replies, or Linux' traffic control, "
-        "which needs the right to change it and all parts on this machine.",
+        meaning="What slows links down: the process that serves features delays its replies (emulated), or Linux "
+        "traffic control does (netem), which needs permission to change it and all parts on this machine.",
     ),
 )
 
 FEATURE_OPTIONS = (*SAMPLING, *CACHING, *CONGESTING)
 
 
-# The options of hybrid batches: their sizes, who makes and chooses them, and what ranks exchange.
+# Options of hybrid batches: sizes, generation, batch-size control and synchronisation.
 
 
 SIZES: tuple[Option, ...] = (
@@ -440,8 +443,8 @@ SIZES: tuple[Option, ...] = (
         low=1e-9,
         high=1e9,
         live="step",
-        meaning="Consecutive snapshots of a batch (N_S): a share of the training split up to 1, which is all of it, or "
-        "a whole number of them from 2. Where an adjuster chooses, the nearest of its sizes.",
+        meaning="Consecutive snapshots of a batch (N_S): up to 1, a share of the training split; from 2, a number of "
+        "snapshots. Where a batch-size controller is active, the nearest of its sizes is used.",
     ),
     Option(
         name="batch_vertices",
@@ -451,8 +454,8 @@ SIZES: tuple[Option, ...] = (
         low=1e-9,
         high=1e9,
         live="step",
-        meaning="Target nodes of a batch, of every part (N_V): a share of the part's trained nodes up to 1, "
-        "which is all of them, or a whole number from 2. Where an adjuster chooses, the nearest of its sizes.",
+        meaning="Target nodes that a batch takes from every part (N_V): up to 1, a share of the part's training "
+        "nodes; from 2, a number of nodes. Where a batch-size controller is active, the nearest of its sizes is used.",
     ),
     Option(
         name="load_groups",
@@ -463,7 +466,8 @@ SIZES: tuple[Option, ...] = (
         high=10_000,
         unit="groups",
         live="epoch",
-        meaning="Groups of like load that a part's nodes are sorted into; a batch takes equally many of each.",
+        meaning="Number of groups of similar load that a part's nodes are sorted into; a batch takes the same number "
+        "of nodes from each.",
     ),
     Option(
         name="epoch_batches",
@@ -474,8 +478,8 @@ SIZES: tuple[Option, ...] = (
         high=1_000_000,
         unit="steps",
         live="epoch",
-        meaning="Steps of an epoch on each rank: batches are drawn at random, and no number of them is the whole. With "
-        "exchange='models' ranks share the steps of all, and a faster one makes more.",
+        meaning="Steps per epoch on each rank; batches are drawn at random, so an epoch is not one pass over the "
+        "data. With exchange='models' all ranks share the steps, and a faster rank does more of them.",
     ),
     Option(
         name="reservoir",
@@ -483,7 +487,7 @@ SIZES: tuple[Option, ...] = (
         kind=bool,
         default=False,
         live="step",
-        meaning="Whether batches are generated beside training and kept for use again.",
+        meaning="Generate batches in the background and keep them for reuse.",
     ),
     Option(
         name="reservoir_gib",
@@ -494,7 +498,7 @@ SIZES: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most memory that the batches kept by one rank may take.",
+        meaning="Memory limit per rank for the batches kept in the reservoir.",
     ),
     Option(
         name="reservoir_uses",
@@ -505,7 +509,8 @@ SIZES: tuple[Option, ...] = (
         high=1_000_000,
         unit="steps",
         live="epoch",
-        meaning="Steps after which a kept batch makes room for a new one; 0 keeps every batch for good, as the paper.",
+        meaning="Steps after which a batch in the reservoir is replaced by a new one; 0 keeps every batch, as in the "
+        "paper.",
     ),
     Option(
         name="generators",
@@ -514,7 +519,7 @@ SIZES: tuple[Option, ...] = (
         default="processes",
         choices=("threads", "processes"),
         live="epoch",
-        meaning="What generates batches beside training.",
+        meaning="Whether threads or processes generate batches in the background.",
     ),
     Option(
         name="stand_in_gib",
@@ -525,8 +530,8 @@ SIZES: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most memory that a step may take for a batch of all nodes to stand in for one that the reservoir "
-        "does not give; above, a new batch is built while the step waits.",
+        meaning="Memory limit for using a full-graph batch when the reservoir has none ready; above it, the step "
+        "waits for a new batch.",
     ),
 )
 
@@ -538,7 +543,7 @@ ADJUSTING: tuple[Option, ...] = (
         default="none",
         choices=names("control"),
         live="step",
-        meaning="What chooses the size of batches while training runs.",
+        meaning="Batch-size controller: the policy that chooses the batch size during training.",
     ),
     Option(
         name="snapshot_sizes",
@@ -546,7 +551,8 @@ ADJUSTING: tuple[Option, ...] = (
         kind=str,
         default="0.1 0.2 0.3",
         live="epoch",
-        meaning="Sizes in snapshots that an adjuster may choose: numbers as batch_snapshots takes, blanks between.",
+        meaning="Sizes in snapshots that the batch-size controller may choose: values of batch_snapshots, separated "
+        "by blanks.",
     ),
     Option(
         name="vertex_sizes",
@@ -554,7 +560,8 @@ ADJUSTING: tuple[Option, ...] = (
         kind=str,
         default="0.01 0.05 0.1",
         live="epoch",
-        meaning="Sizes in nodes that an adjuster may choose: numbers as batch_vertices takes, blanks between.",
+        meaning="Sizes in nodes that the batch-size controller may choose: values of batch_vertices, separated by "
+        "blanks.",
     ),
     Option(
         name="decide_every",
@@ -565,8 +572,8 @@ ADJUSTING: tuple[Option, ...] = (
         high=1_000_000,
         unit="steps",
         live="step",
-        meaning="Steps under one size before an adjuster chooses again. The rank that decides uses its choice from its "
-        "next step on; where models are averaged, other ranks follow after the next round.",
+        meaning="Steps per decision of the batch-size controller. The deciding rank applies a choice from its next "
+        "step; where models are averaged, the other ranks follow after the next round.",
     ),
     Option(
         name="reward_loss",
@@ -575,8 +582,8 @@ ADJUSTING: tuple[Option, ...] = (
         default="train",
         choices=("train", "validation"),
         live="step",
-        meaning="Whose fall rewards an adjuster: the loss of the batches, or that of the validation split, which it "
-        "hears after evaluations only.",
+        meaning="Loss whose decrease rewards the batch-size controller: the training-batch loss, or the validation "
+        "loss, which is updated only at evaluations.",
     ),
     Option(
         name="reward",
@@ -585,9 +592,9 @@ ADJUSTING: tuple[Option, ...] = (
         default="paper",
         choices=("paper", "progress"),
         live="step",
-        meaning="What a size earns: paper, shorter steps and a faster falling loss than under the size before (DynaHB "
-        "equation 3); progress, the relative fall of the loss per second over its own best so far. `law` always "
-        "earns progress.",
+        meaning="Reward of a batch size. paper: shorter steps and a faster decrease of the loss than with the "
+        "previous size (DynaHB equation 3). progress: relative decrease of the loss per second, divided by its best "
+        "value so far. `law` always uses progress.",
     ),
     Option(
         name="discount",
@@ -597,7 +604,7 @@ ADJUSTING: tuple[Option, ...] = (
         low=0.0,
         high=1.0,
         live="epoch",
-        meaning="What a later reward is worth to the DQN, of one now (gamma).",
+        meaning="Discount factor of the DQN's future rewards (gamma).",
     ),
     Option(
         name="epsilon_decay",
@@ -607,7 +614,8 @@ ADJUSTING: tuple[Option, ...] = (
         low=0.0,
         high=1.0,
         live="epoch",
-        meaning="Factor by which the DQN's share of random choices falls with every decision, from 1.",
+        meaning="Factor by which the DQN's share of random choices is multiplied after every decision, starting from "
+        "1.",
     ),
     Option(
         name="epsilon_min",
@@ -617,7 +625,7 @@ ADJUSTING: tuple[Option, ...] = (
         low=0.0,
         high=1.0,
         live="epoch",
-        meaning="Where the DQN's share of random choices stays.",
+        meaning="Lower bound of the DQN's share of random choices.",
     ),
     Option(
         name="agent_rate",
@@ -627,7 +635,7 @@ ADJUSTING: tuple[Option, ...] = (
         low=1e-9,
         high=10.0,
         live="epoch",
-        meaning="The DQN's own learning rate.",
+        meaning="Learning rate of the DQN itself.",
     ),
 )
 
@@ -639,7 +647,8 @@ EXCHANGING: tuple[Option, ...] = (
         default="gradients",
         choices=names("comm"),
         live="epoch",
-        meaning="What ranks exchange: the gradients of every step, or their models now and then, without waiting.",
+        meaning="What ranks synchronise: the gradients in every step, or the models from time to time, without "
+        "waiting.",
     ),
     Option(
         name="average_every_s",
@@ -650,7 +659,7 @@ EXCHANGING: tuple[Option, ...] = (
         high=1e6,
         unit="s",
         live="step",
-        meaning="Seconds between two rounds of averaging models (T_mu).",
+        meaning="Seconds between two rounds of model averaging (T_mu).",
     ),
 )
 
@@ -666,7 +675,8 @@ GLOSSARY: tuple[Option, ...] = (
         default=0,
         low=0,
         high=100_000,
-        meaning="Base intervals the data is cut into, as cut_by says; 0 takes intervals of a fixed length.",
+        meaning="Number of base intervals that the data is cut into, as cut_by says; 0 uses intervals of a fixed "
+        "length.",
     ),
     Option(
         name="cut_by",
@@ -674,7 +684,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="time",
         choices=("time", "edges"),
-        meaning="What the intervals of cut share equally: the time span, or the number of edges.",
+        meaning="What the intervals of cut share equally: the time span or the number of edges.",
     ),
     Option(
         name="interval",
@@ -683,7 +693,8 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.0,
         low=0.0,
         high=1e12,
-        meaning="Length of a base interval in the data's unit of time, where cut is 0; 0 takes the data set's own.",
+        meaning="Length of a base interval in the data's unit of time, where cut is 0; 0 uses the data set's own "
+        "length.",
     ),
     Option(
         name="edge_life",
@@ -693,7 +704,8 @@ GLOSSARY: tuple[Option, ...] = (
         low=1,
         high=1000,
         unit="base intervals",
-        meaning="Base intervals an edge lives: snapshot i holds the edges of intervals i .. i + edge_life - 1.",
+        meaning="Number of base intervals that an edge lives: snapshot i holds the edges of intervals i .. i + "
+        "edge_life - 1.",
     ),
     Option(
         name="smoothing_window",
@@ -703,22 +715,23 @@ GLOSSARY: tuple[Option, ...] = (
         low=1,
         high=1000,
         unit="snapshots",
-        meaning="M-transform of graph and features: means over the last snapshots (w of TM-GCN); 1 is none.",
+        meaning="M-transform of graph and features: each snapshot becomes the mean of this many last snapshots (w of "
+        "TM-GCN); 1 disables it.",
     ),
     Option(
         name="drop_first",
         owner="datasets",
         kind=bool,
         default=False,
-        meaning="Leave out the edges of the first distinct time, as the loaders of DynaHB and FlareDTDG do.",
+        meaning="Drop the edges of the first distinct timestamp, as the loaders of DynaHB and FlareDTDG do.",
     ),
     Option(
         name="drop_partial",
         owner="datasets",
         kind=bool,
         default=False,
-        meaning="Leave out the edges of the last interval where it is not full: shorter than the others, or with fewer "
-        "edges, as EvolveGCN does. Without effect where cut gives the number of intervals.",
+        meaning="Drop the last interval if it is incomplete (shorter than the others, or with fewer edges), as "
+        "EvolveGCN does. Has no effect where cut gives the number of intervals.",
     ),
     Option(
         name="min_edges",
@@ -728,7 +741,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=0,
         high=1_000_000_000,
         unit="edges",
-        meaning="Snapshots with fewer edges are left out; 0 keeps all, also empty ones.",
+        meaning="Snapshots with fewer edges are dropped; 0 keeps all, including empty ones.",
     ),
     Option(
         name="features",
@@ -736,8 +749,8 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="log_degrees",
         choices=("log_degrees", "degrees", "one_hot_degree", "constant", "given"),
-        meaning="Node features: weighted in- and out-degree (log(1 + d) or raw), one-hot out-degree, 1, or the "
-        "data set's own.",
+        meaning="Node features: weighted in- and out-degree (log(1 + d) or raw), one-hot out-degree, constant 1, or "
+        "the features that the data set provides.",
     ),
     Option(
         name="generated_nodes",
@@ -746,8 +759,8 @@ GLOSSARY: tuple[Option, ...] = (
         default=600,
         low=8,
         high=100_000_000,
-        unit="vertices",
-        meaning="Size of the generated graph.",
+        unit="nodes",
+        meaning="Number of nodes of the generated graph.",
     ),
     Option(
         name="generated_edges",
@@ -757,7 +770,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=8,
         high=1_000_000_000,
         unit="edges",
-        meaning="Edges of the last generated snapshot.",
+        meaning="Number of edges of the last generated snapshot.",
     ),
     Option(
         name="generated_snapshots",
@@ -767,7 +780,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=4,
         high=100_000,
         unit="snapshots",
-        meaning="Base intervals of a generated graph, or of a static graph made dynamic.",
+        meaning="Number of base intervals of a generated graph, or of a static graph made dynamic.",
     ),
     Option(
         name="growth",
@@ -776,7 +789,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=10.0,
         low=1.0,
         high=1000.0,
-        meaning="Edges of the last generated snapshot over those of the first.",
+        meaning="Ratio of the edges of the last generated snapshot to those of the first.",
     ),
     Option(
         name="growth_curve",
@@ -793,7 +806,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.1,
         low=0.0,
         high=1.0,
-        meaning="Share of the edges that every generated snapshot renews.",
+        meaning="Share of edges that each generated snapshot replaces.",
     ),
     Option(
         name="zipf",
@@ -802,7 +815,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.6,
         low=0.0,
         high=4.0,
-        meaning="Exponent of popularity of generated targets: in-degrees have a tail of exponent 1 + 1/zipf.",
+        meaning="Popularity exponent of generated targets: in-degrees have a tail of exponent 1 + 1/zipf.",
     ),
     Option(
         name="communities",
@@ -811,7 +824,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=3,
         low=2,
         high=1000,
-        meaning="Communities of the generated block model.",
+        meaning="Number of communities of the generated block model.",
     ),
     Option(
         name="drift",
@@ -820,7 +833,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.02,
         low=0.0,
         high=1.0,
-        meaning="Share of the nodes that change their community at every generated snapshot.",
+        meaning="Share of nodes that change their community at each generated snapshot.",
     ),
     # models
     Option(
@@ -830,7 +843,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=1,
         low=1,
         high=2,
-        meaning="Graph convolutions before the gates of T-GCN: 1 as PyG-Temporal, 2 as the original paper.",
+        meaning="Graph convolutions before the gates of T-GCN: 1 as in PyG-Temporal, 2 as in the original paper.",
     ),
     Option(
         name="heads",
@@ -839,7 +852,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=2,
         low=1,
         high=64,
-        meaning="Attention heads, which share the hidden width.",
+        meaning="Number of attention heads, which share the hidden width.",
     ),
     Option(
         name="diffusion_steps",
@@ -859,7 +872,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=1,
         high=1000,
         unit="snapshots",
-        meaning="Snapshots the M-transform of TM-GCN's activations averages (w).",
+        meaning="Number of snapshots over which the M-transform of TM-GCN averages activations (w).",
     ),
     # tasks
     Option(
@@ -868,7 +881,8 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="regression",
         choices=("regression", "classification", "link"),
-        meaning="What is learned: the next snapshot's log-degree (or a given value), a node's class, or its edges.",
+        meaning="Prediction target: the next snapshot's log-degree (or a given value), a node's class, or the next "
+        "snapshot's edges.",
     ),
     Option(
         name="link_share",
@@ -877,7 +891,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=0.1,
         low=1e-4,
         high=1.0,
-        meaning="Share of the next snapshot's edges that are positives of link prediction (theta of ESDG).",
+        meaning="Share of the next snapshot's edges used as positives of link prediction (theta of ESDG).",
     ),
     Option(
         name="negatives",
@@ -886,7 +900,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=1,
         low=1,
         high=1000,
-        meaning="Random pairs without an edge for each positive of link prediction.",
+        meaning="Number of random non-edges per positive of link prediction.",
     ),
     Option(
         name="ranking_negatives",
@@ -895,7 +909,7 @@ GLOSSARY: tuple[Option, ...] = (
         default=100,
         low=1,
         high=100_000,
-        meaning="Targets without an edge against which each evaluated positive is ranked (MRR).",
+        meaning="Number of non-edges against which each evaluated positive is ranked (MRR).",
     ),
     Option(
         name="link_head",
@@ -903,7 +917,8 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="concat",
         choices=("concat", "dot"),
-        meaning="Score of a pair: linear in the concatenated embeddings (ESDG), or the product of projected ones.",
+        meaning="Score of a node pair: linear in the concatenated embeddings (ESDG), or the dot product of projected "
+        "embeddings.",
     ),
     # parallel
     Option(
@@ -915,7 +930,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=1000,
         unit="snapshots",
         live="epoch",
-        meaning="Consecutive snapshots in a group (w of DyGNeX).",
+        meaning="Number of consecutive snapshots in a group (w of DyGNeX).",
     ),
     Option(
         name="group_stride",
@@ -935,7 +950,7 @@ GLOSSARY: tuple[Option, ...] = (
         default="last",
         choices=("last", "all"),
         live="epoch",
-        meaning="Where the loss of a snapshot group, or of a window, is taken: at its last snapshot or at all of them.",
+        meaning="Where the loss of a snapshot group or window is computed: at its last snapshot or at all of them.",
     ),
     Option(
         name="pipelined",
@@ -943,7 +958,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=bool,
         default=False,
         live="epoch",
-        meaning="Whether the groups of a step are in work together, all their activations alive, as in BLAD.",
+        meaning="Process a step's groups concurrently, with the activations of all of them in memory, as BLAD does.",
     ),
     Option(
         name="halo_reuse",
@@ -951,7 +966,8 @@ GLOSSARY: tuple[Option, ...] = (
         kind=bool,
         default=False,
         live="epoch",
-        meaning="Whether pulls of features alone are exchanged once and kept; off, they are exchanged in every step.",
+        meaning="Exchange the halo rows of input features once and cache them, instead of exchanging them in every "
+        "step.",
     ),
     Option(
         name="blocks",
@@ -961,8 +977,9 @@ GLOSSARY: tuple[Option, ...] = (
         low=0,
         high=100_000,
         live="epoch",
-        meaning="Blocks of time (nb of ESDG): activations of one are kept, states between them; backward computes each "
-        "again. 0 takes the fewest that fit memory_gib.",
+        meaning="Number of time blocks for gradient checkpointing (nb of ESDG). Activations are kept for one block "
+        "only; for the others the boundary state is stored and the block is recomputed in the backward pass. 0 uses "
+        "the fewest blocks that fit in memory_gib.",
     ),
     Option(
         name="memory_gib",
@@ -973,7 +990,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most memory that a step's activations and states may take on a rank, where blocks is 0.",
+        meaning="Memory limit per rank for a step's activations and states, where blocks is 0.",
     ),
     Option(
         name="overlap",
@@ -981,7 +998,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=bool,
         default=True,
         live="epoch",
-        meaning="Whether rows are sent snapshot by snapshot while the next one is computed, or all at once after it.",
+        meaning="Send the rows of each snapshot while the next one is computed, instead of all at once at the end.",
     ),
     Option(
         name="graphs",
@@ -990,8 +1007,9 @@ GLOSSARY: tuple[Option, ...] = (
         default="brought",
         choices=("brought", "kept"),
         live="epoch",
-        meaning="With several blocks of time: whether the graphs of each are brought to the device anew, as ESDG does, "
-        "or all are kept there, which takes more memory and less time. Ranks that split snapshots keep them.",
+        meaning="With several time blocks: whether the graphs of each block are transferred to the device whenever "
+        "the block is computed (as in ESDG), or all graphs stay there, which uses more memory and less time. Ranks "
+        "that split snapshots by rows always keep them.",
     ),
     Option(
         name="difference",
@@ -999,7 +1017,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=bool,
         default=True,
         live="epoch",
-        meaning="Whether graphs that are brought are so as differences from the snapshot before, or each whole.",
+        meaning="Transfer each snapshot as a delta from the previous one instead of in full.",
     ),
     Option(
         name="row_ranks",
@@ -1010,7 +1028,8 @@ GLOSSARY: tuple[Option, ...] = (
         high=4096,
         unit="ranks",
         live="epoch",
-        meaning="Ranks that split each snapshot by rows; they must divide the ranks. 1: a snapshot is on one rank.",
+        meaning="Number of ranks that split each snapshot by rows; it must divide the number of ranks. 1 keeps a "
+        "snapshot on one rank.",
     ),
     Option(
         name="cache_gib",
@@ -1021,7 +1040,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=1e6,
         unit="GiB",
         live="epoch",
-        meaning="Most host memory that the parts with their replicated neighbours may take together.",
+        meaning="Host memory limit for the parts together with their replicated neighbours.",
     ),
     *BATCHING_OPTIONS,
     *HYBRID_OPTIONS,
@@ -1034,7 +1053,7 @@ GLOSSARY: tuple[Option, ...] = (
         default="hash",
         choices=names("partition"),
         live="epoch",
-        meaning="How nodes are dealt to parts.",
+        meaning="How nodes are assigned to parts.",
     ),
     Option(
         name="dealing",
@@ -1043,7 +1062,8 @@ GLOSSARY: tuple[Option, ...] = (
         default="boustrophedon",
         choices=("boustrophedon", "plain"),
         live="epoch",
-        meaning="How load_aware deals nodes sorted by load: 1..P, P..1 in turns, or 1..P every time.",
+        meaning="Order in which load_aware assigns nodes sorted by load to parts: alternately 1..P and P..1, or "
+        "always 1..P.",
     ),
     Option(
         name="imbalance",
@@ -1053,7 +1073,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=0.0,
         high=10.0,
         live="epoch",
-        meaning="How much a part may exceed the mean of what metis and hypergraph balance, as a share of it.",
+        meaning="Tolerated imbalance of metis and hypergraph: how far a part may exceed the mean, as a share of it.",
     ),
     Option(
         name="partition_file",
@@ -1061,7 +1081,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="",
         live="epoch",
-        meaning="File that partitioner 'file' reads, as save() of a partition writes it.",
+        meaning="File read by partitioner 'file', as written by save() of a partition.",
     ),
     # scheduling
     Option(
@@ -1071,7 +1091,7 @@ GLOSSARY: tuple[Option, ...] = (
         default="round_robin",
         live="epoch",
         choices=names("scheduling"),
-        meaning="How snapshot groups are dealt to parts and iterations.",
+        meaning="How snapshot groups are assigned to parts and iterations.",
     ),
     Option(
         name="group_times",
@@ -1080,8 +1100,8 @@ GLOSSARY: tuple[Option, ...] = (
         default="profile",
         choices=("profile", "linear", "size"),
         live="epoch",
-        meaning="What groups are scheduled by: medians of profiled epochs, a linear model of nodes and edges fitted "
-        "to a few timed groups, or their nodes plus edges.",
+        meaning="Cost of a group used for scheduling: the median over profiled epochs, a linear model of nodes and "
+        "edges fitted to a few timed groups, or the number of nodes plus edges.",
     ),
     Option(
         name="profile_epochs",
@@ -1092,7 +1112,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=100,
         unit="epochs",
         live="epoch",
-        meaning="Epochs in which every group is timed; of several the first is dropped.",
+        meaning="Number of epochs in which every group is timed; the first is discarded if there are several.",
     ),
     Option(
         name="schedule_gap",
@@ -1102,7 +1122,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=0.0,
         high=10.0,
         live="epoch",
-        meaning="How far above a bound dygnex_ilp may stop, as a share of it.",
+        meaning="Optimality gap at which dygnex_ilp may stop, relative to the bound.",
     ),
     Option(
         name="schedule_limit_s",
@@ -1113,7 +1133,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=3600.0,
         unit="s",
         live="epoch",
-        meaning="Most time that a scheduler searches.",
+        meaning="Time limit of the scheduler's search.",
     ),
     Option(
         name="schedule_targets",
@@ -1124,8 +1144,8 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000_000,
         unit="targets",
         live="epoch",
-        meaning="Most targets that DyGNeX-G tries in an iteration. 0: all where that takes about a second by the "
-        "numbers of groups and ranks, else as many as do.",
+        meaning="Maximum number of targets that DyGNeX-G tries per iteration. 0 tries all if that is estimated to "
+        "take about a second, else as many as fit in a second.",
     ),
     Option(
         name="groups_per_rank",
@@ -1136,7 +1156,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=64,
         unit="groups",
         live="epoch",
-        meaning="Most groups a part computes between two gradient exchanges.",
+        meaning="Maximum number of groups that a part computes between two gradient exchanges.",
     ),
     # training
     Option(
@@ -1145,7 +1165,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="adam",
         choices=("adam", "sgd"),
-        meaning="Update rule.",
+        meaning="Optimiser.",
     ),
     Option(
         name="dtype",
@@ -1161,7 +1181,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="auto",
         choices=("auto", "dgl", "torch"),
-        meaning="Backend of sparse products; auto picks by device and edge weights, as measured.",
+        meaning="Backend of sparse matrix products; auto chooses by device and edge weights, as measured.",
     ),
     Option(
         name="norm",
@@ -1169,15 +1189,15 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="in",
         choices=("in", "in_out"),
-        meaning="Scaling of graph convolutions: 1/sqrt(1 + in-degree) on both sides, or, as FlareDTDG's code, "
-        "1/sqrt(in-degree of the target x out-degree of the source).",
+        meaning="Normalisation of graph convolutions. in: 1/sqrt(1 + in-degree) on both sides. in_out: "
+        "1/sqrt(in-degree of the target x out-degree of the source), as in FlareDTDG's code.",
     ),
     Option(
         name="self_loops",
         owner="training",
         kind=bool,
         default=True,
-        meaning="Whether graph convolutions add every node to its own neighbours.",
+        meaning="Whether graph convolutions add self-loops.",
     ),
     Option(
         name="evaluate_every",
@@ -1188,7 +1208,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=100_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs between two evaluations of the training and validation splits.",
+        meaning="Epochs between two evaluations on the training and validation splits.",
     ),
     Option(
         name="checkpoint_every_s",
@@ -1198,8 +1218,8 @@ GLOSSARY: tuple[Option, ...] = (
         low=0.0,
         high=86_400.0,
         unit="s",
-        meaning="Least time between two checkpoints, which are taken between steps; where steps hand on a state, where "
-        "none is handed on.",
+        meaning="Minimum time between checkpoints. They are taken between steps; for stateful systems, only where no "
+        "hidden state is carried over.",
     ),
     Option(
         name="keep_every",
@@ -1210,7 +1230,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=100_000,
         unit="epochs",
         live="epoch",
-        meaning="Epochs between two checkpoints that are kept beside the last one, to branch from; 0 keeps none.",
+        meaning="Epochs between two checkpoints that are kept in addition to the last one, for forking; 0 keeps none.",
     ),
     Option(
         name="slow_rank",
@@ -1220,7 +1240,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=-1,
         high=4095,
         live="step",
-        meaning="Rank made slower on purpose, to see imbalance; -1 is none.",
+        meaning="Rank that is slowed down artificially, to study stragglers; -1 means none.",
     ),
     Option(
         name="slow_ms",
@@ -1231,7 +1251,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=5000.0,
         unit="ms",
         live="step",
-        meaning="Time the slowed rank sleeps inside the compute phase of every step.",
+        meaning="Time that the slowed rank sleeps in the compute phase of every step.",
     ),
     # energy
     Option(
@@ -1243,7 +1263,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000.0,
         unit="W",
         live="step",
-        meaning="Assumed power of the idle processors of a node, for modelled energy only.",
+        meaning="Assumed power of a node whose processors are idle; used for modelled energy only.",
     ),
     Option(
         name="power_max_w",
@@ -1254,7 +1274,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000.0,
         unit="W",
         live="step",
-        meaning="Assumed power of a node with all processor cores busy, for modelled energy only.",
+        meaning="Assumed power of a node with all processor cores busy; used for modelled energy only.",
     ),
     Option(
         name="power_gpu_idle_w",
@@ -1265,7 +1285,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000.0,
         unit="W",
         live="step",
-        meaning="Assumed power of a GPU that waits, where NVML cannot read it.",
+        meaning="Assumed power of an idle GPU, where NVML cannot read it.",
     ),
     Option(
         name="power_gpu_max_w",
@@ -1276,7 +1296,7 @@ GLOSSARY: tuple[Option, ...] = (
         high=10_000.0,
         unit="W",
         live="step",
-        meaning="Assumed power of a GPU that computes, where NVML cannot read it; 0: it stays unknown.",
+        meaning="Assumed power of a busy GPU, where NVML cannot read it; 0 leaves it unknown.",
     ),
     # the run itself
     Option(
@@ -1290,7 +1310,7 @@ GLOSSARY: tuple[Option, ...] = (
         live="epoch",
         meaning="Passes over the training split.",
     ),
-    Option(name="seed", owner="run", kind=int, default=0, low=0, high=2**53, meaning="Seed of every random stream."),
+    Option(name="seed", owner="run", kind=int, default=0, low=0, high=2**53, meaning="Seed of all random streams."),
     Option(
         name="ranks",
         owner="run",
@@ -1299,7 +1319,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=1,
         high=4096,
         unit="processes",
-        meaning="Processes that train together (R).",
+        meaning="Number of training processes (R).",
     ),
     Option(
         name="parts",
@@ -1309,11 +1329,11 @@ GLOSSARY: tuple[Option, ...] = (
         low=0,
         high=65_536,
         live="epoch",
-        meaning="Parts the plan is made for (P); 0 takes the number of ranks, which must divide it (2 for one rank "
-        "where features are fetched).",
+        meaning="Number of parts that the nodes or groups are assigned to (P), a multiple of the ranks. 0 uses the "
+        "number of ranks (2 for one rank where features are fetched).",
     ),
     Option(name="hidden", owner="run", kind=int, default=32, low=1, high=65_536, meaning="Width of hidden layers (H)."),
-    Option(name="layers", owner="run", kind=int, default=1, low=1, high=64, meaning="Layers of the model."),
+    Option(name="layers", owner="run", kind=int, default=1, low=1, high=64, meaning="Number of layers of the model."),
     Option(
         name="learning_rate",
         owner="run",
@@ -1322,7 +1342,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=0.0,
         high=100.0,
         live="step",
-        meaning="Step size of the optimiser.",
+        meaning="Learning rate of the optimiser.",
     ),
     Option(
         name="threads",
@@ -1332,7 +1352,7 @@ GLOSSARY: tuple[Option, ...] = (
         low=0,
         high=1024,
         unit="threads",
-        meaning="Threads of each rank; 0 shares the machine's cores out.",
+        meaning="Threads per rank; 0 divides the machine's cores among its ranks.",
     ),
     Option(
         name="device",
@@ -1340,7 +1360,7 @@ GLOSSARY: tuple[Option, ...] = (
         kind=str,
         default="auto",
         choices=("auto", "cpu", "cuda"),
-        meaning="Where ranks compute; auto takes one GPU a rank when there are enough, else the CPU.",
+        meaning="Device that ranks compute on; auto uses one GPU per rank if there are enough, else the CPU.",
     ),
 )
 
@@ -1358,10 +1378,7 @@ def option(name: str) -> Option:
     return OPTIONS[name]
 
 
-# The value an option has where none is given: protocol, data set and system may bring another than the glossary's.
-
-
-# room -> the option that names its entry
+# kind -> the option that names its entry
 CHOSEN_BY = {
     "scheduling": "scheduler",
     "partition": "partitioner",
@@ -1375,19 +1392,19 @@ CHOSEN_BY = {
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
     """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
 
-    A data set with features of its own keeps them under every protocol.
+    A data set with its own features keeps them under every protocol.
 
     Raises:
         UnknownNameError: one of the names is unknown.
     """
     chosen = catalogue.system(system)
-    brought = [PROTOCOLS[protocol].settings]
+    sources = [PROTOCOLS[protocol].settings]
     if not dataset.startswith(catalogue.STORED):
         own = catalogue.entry("datasets", dataset).defaults
-        brought.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
-    own_parts = {option: chosen.parts[room] for room, option in CHOSEN_BY.items() if room in chosen.parts}
-    brought.append({**chosen.defaults, **own_parts})
-    for settings in brought:
+        sources.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
+    own_parts = {option: chosen.parts[kind] for kind, option in CHOSEN_BY.items() if kind in chosen.parts}
+    sources.append({**chosen.defaults, **own_parts})
+    for settings in sources:
         if name in settings:
             return settings[name]
     return option(name).default

@@ -1,6 +1,6 @@
-"""Plans: frozen index arrays that rooms exchange. Made for P parts, whatever the number of ranks.
+"""Plans: immutable index arrays, made for P parts independently of the number of ranks.
 
-A *snapshot* is the graph of one time window; a *group* is a run of consecutive snapshots trained from state zero;
+A *snapshot* is the graph of one time window; a *group* is a run of consecutive snapshots trained from a zero state;
 a *part* is a share of the work in a plan; a *rank* is a process, which executes P / R parts.
 """
 
@@ -14,26 +14,26 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 
-# Plans of steps over a window of snapshots, of which older ones are taken in part: chunk by chunk.
+# Plans of steps over a window of snapshots, with older ones reduced to some chunks.
 #
-# A *window* is a run of consecutive snapshots, the newest of which is the step's target. A *chunk* is a share of a
+# A *window* is a run of consecutive snapshots, the newest one is the step's target. A *chunk* is a share of a
 # part's nodes; a snapshot that is *decayed* has only the first few chunks of every part, the others are *full*.
 
 
 @dataclass(frozen=True, slots=True)
 class HybridBatch:
-    """The snapshots of one step: the newest whole, those before them in part.
+    """The snapshots of one step: the newest in full, older ones decayed.
 
     Attributes:
-        target: t, the newest snapshot, at which the loss is taken.
+        target: t, the newest snapshot, on which the loss is computed.
         snapshots: consecutive ones, oldest first; the last is the target.
-        full: how many of them, the newest ones, are whole; at least 1.
-        counts: of each decayed one, oldest first, how many chunks of every part it has; never fewer in a newer one.
-        carries: whether state goes on from the step before: it ended one snapshot earlier in the same segment, and the
-            snapshot before this window was in its window.
+        full: number of newest snapshots used in full; at least 1.
+        counts: number of chunks of every part in each decayed snapshot, oldest first; non-decreasing.
+        carries: whether the hidden state is carried over from the previous step. Its window ended one snapshot earlier
+            in the same segment and included the snapshot before this window.
 
     Raises:
-        PlanError: the numbers do not fit each other.
+        PlanError: the numbers are inconsistent.
 
     References: FlareDTDG section 3.2 (trapezoid-shaped window).
     """
@@ -48,11 +48,11 @@ class HybridBatch:
         whole = self.snapshots
         if not len(whole) or whole.step != 1 or whole.start < 0 or whole[-1] != self.target:
             raise PlanError(
-                f"a batch of snapshots {list(whole[:8])} for target {self.target}: consecutive ones that end at the "
-                "target are needed."
+                f"the snapshots of a batch must be consecutive and end at its target {self.target}, not "
+                f"{list(whole[:8])}."
             )
         if not 1 <= self.full <= len(whole):
-            raise PlanError(f"{self.full} full snapshots of {len(whole)}: from 1 to all of them are allowed.")
+            raise PlanError(f"full={self.full} must be from 1 to {len(whole)}, the number of snapshots.")
         if len(self.counts) != len(whole) - self.full:
             raise PlanError(
                 f"{len(self.counts)} counts of chunks for {len(whole) - self.full} decayed snapshots: each needs one."
@@ -65,7 +65,7 @@ class HybridBatch:
 
     @property
     def decayed(self) -> range:
-        """The snapshots of which some chunks are taken, oldest first."""
+        """The decayed snapshots, oldest first."""
         return self.snapshots[: len(self.counts)]
 
 
@@ -75,14 +75,14 @@ class Chunking:
 
     Attributes:
         chunk: (N,) int32, 0 to C - 1.
-        chunks: C, of every part.
+        chunks: C, chunks per part.
         parts: P.
-        made_by: the chunker with its settings, in words.
-        seconds: it took to make.
-        note: what a reader must know of how it was made, such as that another chunker stood in; empty where nothing.
+        made_by: the chunker with its settings, as text.
+        seconds: that making it took.
+        note: remark for the user, such as a fallback to another chunker; may be empty.
 
     Raises:
-        PlanError: a number is no chunk's, or there are not nodes enough for every chunk of every part.
+        PlanError: a chunk number is out of range, or there are too few nodes for the chunks of all parts.
     """
 
     chunk: NDArray[np.int32]
@@ -112,21 +112,21 @@ class Chunking:
         object.__setattr__(self, "chunk", own)
 
     def __repr__(self) -> str:
-        made_by = self.made_by or "hand"
+        made_by = self.made_by or "manual assignment"
         return f"Chunking({len(self.chunk):,} nodes, {self.chunks} chunks in each of {self.parts} parts by {made_by})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOrder:
-    """The own nodes of one rank, those that survive longest first: any decayed snapshot has a prefix of them.
+    """The own nodes of one rank by survival time, longest first: a decayed snapshot has a prefix of them.
 
     Attributes:
-        vertices: (n,) int64, ordered by the place of their chunk in its part's shuffle, then part, then number.
-        parts: (n,) int32, the part of each.
+        vertices: (n,) int64, ordered by the position of their chunk in its part's shuffle, then part, then number.
+        parts: (n,) int32, the part of each node.
         rows: (C + 1,) int64: ``rows[c]`` nodes are in the first c chunks of the rank's parts.
 
     Raises:
-        PlanError: the vectors do not fit, or a chunk is empty.
+        PlanError: the vectors are inconsistent, or a chunk is empty.
 
     References: FlareDTDG section 3.3 (survival time, global remapping).
     """
@@ -174,7 +174,7 @@ class SnapshotGroups:
             given = np.asarray(getattr(self, name))
             if not np.issubdtype(given.dtype, np.integer):
                 raise PlanError(f"{name} of the groups must be whole numbers, not {given.dtype}.")
-            own = given.astype(np.int64)  # a copy: the caller's array stays writable, ours cannot change
+            own = given.astype(np.int64)  # a copy, so that the caller's array stays writable
             own.setflags(write=False)
             object.__setattr__(self, name, own)
         if self.start.shape != self.stop.shape or self.start.ndim != 1 or not len(self.start):
@@ -205,10 +205,10 @@ class Schedule:
     Attributes:
         assignment: see above.
         groups: K.
-        notes: what a reader of the schedule must know of how it was made; empty where nothing.
-        gap: how far its makespan is above a bound that no schedule beats, relative to that bound; None where unknown.
-        seconds: it took to make.
-        targets: most targets that DyGNeX-G tried in an iteration, K where it tried all; None where it was not asked.
+        notes: remarks for the user on how it was made; may be empty.
+        gap: optimality gap of its makespan, relative to a lower bound; None if unknown.
+        seconds: that making it took.
+        targets: maximum number of targets that DyGNeX-G tried per iteration, K for all; None for other schedulers.
 
     Raises:
         PlanError: a group is lost, repeated or unknown, or an iteration is empty or has other parts than the rest.
@@ -223,7 +223,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not self.assignment:
-            raise PlanError("a schedule needs at least one group and one iteration.")
+            raise PlanError("a schedule must have at least one group and one iteration.")
         seen = sorted(group for iteration in self.assignment for part in iteration for group in part)
         if seen != list(range(self.groups)):
             lost = sorted(set(range(self.groups)) - set(seen))
@@ -245,25 +245,25 @@ class Schedule:
         return np.array([[sum(times_s[group] for group in part) for part in row] for row in self.assignment], float)
 
     def makespan_s(self, times_s: NDArray[np.float64], *, allreduce_s: float = 0.0) -> float:
-        """Predicted seconds of an epoch: the slowest part of every iteration, plus the exchange."""
+        """Predicted seconds of an epoch: the slowest part of each iteration, plus the exchange."""
         return float((self.loads(times_s).max(axis=1) + allreduce_s).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Which part owns each node, in all snapshots: every node is owned once, every part owns at least one.
+    """The owner of each node in all snapshots; every part owns at least one node.
 
     Attributes:
-        owner: (N,) int32: the part of each node, 0 to P - 1.
+        owner: (N,) int32, the part of each node, 0 to P - 1.
         parts: P.
-        groups: (N,) int32: the group of each node within its part (DynaHB's balanced groups); None where the
-            partitioner makes none.
-        data_hash: hash of the graph it was made for; empty where it was made for none in particular.
-        made_by: the partitioner with its settings, in words.
-        seconds: it took to make.
+        groups: (N,) int32, the group of each node within its part (DynaHB's balanced groups); None if the
+            partitioner makes no groups.
+        data_hash: hash of its graph; empty if it is not tied to a graph.
+        made_by: the partitioner with its settings, as text.
+        seconds: that making it took.
 
     Raises:
-        PlanError: the vectors do not fit, name a part that there is not, or leave a part without a node.
+        PlanError: the vectors are inconsistent, a part does not exist, or a part owns no node.
     """
 
     owner: NDArray[np.int32]
@@ -304,7 +304,7 @@ class Partition:
         return hash((self.parts, self.owner.tobytes()))
 
     def __repr__(self) -> str:
-        return f"Partition({len(self.owner):,} nodes in {self.parts} parts by {self.made_by or 'hand'})"
+        return f"Partition({len(self.owner):,} nodes in {self.parts} parts by {self.made_by or 'manual assignment'})"
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -316,13 +316,13 @@ class Partition:
         return np.flatnonzero(self.owner == part)
 
     def on_ranks(self, ranks: int) -> Partition:
-        """The parts of each rank as one: rank r executes parts r P / R to (r + 1) P / R - 1.
+        """The partition by rank: rank r runs parts r P / R to (r + 1) P / R - 1.
 
         Raises:
             PlanError: R does not divide P.
         """
         if ranks < 1 or self.parts % ranks:
-            raise PlanError(f"{self.parts} parts on {ranks} ranks: the ranks must divide the parts.")
+            raise PlanError(f"parts={self.parts} must be a multiple of ranks={ranks}.")
         if ranks == self.parts:
             return self
         owner = self.owner // np.int32(self.parts // ranks)
@@ -330,7 +330,7 @@ class Partition:
 
 
 def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A read-only copy of one whole number for each node."""
+    """A read-only copy of a vector with one whole number per node."""
     numbers = np.asarray(given)
     if numbers.ndim != 1 or not len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
         raise PlanError(
@@ -345,20 +345,20 @@ def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HaloPlan:
-    """What one part sends to the others, and gets from them, so that it finds the sources of a pull.
+    """The rows that one part exchanges with the others for an aggregation.
 
     Made for S stacked snapshots, so that one exchange serves them all. A part's own rows are stacked snapshot after
     snapshot: node i of its n in snapshot s is row s n + i. Rows to and from a part are ordered by snapshot, then by
-    global node; q's rows for p are those that p expects of q, in this order.
+    global node; q sends the rows for p in the order that p expects.
 
     Attributes:
-        part: the part it is for.
-        send: rows of this part to be sent, those for part 0 first; int64.
-        send_counts: (P,) how many go to each part; none to itself.
-        receive_counts: (P,) how many come from each part.
+        part: the part that it belongs to.
+        send: rows that this part sends, those for part 0 first; int64.
+        send_counts: (P,) rows sent to each part; 0 to itself.
+        receive_counts: (P,) rows received from each part.
 
     Raises:
-        PlanError: counts and rows do not fit.
+        PlanError: counts and rows are inconsistent.
     """
 
     part: int
@@ -381,27 +381,26 @@ class HaloPlan:
 
     @property
     def rows(self) -> int:
-        """Rows that arrive."""
+        """Number of received rows."""
         return int(self.receive_counts.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBlocks:
-    """A sequence of snapshots in blocks of time, each dealt to ranks in contiguous shares as even as they can be.
+    """A sequence of snapshots in time blocks, each assigned to ranks in contiguous shares as even as possible.
 
-    R = K G ranks: G of them split each snapshot by rows (1 where a snapshot is on one rank); rank r belongs to group
-    r // G, of K, and has share r % G of the rows. For what runs through time, each rank has a chunk of its own rows'
-    nodes, for all snapshots of a block.
+    R = K G ranks: G of them split each snapshot by rows (1: no split); rank r belongs to group r // G of K and has
+    share r % G of the rows. For temporal layers, each rank has a chunk of its rows' nodes in all snapshots of a block.
 
     Attributes:
-        snapshots: the S consecutive ones.
-        blocks: nb, at most S; block b is as long as the others to within one snapshot.
+        snapshots: S consecutive snapshots.
+        blocks: nb, at most S; block lengths differ by at most one snapshot.
         ranks: R.
         row_ranks: G, which divides R.
         nodes: N, at least R.
 
     Raises:
-        PlanError: a number does not fit the others; the message says what does.
+        PlanError: the numbers are inconsistent.
 
     References: ESDG sections 3.1 (blocks), 4.2 (shares, chunks), 6.5 (hybrid, open there).
     """
@@ -425,17 +424,17 @@ class SnapshotBlocks:
             )
         if self.ranks > self.nodes:
             raise PlanError(
-                f"ranks={self.ranks} for {self.nodes} nodes: a rank needs at least one to run through time. "
+                f"ranks={self.ranks} for {self.nodes} nodes: each rank needs at least one node. "
                 f"Set ranks to {self.nodes} or fewer."
             )
 
     @property
     def groups(self) -> int:
-        """K, the groups of ranks; each has a share of the snapshots of every block."""
+        """K, the number of rank groups; each has a share of the snapshots of every block."""
         return self.ranks // self.row_ranks
 
     def column(self, rank: int) -> list[int]:
-        """The K ranks that hold the same rows as this one, in the order of their snapshots."""
+        """The K ranks with the same rows as this rank, in the order of their snapshots."""
         return list(range(rank % self.row_ranks, self.ranks, self.row_ranks))
 
     def block(self, number: int) -> range:
@@ -443,7 +442,7 @@ class SnapshotBlocks:
         return share(self.snapshots, number, self.blocks)
 
     def own(self, block: int, rank: int) -> range:
-        """The snapshots of a block whose spatial part a rank computes; empty where there are fewer than groups."""
+        """The snapshots of a block whose spatial layers a rank computes; may be empty in short blocks."""
         return share(self.block(block), rank // self.row_ranks, self.groups)
 
     def rows(self, rank: int) -> range:
@@ -451,22 +450,22 @@ class SnapshotBlocks:
         return share(range(self.nodes), rank % self.row_ranks, self.row_ranks)
 
     def chunk(self, rank: int) -> range:
-        """The nodes that a rank runs through time: among its rows, so that rows stay within its column."""
+        """The nodes whose temporal layers a rank computes; a subset of its rows, so rows stay within its column."""
         return share(self.rows(rank), rank // self.row_ranks, self.groups)
 
 
 def share(whole: range, number: int, of: int) -> range:
-    """Share ``number`` of ``of`` contiguous ones, even to within one."""
+    """Share ``number`` of ``of`` contiguous shares, whose sizes differ by at most one."""
     start, length = whole.start, len(whole)
     return range(start + length * number // of, start + length * (number + 1) // of)
 
 
-# Hybrid batches: some nodes, the targets, of some consecutive snapshots.
+# Hybrid batches: some target nodes in some consecutive snapshots.
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How many snapshots a batch has, and how many targets in each of them.
+    """Number of snapshots of a batch, and of target nodes in each.
 
     Attributes:
         snapshots: N_S, at least 1.
@@ -490,20 +489,20 @@ class BatchSize:
 
     @property
     def targets(self) -> int:
-        """Of all its snapshots together, N_S N_V: what is computed and stored for."""
+        """Targets over all its snapshots, N_S N_V."""
         return self.snapshots * self.vertices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetBatch:
-    """The targets of one step of one part: the same nodes in each of some consecutive snapshots.
+    """The targets of a part's step: the same nodes in each of some consecutive snapshots.
 
     Attributes:
         part: the part whose nodes they are.
-        action: number of its size among those that the run may choose from; 0 where there is one size.
-        index: number of the batch among those of its part and size.
-        snapshots: N_S consecutive ones, numbers in the graph.
-        targets: (N_V,) int64, places among the part's own nodes, 0 to n - 1: ascending, each once.
+        action: index of its size among those that the run may choose from.
+        index: index of the batch among those of its part and size.
+        snapshots: N_S consecutive snapshots of the graph.
+        targets: (N_V,) int64, indices into the part's own nodes, 0 to n - 1; strictly ascending.
 
     Raises:
         PlanError: a number is negative, there is no snapshot or no target, snapshots do not follow each other, or
@@ -533,10 +532,8 @@ class TargetBatch:
                 f"targets must be a non-empty vector of whole numbers, not {given.dtype} of shape {given.shape}."
             )
         if given[0] < 0 or (np.diff(given) < 1).any():
-            raise PlanError(
-                f"targets begin {given[:8].tolist()}: places from 0 on are needed, ascending, and each of them once."
-            )
-        own = given.astype(np.int64)  # a copy: the caller's array stays writable, ours cannot change
+            raise PlanError(f"targets begin {given[:8].tolist()}, but must be strictly ascending from 0 or more.")
+        own = given.astype(np.int64)  # a copy, so that the caller's array stays writable
         own.setflags(write=False)
         object.__setattr__(self, "targets", own)
 
@@ -554,7 +551,7 @@ class TargetBatch:
 
     @property
     def content(self) -> int:
-        """Hash of its snapshots and targets: equal for batches that differ in their numbers alone."""
+        """Hash of its snapshots and targets, independent of part, action and index."""
         return hash((self.snapshots, self.targets.tobytes()))
 
     @property

@@ -1,7 +1,7 @@
-"""Record tables: what each rank writes, one narrow table per kind of fact.
+"""Record tables: what each rank writes, one narrow table per kind of record.
 
 A rank writes lines of JSON, each ``{"v", "rank", "attempt", "seq", "table", "columns", "rows"}``: rows of one table
-with the names of their columns, so that readers keep columns they do not know. Rank and attempt (how many times the
+with the names of their columns, so that readers keep unknown columns. Rank and attempt (how many times the
 run was started, from 1) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
 """
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 SCHEMA = 1
 
-MAX_CONTROL_VERSION = 2**24 - 1  # the version rides in a float32 slot, which holds every integer up to here exactly
+MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to here
 
 PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
 BETWEEN_STEPS = ("evaluate", "checkpoint", "rebuild")  # rows of `phases` that belong to no step's sum
@@ -172,98 +172,99 @@ TABLES: dict[str, tuple[str, ...]] = {
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "step": "updates of the model before this row, from 0, through all epochs",
+        "step": "model updates before this row, from 0, over all epochs",
         "time_s": "wall-clock seconds of the step; its phases sum to it",
-        "loss": "mean loss of the groups this rank computed; empty where it had none",
-        "global_loss": "mean loss of all groups of the step, the same on every rank; the rank's own where ranks "
-        "average models; empty where no batch had a label",
-        "vertex_snapshots": "nodes times snapshots this rank ran forward and backward",
+        "loss": "mean loss of the groups that this rank computed; empty if it had none",
+        "global_loss": "mean loss of all groups of the step, the same on every rank; the rank's own with model "
+        "averaging; empty if no batch had a label",
+        "vertex_snapshots": "nodes times snapshots that this rank computed forward and backward",
         "wait_s": "from this rank's arrival at the exchange to the last rank's",
         "communicate_s": "from the last rank's arrival at the exchange to its end",
         "cpu_s": "processor seconds of this process in the step; in `groups`, of the group",
-        "energy_j": "joules attributed to this rank; empty where unknown, never 0",
+        "energy_j": "joules attributed to this rank; empty (never 0) if unknown",
         "energy_source": "counter, polled or modelled",
-        "metrics": "other scores of the task by name, those of persistence under persistence_<name>; empty where "
-        "the run was recorded before there were any",
-        "scope": "rank, or node where the reader sees the whole machine",
-        "device": "processor or gpu; a row without joules is of one that this rank neither reads nor models",
-        "node": "the machine, by a number of its boot",
-        "layer": "layer of the model whose pulls exchange the rows, from 0",
-        "way": "forward; rerun, where a block of time is computed again; or backward: gradients of rows that were "
-        "received go back to their owner",
-        "leg": "to_vertices, to_snapshots: a redistribution; summaries: all-gathered, of EvolveGCN-H",
-        "exchanges": "collectives of a layer, way and leg in the step",
-        "in_flight_s": "seconds in which at least one of them was between its start and its end on this rank",
-        "exposed_s": "of this, what the rank stood still for; the rest was hidden behind its own computing; in "
-        "`windows`, of a cache made while training stood still: the first one's",
-        "snapshots": "in `evaluations`, those scored; in `transfers`, graphs brought to the device",
-        "whole_bytes": "what their arrays take, brought each whole",
-        "to": "rank the rows were sent to; the rank of the line sent them",
-        "rows": "rows of nodes sent in the step, of this layer and way; in `batches`, the rank's rows of all "
-        "snapshots of the batch, copies of neighbours among them",
-        "bytes": "bytes of these rows; what else the ranks exchange (gradients of the model, control) is not in it",
-        "target": "snapshot whose loss the step took, the newest of the batch",
+        "metrics": "further metrics of the task by name, those of the persistence baseline as persistence_<name>; "
+        "empty in older runs",
+        "scope": "rank, or node if the reader measures the whole machine",
+        "device": "processor or gpu; a row without joules is of a device that this rank neither reads nor models",
+        "node": "the machine, identified by its boot id",
+        "layer": "layer of the model whose aggregation exchanges the rows, from 0",
+        "way": "pass: forward; rerun, the recomputation of a time block; or backward, in which gradients of received "
+        "rows return to their owner",
+        "leg": "all-to-all phase: to_vertices and to_snapshots are a redistribution, summaries the all-gather of "
+        "EvolveGCN-H",
+        "exchanges": "collectives of a layer, pass (way) and phase (leg) in the step",
+        "in_flight_s": "seconds in which at least one of them was in flight on this rank",
+        "exposed_s": "share of it during which the rank waited; the rest was hidden behind computation; in `windows`, "
+        "the time that training waited for a cache, which happens for the first one only",
+        "snapshots": "in `evaluations`, snapshots scored; in `transfers`, graphs copied to the device",
+        "whole_bytes": "bytes of these graphs if each were transferred in full",
+        "to": "receiving rank; the sender is the rank of the line",
+        "rows": "node rows sent in the step in this layer and pass; in `batches`, the rank's rows of all snapshots "
+        "of the batch, including copies of neighbours",
+        "bytes": "bytes of these rows, without other traffic (model gradients, control)",
+        "target": "target snapshot of the step's loss, the newest of the batch",
         "first": "oldest snapshot of the batch",
-        "full": "how many of the newest snapshots were whole",
-        "chunks": "chunks of each part that each snapshot kept, oldest first; empty where it was whole",
-        "edges": "edges along which the rank pulled in the batch's decayed snapshots, or that were drawn for it",
-        "shrink_s": "seconds of taking the decayed snapshots' edges, or of dealing parts and drawing neighbours",
-        "kind": "in `tasks`: compute, a stretch of a snapshot's spatial part between pulls; communicate, the exchange "
-        "of a pull; in `events`, what happened",
-        "predicted_s": "what a task was predicted to take, by a predictor that had not seen it",
-        "took_s": "what it took",
-        "policy": "what decided: greedy, for full_snapshots and alpha; random, bandit or dqn, for sizes of batches",
-        "state": "settings before the decision; for sizes of batches, what was seen since the last one",
-        "values": "what each choice was thought to be worth: for greedy, validation losses; Q-values or mean rewards",
-        "action": "the choice made; in `targets` and `reservoir`, the number of the size of a batch",
-        "reward": "what it gained by these values; 0 where nothing was changed; for sizes of batches, of the last one",
-        "part": "number of the part of nodes, from 0",
-        "index": "number of the batch among those of its part and size",
-        "source": "where the batch came from: reservoir; new, built in the step; snapshot, all nodes stand in",
-        "built_s": "seconds that building it took, whoever did it",
-        "map": "targets in each sixtieth of the part's nodes, the largest load first; a few times a second",
-        "targets": "nodes of which the batch's loss is taken, in each of its snapshots",
+        "full": "number of newest snapshots used in full",
+        "chunks": "chunks of each part that each snapshot kept, oldest first; empty if in full",
+        "edges": "edges aggregated by the rank in the batch's decayed snapshots, or sampled for it",
+        "shrink_s": "seconds of extracting the decayed snapshots' edges, or of assigning parts and sampling neighbours",
+        "kind": "in `tasks`: compute, a stretch of a snapshot's spatial layers between two aggregations; communicate, "
+        "the exchange of an aggregation; in `events`, the kind of event",
+        "predicted_s": "predicted seconds of the task, by a predictor not fitted to it",
+        "took_s": "measured seconds of the task",
+        "policy": "policy that decided: greedy, for full_snapshots and alpha; random, bandit or dqn, for batch sizes",
+        "state": "settings before the decision; for batch sizes, the measurements since the previous decision",
+        "values": "estimated value of each choice: validation losses for greedy, otherwise Q-values or mean rewards",
+        "action": "the choice made; in `targets` and `reservoir`, the index of the batch size",
+        "reward": "gain of the choice by these values, 0 if nothing changed; for batch sizes, of the previous choice",
+        "part": "number of the part, from 0",
+        "index": "index of the batch among those of its part and size",
+        "source": "origin of the batch: reservoir; new, built in the step; snapshot, a full-graph fallback",
+        "built_s": "seconds that building it took, in the step or in the background",
+        "map": "targets in each sixtieth of the part's nodes, largest load first; recorded a few times per second",
+        "targets": "target nodes of the batch's loss, in each of its snapshots",
         "held": "batches of a part and size in the reservoir",
-        "capacity": "most of them that it holds",
-        "distinct": "of those held, how many differ in their targets or snapshots",
+        "capacity": "maximum number of them that it holds",
+        "distinct": "number of held batches that differ in targets or snapshots",
         "made": "batches generated so far",
         "busy_s": "processor seconds of their generator so far",
-        "number": "of a round of averaging, from 1",
-        "joined_step": "steps this rank had made when it gave its model",
-        "applied_step": "steps it had made when it took the mean; the difference is how stale the mean was",
-        "weight": "of the rank in the mean: its steps since the round before; in round 0, which ends all, its share of "
-        "the trained nodes",
-        "gathered": "whether the mean came while this rank waited for the others to finish",
-        "choice": "size of batches that rank 0 asked for in the round, from 0; plus 1,024 for each change of sizes",
-        "window": "in `resolved`, number of the cache that served, from 0; -1 where there is none; in "
-        "`cache_decisions`, steps until the next rebuild (W)",
+        "number": "of a round of model averaging, from 1",
+        "joined_step": "steps this rank had made when it contributed its model",
+        "applied_step": "steps it had made when it applied the mean; the difference is the staleness of the mean",
+        "weight": "of the rank in the mean: its steps since the previous round; in the final round (0), its share of "
+        "the training nodes",
+        "gathered": "whether the mean arrived while this rank waited for the others to finish",
+        "choice": "index of the batch size that rank 0 requested in the round; plus 1,024 for each change of the sizes",
+        "window": "in `resolved`, number of the cache used, from 0, or -1 without a cache; in `cache_decisions`, steps "
+        "until the next rebuild (W)",
         "remote": "distinct rows of other parts' features that a batch reads",
-        "hits": "of these, how many the cache had, by owner",
-        "misses": "and how many it had not, by owner",
-        "rpcs": "remote procedure calls for what was missing: one for each owner asked",
-        "resolve_s": "seconds in which the rows of a batch were put together, misses fetched",
-        "owner": "part that was asked",
-        "purpose": "miss, for a batch; bulk, for a cache; probe, to time one (in no sum but its own)",
-        "rtt_s": "seconds from asking to the last byte",
-        "length": "steps that a cache was made for (W)",
-        "late_steps": "steps that training went on with the old cache because the new one was not ready",
-        "biased": "part that gets the larger share of the cache; -1 where all get as much",
-        "copied": "rows that the cache before had",
-        "fetched": "rows that were fetched for it",
-        "by_owner": "rows held of each part",
-        "rebuild_s": "seconds that making it took, beside training",
+        "hits": "of these, cache hits by owner",
+        "misses": "of these, cache misses by owner",
+        "rpcs": "remote procedure calls for the misses, one per owner",
+        "resolve_s": "seconds of collecting the rows of a batch, including fetches of misses",
+        "owner": "part that owns the fetched rows",
+        "purpose": "miss, for a batch; bulk, for a cache; probe, to measure latency (not in other sums)",
+        "rtt_s": "seconds from the request to the last byte",
+        "length": "steps that a cache is built for (W)",
+        "late_steps": "steps trained with the old cache because the new one was not ready",
+        "biased": "prioritised part of the cache; -1 if all parts get an equal share",
+        "copied": "rows copied from the previous cache",
+        "fetched": "rows fetched for it",
+        "by_owner": "rows held, by owner",
+        "rebuild_s": "seconds of building it, in the background",
         "epsilon": "probability with which a policy chooses at random",
-        "greedy": "whether the action was the one thought best",
-        "delays_ms": "delay that each other part's links were thought to have, in their order",
-        "forecast_ms": "what a step was forecast to take under each action; empty where nothing forecasts",
-        "covered": "batches ahead that the forecast was counted from; 0 without one",
-        "early": "whether the window that served was abandoned for it, because the links had changed",
-        "joules": "energy; in `phase_energy`, of this rank in a phase since the row before of that phase",
+        "greedy": "whether the action was the one of highest estimated value",
+        "delays_ms": "estimated delay of each other part's links, in order",
+        "forecast_ms": "forecast time of a step under each action; empty for policies without a forecast",
+        "covered": "upcoming batches used for the forecast; 0 without one",
+        "early": "whether it ended the current window early, because the links had changed",
+        "joules": "energy; in `phase_energy`, of this rank in a phase since the previous row of that phase",
         "coverage": "share of the seconds for which energy is known",
-        "phase": "of a step, or between steps; in `phase_energy`, idle is what is between steps, and stall is standing "
-        "still for features, taken out of transfer",
-        "seconds": "of the phase since the row before; repeated in rows of other sources of the same time",
-        "group": "number of the snapshot group, from 0 in order of time; a row is one group that the rank computed",
+        "phase": "of a step, or between steps; in `phase_energy`, idle is the time between steps, and stall the wait "
+        "for features, which is not counted in transfer",
+        "seconds": "of the phase since the previous row; repeated in rows of other sources for the same time",
+        "group": "number of the snapshot group, from 0 in time order; one row per group that the rank computed",
         "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
     }
 )

@@ -1,6 +1,6 @@
 """Counter-based random streams: every draw is a pure function of (seed, name, counters).
 
-No generator state is ever saved: a run resumed at epoch 7 draws what an uninterrupted one draws there.
+No generator state is saved: a run resumed at epoch 7 draws the same numbers as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def key(seed: int, name: str, *counters: int) -> int:
     """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, node, ...), the same on every machine.
 
     Raises:
-        ConfigError: the name ends in a number, which would make two streams one (``"a/2"`` and ``"a", 2``).
+        ConfigError: the name ends in a number, so that two streams could be the same (``"a/2"`` and ``"a", 2``).
     """
     if re.fullmatch(r"(.*/)?-?\d*", name, re.DOTALL):
         raise ConfigError(
-            f"stream name {name!r} ends in a number or nothing: end it in a word, pass numbers as counters."
+            f"stream name {name!r} is empty or ends in a number. End it in a word, and pass numbers as counters."
         )
     text = "/".join([str(int(seed)), name, *(str(int(counter)) for counter in counters)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")

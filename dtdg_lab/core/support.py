@@ -1,17 +1,17 @@
-"""How much a link metric rests on: names of what stands beside it in the metrics of an evaluation."""
+"""Sample size and confidence intervals of link metrics: their names in the metrics of an evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-PAIRS, RANKED = "pairs", "ranked"  # pairs scored in the part; positives that were ranked
-LOW, HIGH = "_low", "_high"  # end the names of a metric's bootstrap interval
-FEW_PAIRS = 100  # below it a link metric says little
+PAIRS, RANKED = "pairs", "ranked"  # node pairs scored in the split; positives that were ranked
+LOW, HIGH = "_low", "_high"  # suffixes of a metric's bootstrap interval
+FEW_PAIRS = 100  # below it a link metric is unreliable
 
 
 def is_score(name: str) -> bool:
-    """Whether a metric is a score, not what says how much one rests on."""
+    """Whether a metric is a score, not a sample size or an interval bound."""
     return name not in (PAIRS, RANKED) and not name.endswith((LOW, HIGH))
 
 
@@ -22,12 +22,12 @@ def interval_of(metrics: Mapping[str, Any], name: str) -> tuple[float, float] | 
 
 
 def few_pairs(metrics: Mapping[str, Any] | None, part: str | None) -> str:
-    """A warning where a part's link metrics are of fewer than ``FEW_PAIRS`` pairs; empty otherwise."""
+    """A warning if a split's link metrics rest on fewer than ``FEW_PAIRS`` pairs; empty otherwise."""
     pairs = (metrics or {}).get(PAIRS)
     if pairs is None or pairs >= FEW_PAIRS:
         return ""
     plural = "pair" if pairs == 1 else "pairs"
     return (
-        f"The link metrics of the {part} split are of {pairs:.0f} {plural}, fewer than {FEW_PAIRS}: they say little. "
-        "Raise link_share or negatives, cut longer intervals, or take another protocol."
+        f"The link metrics of the {part} split rest on {pairs:.0f} {plural}, fewer than {FEW_PAIRS}, and are "
+        "unreliable. Raise link_share or negatives, use longer intervals, or choose another protocol."
     )

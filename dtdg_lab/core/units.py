@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Human-readable numbers, paths, and the process's peak memory."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 
 from dtdg_lab.core.errors import DataError, shortened
 
-# Paths that somebody gives, as text or pathlib.Path, with ~ for a home folder; and where the lab keeps its state.
-
-
-NETEM = "netem"  # folder in the state of the lab: marks of devices whose traffic is shaped
+NETEM = "netem"  # folder in the state directory: marks network devices with traffic control
 
 
 def as_path(given: Any, called: str) -> Path:
-    """The path, with ~ expanded; nothing need be there.
+    """The path with ~ expanded; it need not exist.
 
     Args:
         given: text, or a path object that stands for text.
-        called: what the message calls it, such as ``root``.
+        called: its name in error messages, such as ``root``.
 
     Raises:
-        DataError: it is no path.
+        DataError: it is not a path.
     """
     try:
         text = os.fspath(given)
@@ -36,7 +33,7 @@ def as_path(given: Any, called: str) -> Path:
             "as text or pathlib.Path."
         )
     if not text or "\0" in text:
-        raise DataError(f"{called}={shortened(text)} is no path; the name of a file or folder is needed.")
+        raise DataError(f"{called}={shortened(text)} is no path; the path of a file or folder is needed.")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
@@ -44,20 +41,17 @@ def as_path(given: Any, called: str) -> Path:
 
 
 def state_root() -> Path:
-    """Where sessions, and marks of what is to be undone, are kept: ``$DTDG_LAB_STATE``, else ``~/.local/state``."""
+    """The directory of sessions and of marks for clean-up: ``$DTDG_LAB_STATE``, else ``~/.local/state``."""
     return Path(os.environ.get("DTDG_LAB_STATE") or Path.home() / ".local" / "state" / "dtdg-lab")
-
-
-# The highest resident memory of this process.
 
 
 _STATUS = Path("/proc/self/status")
 
 
 def peak_rss_bytes() -> int:
-    """Highest resident set size of this process since it began its program, in bytes.
+    """Peak resident set size of this process, in bytes.
 
-    On Linux from VmHWM: what ``getrusage`` says there starts at the size of the process that started this one.
+    On Linux from VmHWM, because ``getrusage`` there includes the memory of the parent process before exec.
     """
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Rows from every rank to every other, synchronous or asynchronous, with each rank's time of arrival."""
+"""All-to-all exchange of rows, synchronous or asynchronous, with each rank's arrival time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
 
-# When a collective ended, told apart from when somebody looked.
+# The end time of a collective, which differs from the time of the check.
 
 
-STAMP_S = 1.0  # most that a callback comes after what it tells of
+STAMP_S = 1.0  # maximum delay of a completion callback
 
 
 class Completion(Protocol):
-    """Watches one collective from its start."""
+    """Measures one collective from its start."""
 
     def wait(self) -> tuple[float, float]:
-        """Stand still until the collective has ended.
+        """Block until the collective has ended.
 
         Returns:
-            Seconds in flight, from start to end; seconds of it that this call stood still.
+            Seconds in flight, from start to end; seconds of it that this call blocked.
 
         Raises:
-            RuntimeError: the network's account of a failure.
+            RuntimeError: the network failed.
         """
         ...
 
@@ -42,13 +42,13 @@ def watch(work: dist.Work, started_s: float, device: torch.device) -> Completion
 
 
 class _HostCompletion:
-    """gloo: a thread of its own completes the work and stamps the time; late by the interpreter's lock at most."""
+    """gloo: a background thread completes the work and records the time, up to a delay by the GIL."""
 
     def __init__(self, work: dist.Work, started_s: float) -> None:
         self._work, self._started_s = work, started_s
         self._ended_s: list[float] = []
         self._stamped = threading.Event()
-        stamps, stamped = self._ended_s, self._stamped  # what the callback keeps alive is these alone
+        stamps, stamped = self._ended_s, self._stamped  # the callback must keep only these alive
 
         def stamp(_: Any) -> None:
             stamps.append(time.perf_counter())
@@ -59,22 +59,22 @@ class _HostCompletion:
     def wait(self) -> tuple[float, float]:
         entered_s = time.perf_counter()
         self._work.wait()
-        self._stamped.wait(STAMP_S)  # a callback that came while the interpreter ends would abort the process
+        self._stamped.wait(STAMP_S)  # a callback during interpreter shutdown would abort the process
         ended_s = self._ended_s[0] if self._ended_s else time.perf_counter()
         return ended_s - self._started_s, max(0.0, ended_s - entered_s)
 
 
 class _DeviceCompletion:
-    """NCCL: its futures are done at launch, so events of the device take the times of start and end."""
+    """NCCL: futures are done at launch, so CUDA events record start and end."""
 
     def __init__(self, work: dist.Work, device: torch.device) -> None:
-        self._work = work  # it owns what the device still uses
+        self._work = work  # keeps buffers alive that the device still uses
         self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        # whoever starts the collective has emptied this stream: the event is stamped at once
+        # the caller has synchronised this stream, so the event is recorded at once
         self._began.record(torch.cuda.current_stream(device))
         side = torch.cuda.Stream(device)
         with torch.cuda.stream(side):
-            work.wait()  # makes this stream wait, and not the one that computes
+            work.wait()  # blocks this stream instead of the compute stream
             self._ended.record(side)
 
     def wait(self) -> tuple[float, float]:
@@ -85,20 +85,20 @@ class _DeviceCompletion:
         return in_flight_s, min(exposed_s, in_flight_s)
 
 
-# Rows on their way between ranks: what a rank holds while it computes something else, and what arrives.
+# Rows in flight between ranks, and rows that arrived.
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Rows that arrived, and the seconds they took on this rank.
+    """Received rows and the timing of their exchange on this rank.
 
     Attributes:
         rows: (r, F), those of the group's rank 0 first.
-        wait_s: the part of ``exposed_s`` before the last rank started the exchange: nothing could cross yet.
-        in_flight_s: from start to completion, whenever it was waited for.
-        exposed_s: of this, what the rank stood still in ``wait()``; the rest was hidden behind its own work.
-        started_s: when it was started, by ``time.perf_counter``.
-        all_started_s: when the last rank started it, by the same clock of this rank: rows cross from then on.
+        wait_s: the share of ``exposed_s`` before the last rank (the straggler) started the exchange.
+        in_flight_s: from start to completion.
+        exposed_s: share of it that this rank blocked in ``wait()``; the rest was hidden behind computation.
+        started_s: start time, by ``time.perf_counter``.
+        all_started_s: time when the last rank started it, by the same clock of this rank.
     """
 
     rows: Tensor
@@ -110,43 +110,43 @@ class Arrived:
 
 
 class PendingRows(Protocol):
-    """An exchange that was started; whoever holds it must wait for it in the end."""
+    """An asynchronous exchange in flight; its owner must call ``wait``."""
 
     def wait(self) -> Arrived:
-        """Return when the rows are here; a second call returns the same.
+        """Block until the rows have arrived; a second call returns the same.
 
         Raises:
-            RunFailedError: a rank is at another place, or sent another number of rows than expected.
+            RunFailedError: a rank is in another exchange, or sent another number of rows than expected.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NothingPending:
-    """Pending rows that are here already, as those of a rank by itself."""
+    """Rows that need no exchange, as on a single rank."""
 
     rows: Tensor
 
     def wait(self) -> Arrived:
-        """The rows, after no time."""
+        """The rows, without waiting."""
         return Arrived(self.rows, wait_s=0.0, in_flight_s=0.0, exposed_s=0.0)
 
 
-# Rows from every rank to every other, with each rank's time of arrival in front of them.
+# All-to-all of rows; a header carries each rank's arrival time.
 
 
-_BITS = {4: torch.int32, 8: torch.int64}  # rows travel as whole numbers of their size: what is in front is no float
+_BITS = {4: torch.int32, 8: torch.int64}  # rows are sent as integers of their size, because the header is not float
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The ranks of an exchange, as one of them sees them.
+    """The ranks of an exchange, from the view of one of them.
 
     Attributes:
-        rank: this one among them.
+        rank: this rank among them.
         numbers: (R,) their ranks in the run, for messages.
-        clock_ns: a clock that all share.
-        process_group: torch's group of them; the default one where None.
+        clock_ns: a clock shared by all.
+        process_group: their torch group; None is the default group.
     """
 
     rank: int
@@ -156,11 +156,11 @@ class GroupMembers:
 
 
 class RowExchange:
-    """Rows between ranks, in one collective that every rank takes part in (see :func:`start_rows`).
+    """Exchange of rows in one collective of all ranks (see :func:`start_rows`).
 
     Attributes:
-        bytes_sent: what goes to other ranks, numbers in front included.
-        bytes_received: what comes from them.
+        bytes_sent: bytes sent to other ranks, including headers.
+        bytes_received: bytes received from them.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class RowExchange:
         self._members, self._receive_counts = members, list(receive_counts)
         self._dtype, self._tail = rows.dtype, rows.shape[1:]
         bits, width = _bits_of(rows), math.prod(self._tail)
-        if rows.is_cuda:  # else a rank would arrive before it has computed what it sends
+        if rows.is_cuda:  # else the arrival time would precede the computation of the rows
             torch.cuda.current_stream(rows.device).synchronize()
         words = torch.tensor([[members.clock_ns(), count, *place] for count in send_counts], dtype=torch.int64)
         fronts = words.to(rows.device).view(bits)
         self._width, self._head = width, fronts.shape[1]
         own = rows.detach().reshape(-1).view(bits).split([count * width for count in send_counts])
-        # both are kept until the rows have arrived: the network reads and writes them meanwhile
+        # both buffers are kept until the exchange has ended, because the network uses them
         self._sent = torch.cat([piece for pair in zip(fronts.unbind(), own, strict=True) for piece in pair])
         due = [self._head + count * width for count in self._receive_counts]
         self._came = self._sent.new_empty(sum(due))
@@ -191,7 +191,7 @@ class RowExchange:
         self.bytes_received = itemsize * (len(self._came) - mine)
 
     def _start(self, due: list[int], lengths: list[int]) -> Completion:
-        if self._sent.is_cuda:  # what was just packed is on its way when the clock of the device starts
+        if self._sent.is_cuda:  # the timing must not include packing
             torch.cuda.current_stream(self._sent.device).synchronize()
         self._started_s = started_s = time.perf_counter()
         work = dist.all_to_all_single(
@@ -200,14 +200,14 @@ class RowExchange:
         return watch(work, started_s, self._sent.device)
 
     def wait(self) -> Arrived:
-        """The rows, when they are here; a second call returns the same.
+        """Block until the rows have arrived; a second call returns the same.
 
-        A rank that dies is mostly an error here at once, but gloo may lose a send to it and stand still: whoever runs
-        ranks watches over them as well (:class:`dtdg_lab.cluster.liveness.Beacon`).
+        A dead rank usually raises here at once, but gloo may lose a send to it and hang: the session therefore
+        also monitors the ranks (:class:`dtdg_lab.cluster.liveness.Beacon`).
 
         Raises:
-            RunFailedError: a rank is at another place, or sent another number of rows than was expected of it.
-            RuntimeError: the network's account of a rank that is gone.
+            RunFailedError: a rank is in another exchange, or sent another number of rows than expected.
+            RuntimeError: a rank has died.
         """
         if self._arrived is None:
             entered_ns = self._members.clock_ns()
@@ -219,7 +219,9 @@ class RowExchange:
     def _unpack(self, entered_ns: int, in_flight_s: float, exposed_s: float) -> Arrived:
         counts, members = self._receive_counts, self._members
         pieces = self._came.split([length for count in counts for length in (self._head, count * self._width)])
-        described = torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()  # waits for the device
+        described = (
+            torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()
+        )  # synchronises with the device
         got = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
         _check_fit([word[1] for word in described], counts, [tuple(word[2:]) for word in described], members)
         last_ns = max(word[0] for word in described)
@@ -236,33 +238,33 @@ def start_rows(
     *,
     place: Sequence[int] = (),
 ) -> RowExchange:
-    """Start to send each rank its rows and to receive its own, and return while they travel.
+    """Start an asynchronous all-to-all of rows.
 
-    In front of its rows every rank tells every other its time of arrival, how many rows follow, and its ``place``,
-    also where it has no row for it: so all know who came last and that they mean the same exchange, without another
-    collective. (More rows than expected end the process on gloo: only fewer can be found here.) Rows are copied: they
-    may be changed at once. Several exchanges may travel at a time; all ranks start them in one order. On a GPU what
-    was asked of the current stream before is finished first, so that its arrival is the rank's.
+    Every rank sends each other rank a header with its arrival time, its number of rows and its ``place``, also if it
+    has no rows for it. So all ranks know which rank was last (the straggler) and that they are in the same exchange,
+    without another collective. (More rows than expected abort the process on gloo; only fewer are detected here.) Rows
+    are copied and may be changed at once. Several exchanges may be in flight; all ranks must start them in the same
+    order. On a GPU the current stream is synchronised first, so that the arrival time includes its work.
 
     Args:
         rows: (s, F), those for rank 0 first; of 4 or 8 bytes a number; F may be several dimensions.
         send_counts: (R,) rows for each rank.
         receive_counts: (R,) rows expected from each.
         members: the ranks.
-        place: numbers that must be the same on all ranks, as many on each, such as a count of exchanges.
+        place: numbers that identify the exchange and must be equal on all ranks, such as a count of exchanges.
 
     Raises:
-        PlanError: counts do not fit the rows or the ranks, or the rows' type has another size.
+        PlanError: counts are inconsistent with the rows or the ranks, or the rows' type has another size.
     """
     check_counts(rows, send_counts, receive_counts, members.rank, len(members.numbers))
     return RowExchange(rows, send_counts, receive_counts, members, place)
 
 
 def check_counts(rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], rank: int, size: int) -> None:
-    """Refuse counts that do not fit the rows, the number of ranks, or each other.
+    """Check counts against the rows, the number of ranks, and each other.
 
     Raises:
-        PlanError: as said.
+        PlanError: they are inconsistent.
     """
     if len(send_counts) != size or len(receive_counts) != size:
         raise PlanError(
@@ -282,7 +284,7 @@ def check_counts(rows: Tensor, send_counts: Sequence[int], receive_counts: Seque
 
 
 def _bits_of(rows: Tensor) -> torch.dtype:
-    """The type in which the rows travel."""
+    """The integer type in which rows are sent."""
     bits = _BITS.get(rows.element_size())
     if bits is None:
         raise PlanError(
@@ -295,20 +297,19 @@ def _bits_of(rows: Tensor) -> torch.dtype:
 def _check_fit(
     counts: list[int], expected: Sequence[int], places: list[tuple[int, ...]], members: GroupMembers
 ) -> None:
-    """All ranks must be in the same exchange, of as many rows: else rows of one pull would be taken for another's."""
+    """Check that all ranks are in the same exchange with the expected numbers of rows."""
     numbers, own = members.numbers, places[members.rank]
     rank = numbers[members.rank]
     other = next((number for number, place in enumerate(places) if place != own), None)
     if other is not None:
         raise RunFailedError(
             f"rank {rank} is at exchange {own} but rank {numbers[other]} at {places[other]} (number, then what is "
-            "exchanged). Every rank must exchange the same things in the same order: a model whose pulls depend on a "
-            "rank's own rows cannot run on parts of them. Run it on one rank, or make its pulls alike."
+            "exchanged). All ranks must make the same exchanges in the same order, so a model whose aggregations "
+            "depend on a rank's own rows cannot be distributed. Run it on one rank, or make its aggregations uniform."
         )
     other = next((number for number, count in enumerate(counts) if count != expected[number]), None)
     if other is not None:
         raise RunFailedError(
             f"rank {numbers[other]} sent {counts[other]} rows where rank {rank} expected {expected[other]}: their "
-            "plans are not of one partition, or not for the same snapshots. Make the plans of all ranks from one "
-            "partition."
+            "plans belong to different partitions or snapshots. Make the plans of all ranks from one partition."
         )

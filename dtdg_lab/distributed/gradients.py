@@ -1,4 +1,4 @@
-"""Gradients in one flat buffer, summed over ranks together with the few numbers every rank must agree on."""
+"""Gradients in one flat buffer, summed over ranks together with a few control values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dtdg_lab.core.errors import ControlError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group
 
-_CLOCK_PERIOD_NS = 64_000_000_000  # arrival times ride as float32 seconds modulo 64: 4 microseconds apart at most
+_CLOCK_PERIOD_NS = 64_000_000_000  # arrival times are sent as float32 seconds modulo 64, exact to 4 microseconds
 _VERSION, _CHOICE, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """What all ranks know after an exchange, and how this rank's time in it divides."""
+    """The result of an exchange, and this rank's wait and communication time."""
 
     version: int
     loss_sum: float
@@ -29,11 +29,11 @@ class Exchanged:
 
 
 class FlatGradients:
-    """A flat buffer that the parameters' gradients are views of, with slots behind them.
+    """A flat buffer whose views are the parameters' gradients, followed by slots.
 
-    The slots carry, in one all-reduce with the gradients: the control version and what an adjuster chose (added by
-    rank 0 only), the sum of losses, the number of groups, and each rank's time of arrival, from which waiting is told
-    from communicating.
+    The slots carry, in the same all-reduce as the gradients, the control version and the batch-size choice (added by
+    rank 0 only), the sum of losses, the number of groups, and each rank's arrival time. The arrival times separate wait
+    time from communication time.
 
     Args:
         parameters: the model's parameters, on one device and of one type.
@@ -60,14 +60,14 @@ class FlatGradients:
         return self._flat[: self._numel]
 
     def zero(self) -> None:
-        """Forget the last step's gradients and slots."""
+        """Reset gradients and slots to zero."""
         self._flat.zero_()
 
     def exchange(self, *, version: int, loss_sum: float, groups: int, choice: int = 0) -> Exchanged:
         """Sum gradients and slots over ranks and divide the gradients by the number of groups of the step.
 
         Raises:
-            ControlError: the version no longer fits the slot.
+            ControlError: the version exceeds the range of its slot.
         """
         if version > MAX_CONTROL_VERSION:
             raise ControlError(
@@ -92,16 +92,16 @@ class FlatGradients:
         )
 
     def divide(self, groups: int) -> None:
-        """Make a mean of the sum over groups."""
+        """Turn the sum over groups into a mean."""
         if groups > 1:
             self.gradients.div_(groups)
 
     def agree(self, version: int) -> int:
-        """The newest version rank 0 knows, without gradients: a control round, which a paused job keeps meeting in."""
-        word = torch.tensor([float(version if self._group.rank == 0 else 0)], dtype=torch.float64)
-        word = word.to(self._flat.device)
-        self._group.all_reduce(word)
-        return int(word.item())
+        """Rank 0's newest control version, exchanged without gradients, as while a run is paused."""
+        state = torch.tensor([float(version if self._group.rank == 0 else 0)], dtype=torch.float64)
+        state = state.to(self._flat.device)
+        self._group.all_reduce(state)
+        return int(state.item())
 
 
 def _last_arrival_after(arrivals_s: list[float], rank: int) -> float:

@@ -1,4 +1,4 @@
-"""The processes of one run: rank, size, collectives, and a clock they share."""
+"""The processes of one run: rank, size, collectives, and a shared clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
 from dtdg_lab.distributed.all_to_all import GroupMembers, NothingPending, PendingRows, check_counts, start_rows
 
-# An array from rank 0 to all ranks.
+# Broadcast of an array from rank 0.
 
 
 _TYPES = ("uint8", "int32", "int64", "float64")
@@ -32,33 +32,31 @@ _REFUSED = -1
 def broadcast_array(
     array: NDArray[Any] | None, *, rank: int, device: str, process_group: dist.ProcessGroup | None = None
 ) -> NDArray[Any]:
-    """Rank 0's array on every rank, a writable copy; its shape and type go first.
+    """Broadcast rank 0's array, with shape and type, to a writable copy on every rank.
 
     Args:
-        array: on rank 0 what to send; what others give is not looked at.
+        array: the array to send on rank 0; ignored on other ranks.
         rank: this process.
-        device: where the group's tensors live.
-        process_group: torch's group of the ranks; the default one where None.
+        device: device of the group's tensors.
+        process_group: torch group of the ranks; None is the default group.
 
     Raises:
-        ConfigError: rank 0 has nothing of an allowed type to send. All ranks raise, and stay in step.
+        ConfigError: rank 0 has no array of an allowed type. All ranks raise, and stay synchronised.
     """
-    header, validate_settings = torch.zeros(_HEADER, dtype=torch.int64), None
+    header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
     if rank == 0:
         try:
             header = _header_of(checked(array))
         except ConfigError as error:
-            header[0], validate_settings = _REFUSED, error
+            header[0], refusal = _REFUSED, error
     header = header.to(device)
     source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
     dist.broadcast(header, source, group=process_group)
     code, dimensions, *lengths = header.tolist()
     if code == _REFUSED:
-        raise validate_settings or ConfigError(
-            "rank 0 was given nothing that it can send to the others; see its own error."
-        )
+        raise refusal or ConfigError("rank 0 has no array that can be sent; see the error of rank 0.")
     shape = tuple(lengths[:dimensions])
-    # rank 0 sends a copy: torch warns of read-only arrays
+    # rank 0 sends a copy, because torch warns about read-only arrays
     mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
     if not math.prod(shape):
         return mine
@@ -69,7 +67,7 @@ def broadcast_array(
 
 
 def checked(array: NDArray[Any] | None) -> NDArray[Any]:
-    """The array, if it can be sent.
+    """Check that an array can be broadcast.
 
     Raises:
         ConfigError: it cannot.
@@ -84,7 +82,7 @@ def checked(array: NDArray[Any] | None) -> NDArray[Any]:
 
 
 def moved_bytes(array: NDArray[Any], rank: int, size: int) -> tuple[int, int]:
-    """Bytes sent and received by this rank, as if rank 0 sent to each other one itself."""
+    """Bytes sent and received by this rank, assuming that rank 0 sends to each other rank directly."""
     total = array.nbytes + 8 * _HEADER
     return (total * (size - 1), 0) if rank == 0 else (0, total)
 
@@ -94,7 +92,7 @@ def _header_of(array: NDArray[Any]) -> torch.Tensor:
     return torch.tensor([_TYPES.index(array.dtype.name), array.ndim, *lengths], dtype=torch.int64)
 
 
-# Ranks dealt to groups that hold the same snapshots, and to columns that hold the same rows.
+# Row groups hold the same snapshots, and columns hold the same rows.
 
 
 def rows_of(row_ranks: int, ranks: int) -> list[list[int]]:
@@ -108,10 +106,10 @@ def columns_of(row_ranks: int, ranks: int) -> list[list[int]]:
 
 
 def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
-    """Refuse what cannot be split so.
+    """Check that ranks can be split into row groups.
 
     Raises:
-        PlanError: ``row_ranks`` does not divide the ranks, or they are not those of the whole run.
+        PlanError: ``row_ranks`` does not divide the ranks, or they are a subgroup.
     """
     if row_ranks < 1 or ranks % row_ranks:
         raise PlanError(
@@ -119,11 +117,11 @@ def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
             f"{ranks}."
         )
     if not whole:
-        raise PlanError(f"a group of {ranks} rank(s) that came of a split cannot be split again: split the whole one.")
+        raise PlanError(f"a subgroup of {ranks} rank(s) cannot be split again: split the group of the run.")
 
 
 def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) -> tuple[list[int], dist.ProcessGroup]:
-    """Torch's groups of all parts, made by all ranks in one order; returns that of this rank and its members.
+    """Create the torch groups of all parts, in the same order on all ranks; return this rank's members and group.
 
     Args:
         parts: ranks of each; every rank is in one.
@@ -135,11 +133,13 @@ def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) ->
     return parts[number], made[number]
 
 
-COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # death is found otherwise; a pause must not kill a run
+COLLECTIVE_TIMEOUT = datetime.timedelta(
+    minutes=30
+)  # long, because dead ranks are detected otherwise and a pause must not end a run
 
 
 class Group(Protocol):
-    """What the loop and the layouts need of the processes."""
+    """The interface of a process group for training."""
 
     rank: int
     size: int
@@ -158,35 +158,35 @@ class Group(Protocol):
     def exchange_rows(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> tuple[Tensor, float]:
-        """Send each rank its rows, receive those for this one, and tell how long this rank waited for the last to come.
+        """All-to-all of rows without gradient; also returns the time that this rank waited for the straggler.
 
-        No gradient. Every rank must call it, also without rows; counts of rows must fit between ranks.
+        Every rank must call it, also without rows; counts must be consistent between ranks.
 
         Args:
             rows: (s, F), those for rank 0 first.
             send_counts: (R,) rows for each rank.
             receive_counts: (R,) rows from each.
-            place: numbers that must be the same on all ranks, as many on each: else they are in different exchanges.
+            place: numbers that identify the exchange and must be equal on all ranks.
 
         Returns:
             The rows (r, F), those of rank 0 first; seconds from this rank's arrival to the last one's.
 
         Raises:
-            PlanError: counts do not fit the rows or the ranks.
-            RunFailedError: a rank is at another place, or sent another number of rows than expected.
+            PlanError: counts are inconsistent with the rows or the ranks.
+            RunFailedError: a rank is in another exchange, or sent another number of rows than expected.
         """
         ...
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> PendingRows:
-        """Start what :meth:`exchange_rows` does and return while the rows travel.
+        """The asynchronous form of :meth:`exchange_rows`.
 
-        Several may travel at once; all ranks start them in the same order, and wait for each in the end. The rows are
-        copied: they may be changed at once. Bytes are counted here.
+        Several exchanges may be in flight; all ranks must start them in the same order and wait for each. Rows are
+        copied and may be changed at once. Bytes are counted here.
 
         Raises:
-            PlanError: counts do not fit the rows or the ranks. Other errors come from ``wait()``.
+            PlanError: counts are inconsistent with the rows or the ranks. Other errors are raised by ``wait()``.
         """
         ...
 
@@ -194,11 +194,11 @@ class Group(Protocol):
         """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
 
         The row group has the G = ``row_ranks`` ranks of equal r // G, this one its rank r % G; the column has the R / G
-        ranks of equal r % G, this one its rank r // G. Made once for each G and kept: the first call with a G is
-        collective, and they are left with this group. What they move is counted in this group too.
+        ranks of equal r % G, this one its rank r // G. Both are created once per G and cached; the first call with a G
+        is collective. They are closed with this group, and their bytes are also counted here.
 
         Raises:
-            PlanError: ``row_ranks`` does not divide the ranks, or this group came of a split itself.
+            PlanError: ``row_ranks`` does not divide the ranks, or this is a subgroup.
         """
         ...
 
@@ -211,7 +211,7 @@ class Group(Protocol):
         ...
 
     def broadcast_text(self, text: str) -> str:
-        """Rank 0's text on every rank; what others give is not looked at."""
+        """Broadcast rank 0's text; the argument of other ranks is ignored."""
         ...
 
     def barrier(self) -> None:
@@ -219,7 +219,7 @@ class Group(Protocol):
         ...
 
     def clock_ns(self) -> int:
-        """Nanoseconds of a clock all ranks agree on."""
+        """Nanoseconds of a clock shared by all ranks."""
         ...
 
     def close(self) -> None:
@@ -228,34 +228,34 @@ class Group(Protocol):
 
 
 class SoloGroup:
-    """One process by itself: every exchange is the identity and sends nothing."""
+    """A single process: every exchange is the identity and sends nothing."""
 
     def __init__(self) -> None:
         self.rank, self.size, self.bytes_sent, self.bytes_received = 0, 1, 0, 0
         self.store: Any = None
 
     def all_reduce(self, flat: Tensor) -> None:
-        """The sum over one rank is what it holds."""
+        """Does nothing: the sum over one rank is its own tensor."""
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """All rows are here."""
+        """Return the rows."""
         return rows
 
     def exchange_rows(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> tuple[Tensor, float]:
-        """What this rank sends itself; it waits for nobody."""
+        """The rows that this rank sends to itself, without waiting."""
         return self.start_exchange(rows, send_counts, receive_counts, place=place).wait().rows, 0.0
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> PendingRows:
-        """What this rank sends itself is there at once."""
+        """The rows that this rank sends to itself, available at once."""
         check_counts(rows, send_counts, receive_counts, self.rank, self.size)
         return NothingPending(rows.detach())
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
-        """It is its own row group and its own column."""
+        """This group is its own row group and column."""
         check_split(row_ranks, self.size)
         return self, self
 
@@ -268,7 +268,7 @@ class SoloGroup:
         return text
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Return at once."""
 
     def clock_ns(self) -> int:
         """This machine's monotonic clock."""
@@ -280,11 +280,11 @@ class SoloGroup:
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """R processes joined by torch.distributed: NCCL on GPUs, gloo elsewhere; some of them, where it came of a split.
+    """R processes joined by torch.distributed (NCCL on GPUs, gloo elsewhere), or a subgroup of them.
 
     Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
-    and receives as many; a gather of rows sends a rank's own rows to R - 1 others; an exchange of rows counts those for
-    other ranks and the few numbers in front of them; a broadcast is R - 1 times what rank 0 sends.
+    and receives the same; a gather sends a rank's rows to R - 1 others; an exchange of rows counts the rows for other
+    ranks and their headers; a broadcast counts R - 1 times the array.
     """
 
     rank: int
@@ -294,7 +294,7 @@ class ProcessGroup:
     bytes_sent: int = 0
     bytes_received: int = 0
     _offset_ns: int = 0
-    _whole: ProcessGroup | None = field(default=None, repr=False)  # what this group was split from
+    _whole: ProcessGroup | None = field(default=None, repr=False)  # the parent of a subgroup
     _members: GroupMembers = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
     _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
@@ -307,7 +307,7 @@ class ProcessGroup:
         """Form the group through a store that all ranks reach, leaving any group formed before.
 
         Raises:
-            ClusterError: the processes did not meet; the message says what each should check.
+            ClusterError: the processes could not connect; the message says what to check.
         """
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -326,8 +326,8 @@ class ProcessGroup:
         return group
 
     def _agree_on_clock(self) -> None:
-        # one machine: the monotonic clock is common; else clocks are set to zero where all leave a barrier together
-        # gloo has no uneven gather, so the host is sent as a fixed number
+        # on one machine the monotonic clock is shared; else clocks are set to zero at a common barrier
+        # gloo has no uneven gather, so the host is sent as one number
         host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
         hosts = [torch.zeros_like(host) for _ in range(self.size)]
         dist.all_gather(hosts, host)
@@ -378,7 +378,7 @@ class ProcessGroup:
         return self._splits[row_ranks]
 
     def _part(self, parts: list[list[int]]) -> Group:
-        """This rank's group of those that the ranks are dealt to."""
+        """This rank's subgroup of a division of the ranks."""
         if len(parts) == 1:
             return self
         if len(parts) == self.size:
@@ -390,21 +390,21 @@ class ProcessGroup:
         return part
 
     def beside(self) -> tuple[dist.ProcessGroup, Any]:
-        """A second group of torch's with the same ranks, and a second connection to the store.
+        """A second torch group with the same ranks, and a second connection to the store.
 
-        For exchanges that go on at another pace than this group's and must not mix with them. Made once and kept: the
-        first call is collective, and both are left with this group. Their bytes are counted by who uses them.
+        For asynchronous exchanges that must not mix with this group's. Both are created once and cached: the first
+        call is collective, and they are closed with this group. Their user counts the bytes.
 
         Raises:
-            PlanError: this group came of a split.
+            PlanError: this is a subgroup.
         """
         if self._whole is not None:
-            raise PlanError(f"a group of {self.size} rank(s) that came of a split has none beside it: ask the whole.")
+            raise PlanError(f"a subgroup of {self.size} rank(s) has no second group: use the group of the run.")
         if self._beside is None:
-            # a store's connection serves one thread at a time, and a wait on it would hold up all others
+            # a store's connection serves one thread at a time, and a wait on it would block all others
             store = reach_store(f"{self.store.host}:{self.store.port}", self.size)
             group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
-            dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects, and waits, at first use
+            dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects at first use
             self._beside = (group, store)
         return self._beside
 
@@ -434,7 +434,7 @@ class ProcessGroup:
         return time.monotonic_ns() - self._offset_ns
 
     def close(self) -> None:
-        """Leave the group and those split from it; one that came of a split is left with the whole."""
+        """Leave the group and its subgroups; a subgroup is left with its parent."""
         self._splits.clear()
         self._beside = None
         if self._whole is None and dist.is_initialized():
@@ -442,7 +442,7 @@ class ProcessGroup:
 
 
 def hash_of_host() -> int:
-    """A number that names this machine and boot."""
+    """A number that identifies this machine and boot."""
     from hashlib import sha256
 
     try:
@@ -456,7 +456,7 @@ def hash_of_host() -> int:
 def open_store(size: int, *, host: str = "127.0.0.1") -> tuple[Any, str]:
     """Serve a key-value store on ``host`` only, at a free port; returns it and its address ``host:port``."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((host, 0))  # torch would listen on every interface: the socket is bound here and handed over
+    listener.bind((host, 0))  # bound here, because torch would listen on every interface
     listener.listen(128)
     port = listener.getsockname()[1]
     store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
@@ -467,7 +467,7 @@ def reach_store(address: str, size: int, *, timeout_s: float = 60.0) -> Any:
     """Connect to a store another rank serves.
 
     Raises:
-        ClusterError: nothing answers there.
+        ClusterError: no store answers at the address.
     """
     host, port = address.rsplit(":", 1)
     limit = datetime.timedelta(seconds=timeout_s)
@@ -478,12 +478,12 @@ def reach_store(address: str, size: int, *, timeout_s: float = 60.0) -> Any:
 
 
 def share_cores(threads: int, local_ranks: int) -> int:
-    """Threads a rank uses: as asked, else the machine's cores shared out, at least one."""
+    """Threads per rank: as given, else the machine's cores divided among its ranks, at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return threads or max(1, cores // local_ranks)
 
 
-# A short text of every rank, known to all of them.
+# All-gather of short texts.
 
 
 MOST_BYTES = 600
@@ -494,7 +494,7 @@ def gather_texts(group: Group, text: str, *, device: str = "cpu") -> list[str]:
 
     Args:
         group: the ranks.
-        text: this one's; of more than 600 bytes the beginning is sent.
+        text: of this rank; truncated to 600 bytes.
         device: where tensors that are sent must be.
     """
     letters = text.encode()

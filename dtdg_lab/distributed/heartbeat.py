@@ -1,4 +1,4 @@
-"""Signs of life through the run's store: who has gone silent, found without waiting for a time-out of the network."""
+"""Heartbeats through the run's store, which detect dead ranks before the network times out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dtdg_lab.core.errors import RunFailedError
 
 
 class OtherRankError(RunFailedError, RuntimeError):
-    """Raised on a rank because another is silent or has failed; as a collective that fails, a ``RuntimeError`` too."""
+    """Raised on a rank because another is silent or has failed; a ``RuntimeError`` too, like a failed collective."""
 
 
 class Heartbeat:
-    """A thread that counts up this rank's beat and watches those of the others.
+    """A thread that increments this rank's heartbeat and monitors the others.
 
     A rank that computes for long still beats; one that was killed does not. ``check()`` costs nothing and raises once
     a rank has been silent for ``limit_s`` seconds, reported a failure, or the store itself is gone.
@@ -23,7 +23,7 @@ class Heartbeat:
         store: a torch store that all ranks reach.
         rank: this process, 0 .. ranks - 1.
         ranks: number of processes, R.
-        limit_s: seconds of silence after which a rank is taken for dead.
+        limit_s: seconds of silence after which a rank counts as dead.
         name: keeps the keys of several heartbeats on one store apart.
     """
 
@@ -32,22 +32,22 @@ class Heartbeat:
         self._failure = ""
         self._silent_rank: int | None = None
         self._stop = threading.Event()
-        store.add(f"{name}/beat/{rank}", 1)  # at once: who never beat is starting, who beat and stopped is dead
+        store.add(f"{name}/beat/{rank}", 1)  # at once: a rank without a beat is starting, one that stopped is dead
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
 
     @property
     def failure(self) -> str:
-        """What is known to have gone wrong on another rank or the store; empty while all is well."""
+        """The known failure of another rank or the store; empty if there is none."""
         return self._failure
 
     @property
     def silent_rank(self) -> int | None:
-        """The rank this one found silent; 0, which serves the store, where the store itself is gone."""
+        """The rank found silent; 0 if the store, which rank 0 serves, is unreachable."""
         return self._silent_rank
 
     def check(self) -> None:
-        """Raise if the run cannot go on.
+        """Raise if the run cannot continue.
 
         Raises:
             OtherRankError: a rank is silent or has failed, or the store cannot be reached.
@@ -57,7 +57,7 @@ class Heartbeat:
             raise OtherRankError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
 
     def hear(self) -> None:
-        """Look at once whether a rank has told of a failure, which the next beat would find."""
+        """Check immediately whether a rank has reported a failure, instead of at the next beat."""
         try:
             if int(self._store.add(f"{self._name}/failed", 0)):
                 self._failure = self._store.get(f"{self._name}/cause").decode()
@@ -65,7 +65,7 @@ class Heartbeat:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def fail(self, cause: str) -> None:
-        """Tell the others why the run fails, so that all name the cause and not a silence that follows from it."""
+        """Report the cause of a failure to all ranks, so that they report it instead of a later silence."""
         try:
             if int(self._store.add(f"{self._name}/claims", 1)) == 1:
                 self._store.set(f"{self._name}/cause", cause)

@@ -17,14 +17,14 @@ from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 
-# What the loop sees of model averaging: the word that rides in a round, a round as a rank saw it, who serves them.
+# The interface of model averaging: the control state of a round, a recorded round, and the averager.
 
 
-MAX_CHOICE = 2**20  # with room to spare below 2^24, up to where a float32 slot holds every integer exactly
+MAX_CHOICE = 2**20  # well below 2^24, up to which a float32 slot holds every integer exactly
 
 
 class ControlState(NamedTuple):
-    """What rank 0 wants all ranks to follow: the newest control version, and the adjuster's action."""
+    """The control state that rank 0 distributes: the newest control version and the batch-size choice."""
 
     version: int = 0
     choice: int = 0
@@ -38,7 +38,7 @@ class Round:
     """One averaging round as this rank saw it: an event that an averager can replay.
 
     ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
-    averagers, one after another, can be told apart. ``joined_step`` and ``applied_step`` count this rank's steps, 1
+    successive averagers can be distinguished. ``joined_step`` and ``applied_step`` count this rank's steps, 1
     after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
     since it joined the round before, and in the round that ends all its share of the trained nodes. ``version`` and
     ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
@@ -54,22 +54,22 @@ class Round:
 
     @property
     def staleness(self) -> int:
-        """Steps this rank took between giving its model and receiving the mean."""
+        """Steps of this rank between contributing its model and applying the mean."""
         return self.applied_step - self.joined_step
 
     @property
     def word(self) -> ControlState:
-        """What all ranks agreed on in this round."""
+        """The control state of this round."""
         return ControlState(self.version, self.choice)
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the round of all that ended its averager."""
+        """Whether this is the final round of its averager."""
         return self.number == 0
 
 
 class Averager(Protocol):
-    """Keeps the models of ranks together while each steps at its own pace, and tells them one word.
+    """Averages the models of ranks that train at their own pace, and distributes the control state.
 
     Attributes:
         every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
@@ -120,7 +120,7 @@ class Averager(Protocol):
     def finish(self, received: Callable[[], None] = ...) -> None:
         """Return when all ranks have called it, with one model and one agreed word everywhere.
 
-        Until then this rank goes on serving rounds and calls ``heard`` after each. A second call does nothing.
+        Until then this rank keeps serving rounds and calls ``received`` after each. A second call does nothing.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -128,7 +128,7 @@ class Averager(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        """Leave without finishing; a reason is reported to the other ranks as a failure."""
         ...
 
     def __enter__(self) -> Averager: ...
@@ -139,20 +139,20 @@ class Averager(Protocol):
 
 
 def check_times(every_s: float, limit_s: float = 1.0) -> None:
-    """Refuse times that mean nothing.
+    """Check the period and the time limit.
 
     Raises:
         ConfigError: the period is below 0 s, or the limit is not above 0 s.
     """
     if not 0 <= every_s < float("inf") or not limit_s > 0:
         raise ConfigError(
-            f"every_s={every_s:g}, limit_s={limit_s:g}: allowed are a finite every_s of at least 0 (0 is a round after "
-            "every step) and a limit_s above 0. Give seconds within these."
+            f"every_s={every_s:g}, limit_s={limit_s:g}: every_s must be finite and at least 0 (0 averages after every "
+            "step), and limit_s must be above 0."
         )
 
 
 def word_of(asked: Callable[[], ControlState]) -> ControlState:
-    """Rank 0's word, if it fits the slots it rides in.
+    """Rank 0's control state, validated for its slots in the buffer.
 
     Raises:
         ControlError: a version or choice is out of bounds.
@@ -175,16 +175,16 @@ def does_not_fit(event: Round, step: int) -> ConfigError:
     )
 
 
-# The steps of an epoch as one budget of all ranks, of which a faster rank takes more.
+# The steps of an epoch as a budget shared by all ranks; a faster rank takes more of them.
 
 
 LEASE_S = 0.05  # seconds of steps that a rank takes ahead at most
 
 
 class SharedSteps:
-    """Gives every step of an epoch to one rank; each rank takes some ahead, so that most steps ask no other.
+    """Assigns every step of an epoch to one rank; ranks take several steps ahead, so most need no communication.
 
-    A rank takes as many steps as it makes in 50 ms, at least one, and at most the 2R-th part of those that are left
+    A rank takes the steps that it makes in 50 ms, at least one, and at most a 2R-th of the remaining steps
     (guided self-scheduling). So a slow rank takes them one by one, and the last steps of an epoch are shared evenly.
     Steps that were taken stay with their rank. If it slows down among them, the others wait at the end of the run for
     all of them, not for one: 50 ms of work at its former pace at most, however long that takes at its new one.
@@ -247,7 +247,7 @@ class SharedSteps:
         self._left = max(0, steps - start - lease)
 
 
-# Averaging with nobody else: one process that hears its own words at the times at which ranks would meet.
+# Averaging in a single process: control states are applied at the times of rounds.
 
 
 class SingleProcessAverager:
@@ -262,7 +262,7 @@ class SingleProcessAverager:
         asked: the newest word.
         start: the word that holds already.
         step: steps taken before.
-        replay: the ``rounds`` of an earlier run: their words are heard at their steps, whatever the clock says.
+        replay: the ``rounds`` of an earlier run; their control states are applied at the recorded steps.
         place: the epoch that is under way, and how many of its steps have been made before.
 
     Raises:
@@ -302,17 +302,17 @@ class SingleProcessAverager:
 
     @every_s.setter
     def every_s(self, seconds: float) -> None:
-        """Meet this often from here on; refused below 0."""
+        """Set the period; values below 0 are refused."""
         check_times(seconds)
         self._every_s = seconds
 
     def control(self) -> None:
-        """Hear the word after a step, where a round is due."""
+        """Apply the control state after a step, if a round is due."""
         self.step += 1
         self.idle()
 
     def idle(self) -> None:
-        """Hear the word without a step, where a round is due."""
+        """Apply the control state without a step, if a round is due."""
         if self._replay is not None:
             self._follow(self._replay)
             return
@@ -331,7 +331,7 @@ class SingleProcessAverager:
         return rounds
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
-        """Hear the last word, and call ``heard``; a second call does nothing."""
+        """Apply the last control state and call ``received``; a second call does nothing."""
         if self._finished:
             return
         self._finished = True
@@ -346,7 +346,7 @@ class SingleProcessAverager:
         received()
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; there is nobody to tell."""
+        """Leave without finishing."""
         self._finished = True
 
     def __enter__(self) -> SingleProcessAverager:
@@ -372,35 +372,35 @@ class SingleProcessAverager:
         return self._counted[counter]
 
     def _follow(self, replay: list[Round]) -> None:
-        """Hear the words of the recorded rounds of this step."""
+        """Apply the control states of the recorded rounds of this step."""
         while replay and not replay[0].is_last and replay[0].joined_step <= self.step:
             if (replay[0].joined_step, replay[0].applied_step) != (self.step, self.step):
                 raise does_not_fit(replay[0], self.step)
             self._apply_control(replay.pop(0).word)
 
 
-# Asynchronous model averaging that never blocks a step, and carries a word of rank 0's to all.
+# Asynchronous model averaging that never blocks a step, and distributes rank 0's control state.
 
 
-_POLL_S = 0.002  # between two looks at a round while there is nothing else to do
-_LOOK_S = 0.05  # at most, between two looks for a new round: what a stop may have to wait for
-_SLOTS = 4  # behind the parameters in the buffer: weights; rank 0's version, choice and period
-_FAILURE = 2**40  # added to the number of the rounds called: there will be no more
+_POLL_S = 0.002  # polling interval of a round while idle
+_LOOK_S = 0.05  # maximum polling interval for a new round, and so the maximum delay of a stop
+_SLOTS = 4  # after the parameters in the buffer: weight; rank 0's version, choice and period
+_FAILURE = 2**40  # added to the round counter: no more rounds
 _TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
 
 
 class ModelAverager:
-    """Averages the models of all ranks every T_mu seconds while they go on training at their own pace.
+    """Averages the models of all ranks every T_mu seconds without blocking their training.
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
-    asynchronous all-reduce of the copy, and goes on stepping. When the sum has arrived, ``parameters += mean - copy``
-    keeps the steps taken meanwhile. A model counts by the steps its rank made since the round before; the weight rides
-    in the buffer. Ranks that have finished join until all have. A last round of all, where a model counts by its
-    rank's ``share`` of the trained nodes, leaves the same model everywhere. The number of ranks never shrinks: a
-    dead rank is an error on all others.
+    asynchronous all-reduce of the copy, and continues with its steps. When the sum has arrived,
+    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model is weighted by its rank's steps since the
+    previous round; the weight is part of the buffer. Finished ranks join rounds until all have finished. In a final
+    round, a model is weighted by its rank's ``share`` of the training nodes, and all ranks get the same model. The
+    number of ranks never shrinks: a dead rank is an error on all others.
 
-    Rank 0's word rides in the buffer as well. A risen version calls a round at once: what has to be heard waits for a
-    look of the others at the store (50 ms at most) and for their steps, not for T_mu.
+    The buffer also carries rank 0's control state. A new version starts a round at once. It then takes effect after
+    the other ranks' next check of the store (at most 50 ms) and their current step, without waiting for T_mu.
 
     With ``every_s=0`` ranks average after every step and wait for each other.
 
@@ -415,23 +415,23 @@ class ModelAverager:
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
             ranks.
-        group: process group that only averagers use (``dist.new_group()``), so that rounds cannot mix with others.
-        store: a connection to the run's store that only averagers use (their heartbeat has a thread of its own); keys
+        group: process group used only by averagers (``dist.new_group()``), so that rounds cannot mix with others.
+        store: a connection to the run's store used only by averagers (their heartbeat has its own thread); keys
             start with ``name``.
         every_s: seconds between two rounds (T_mu); 0 averages after every step.
-        limit_s: seconds of silence after which a rank is taken for dead.
-        naming_s: seconds to wait, once the network has failed, for word of the rank behind it; twice ``limit_s``
-            unless given.
-        asked: the newest word; rank 0's is called, in every step, and those of others never.
-        start: the word that all ranks hold already.
-        step: steps this rank has taken before.
-        replay: the ``rounds`` of an earlier run of this rank: join and apply at those steps with those weights and
-            words, whatever the clock says and ``asked`` would. Rounds of a pause are followed in the ``control()`` of
+        limit_s: seconds of silence after which a rank counts as dead.
+        naming_s: seconds to wait after a network failure until the responsible rank is known; twice ``limit_s`` by
+            default.
+        asked: returns the newest control state; called on rank 0 only, in every step.
+        start: the current control state of all ranks.
+        step: steps that this rank has made before.
+        replay: the ``rounds`` of an earlier run of this rank: rounds are joined and applied at the recorded steps,
+            with the recorded weights and control states. Rounds of a pause are replayed in the ``control()`` of
             their step.
-        place: the epoch that is under way, and how many of its steps all ranks have made before.
-        share: this rank's weight in the round that ends all, above 0.
-        name: tells averagers on one store apart; needed anew for each.
-        count: told the bytes sent, and as many received, when a round is joined.
+        place: the current epoch, and how many of its steps all ranks have made before.
+        share: this rank's weight in the final round, above 0.
+        name: unique among the averagers of one store.
+        count: called with the bytes sent (equal to those received) when a round is joined.
 
     Raises:
         ConfigError: ``parameters`` is empty or of other types, a time is out of bounds, ``name`` was used on this
@@ -439,7 +439,7 @@ class ModelAverager:
 
     Attributes:
         agreed, rounds, step: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
-        bytes_sent: bytes this rank sent, by the ring's formula 2 b (R - 1) / R; the last round of all included.
+        bytes_sent: bytes this rank sent, by the ring formula 2 b (R - 1) / R, including the final round.
     """
 
     def __init__(
@@ -484,7 +484,7 @@ class ModelAverager:
         self._next_look_s = 0.0
         self._finished = False
         if int(store.add(f"{name}/members", 1)) > self._ranks:
-            raise ConfigError(f"name={name!r} was used on this store before. Give every averager a name of its own.")
+            raise ConfigError(f"name={name!r} was used on this store before. Give every averager its own name.")
         self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
         try:
             self._follow(self._replay or [])  # rounds of a pause before the first step
@@ -494,12 +494,12 @@ class ModelAverager:
 
     @property
     def every_s(self) -> float:
-        """Seconds between two rounds, T_mu; rank 0's counts, and the others take it with the next round."""
+        """Seconds between two rounds, T_mu; the value of rank 0 applies, and others take it with the next round."""
         return self._every_s
 
     @every_s.setter
     def every_s(self, seconds: float) -> None:
-        """Meet this often from here on; refused below 0."""
+        """Set the period; values below 0 are refused."""
         check_times(seconds)
         self._every_s = seconds
 
@@ -533,8 +533,7 @@ class ModelAverager:
         """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
 
         Most calls ask no other process: see :class:`~dtdg_lab.distributed.model_averaging.SharedSteps`. The first one
-        returns
-        when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
+        returns when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -551,7 +550,7 @@ class ModelAverager:
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Take part until every rank has finished and all rounds are served; then end.
 
-        Rank 0 goes on calling rounds for those that still train. A second call does nothing.
+        Rank 0 keeps starting rounds for the ranks that still train. A second call does nothing.
 
         Args:
             received: called after every round that is applied meanwhile, and after the last.
@@ -570,7 +569,7 @@ class ModelAverager:
         self._heartbeat.close()
 
     def close(self, reason: str = "") -> None:
-        """Leave without finishing; a reason tells the other ranks that the run has failed here."""
+        """Leave without finishing; a reason is reported to the other ranks as a failure."""
         if self._finished:
             return
         self._finished = True
@@ -615,7 +614,7 @@ class ModelAverager:
     def _serve_the_others(self, received: Callable[[], None]) -> None:
         """Serve rounds until rank 0, seeing that all are done, says after which round to end.
 
-        Only rank 0 decides the end, and calls no round after it: nobody leaves while a round may still come.
+        Only rank 0 decides the end, and starts no round after it: no rank leaves while a round may still start.
         """
         self._add("done", 1)
         nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
@@ -723,7 +722,7 @@ class ModelAverager:
                 time.sleep(_POLL_S / 10)
 
     def _follow(self, replay: list[Round]) -> None:
-        """Do what the rounds at hand say of this step: apply one, join the next, or both; those applied are dropped."""
+        """Replay the recorded rounds of this step: apply one, join the next, or both."""
         while replay and not replay[0].is_last:
             event = replay[0]
             if self._work is None:
@@ -740,7 +739,7 @@ class ModelAverager:
             del replay[0]
 
     def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
-        """Follow the rounds that are left; returns word and weight of the one of all, or the newest where untold."""
+        """Replay the remaining rounds; returns control state and weight of the final round, if recorded."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
@@ -753,17 +752,17 @@ class ModelAverager:
             self._fail_on(error)
 
     def _fail_on(self, error: RuntimeError) -> NoReturn:
-        """A collective or the store failed: the heartbeat soon knows which rank is behind it."""
-        end = time.monotonic() + self._naming_s  # it knows within the limit; a loaded machine may be late
+        """A collective or the store failed: wait until the heartbeat knows the responsible rank, then raise."""
+        end = time.monotonic() + self._naming_s  # extra time for a loaded machine
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
             self._heartbeat.hear()
-        known = self._heartbeat.failure or "Which rank is behind it is not known here."
-        # others may hear of this rank's end before their own heartbeat has found the rank behind it
+        known = self._heartbeat.failure or "The rank that caused it is not known here."
+        # other ranks may see this rank's end before their own heartbeat has found the cause
         self.close(f"{known} Averaging failed on rank {self._rank}: {error}")
         raise OtherRankError(
             f"averaging round {self._number} failed on rank {self._rank}. {known} Repair the session, resume the run. "
-            f"The network says: {str(error)[:200]}"
+            f"Network error: {str(error)[:200]}"
         ) from error
 
 
@@ -810,7 +809,7 @@ def averager_for(
         replay: the rounds of an earlier run of this rank.
         place: the epoch that is under way, and how many of its steps all ranks have made before.
         share: of the trained nodes that this rank has, its weight in the round that ends all.
-        limit_s: seconds of silence after which a rank is taken for dead.
+        limit_s: seconds of silence after which a rank counts as dead.
 
     Raises:
         ConfigError: as :class:`ModelAverager`.

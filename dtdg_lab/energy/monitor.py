@@ -30,7 +30,7 @@ from dtdg_lab.energy.readers import (
 # A rank's share of the joules that a whole node's counter shows.
 
 
-SHARE = "-share"  # ends the names of these readers, which tell again joules that the node's reader has
+SHARE = "-share"  # suffix of these readers' names; their joules are included in the node's reader
 _NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests are in user and nice already
 
 
@@ -150,7 +150,7 @@ def readers_for(
         max_w: assumed watts of the node with all cores busy, for the model.
         gpu_idle_w: assumed watts of an idle GPU, for its model.
         gpu_max_w: assumed watts of a busy GPU; 0 where not known, which leaves its energy unknown.
-        gpu_busy: tells its model how long the GPU was busy; without it, a GPU that NVML cannot read stays unknown.
+        gpu_busy: seconds that the GPU was busy; without it, a GPU that NVML cannot read stays unknown.
         shares: whether each rank, besides, shares the node's counter out to itself
             (:class:`~dtdg_lab.energy.monitor.NodeShareReader`), which joules by phase and rank need.
         processor: processor seconds of the rank, all threads.
@@ -228,7 +228,7 @@ def _add_processors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderEnergy:
-    """What one reader tells of a window.
+    """The measurement of a window by one reader.
 
     Attributes:
         reader: its name.
@@ -254,7 +254,7 @@ class Measurement:
     Attributes:
         key: of the window.
         seconds: it lasted.
-        readers: what each of them tells, in their order.
+        readers: the measurement of each, in order.
     """
 
     key: str
@@ -263,7 +263,7 @@ class Measurement:
 
     @property
     def joules(self) -> float | None:
-        """Of all readers together, of what is covered; None where nobody knows any.
+        """The sum over all readers, for the time that they cover; None if none is known.
 
         A rank's and a whole node's joules of one kind of device are never added: where both are read, the rank's count.
         A rank's GPU and its node's processors are two devices, and both count.
@@ -278,7 +278,7 @@ class Measurement:
 
     @property
     def watts(self) -> float | None:
-        """Mean power of the readers that count, each over the seconds that it covers; None where nobody knows any."""
+        """Mean power of the readers that count, each over the seconds that it covers; None if none is known."""
         known = [each for each in self._counted() if each.coverage > 0]
         if not known or self.seconds <= 0:
             return None
@@ -334,7 +334,7 @@ def spread(amount: float, seconds: Mapping[str, float]) -> dict[str, float]:
     return {phase: amount * lasted_s / whole_s for phase, lasted_s in seconds.items()} if whole_s > 0 else {}
 
 
-# Energy of windows of time: ``begin_window``, ``end_window``, and what all of a rank's readers tell of it.
+# Energy of windows of time: ``begin_window``, ``end_window``, and the readings of all of a rank's readers.
 
 
 PATIENCE_S = 10.0  # a window that ended waits at most so long for readings that reach to its end
@@ -387,8 +387,8 @@ class EnergyWindow:
 class EnergyMeter:
     """Measures windows of time by all readers of a rank; windows may overlap, and threads may share a meter.
 
-    The readers belong to the meter: nobody else may read them, since a reading ends the one before. A window begins
-    and ends with a reading of each; where a reader has nothing to tell at that moment (a counter that moves every
+    The readers belong to the meter and may not be read elsewhere, since a reading ends the one before. A window begins
+    and ends with a reading of each; where a reader has no value at that moment (a counter that moves every
     100 ms), the reading that comes later is spread evenly over its seconds, and the window gets its part of it.
 
     Args:
@@ -438,7 +438,7 @@ class EnergyMeter:
             self._open[key] = EnergyWindow(key, self._read())
 
     def end_window(self, key: str) -> Measurement:
-        """End a window; what only later readings could tell of it is not covered.
+        """End a window; energy that only later readings would include is not covered.
 
         Raises:
             ConfigError: there is no open window of that name.

@@ -55,7 +55,7 @@ class PhaseEnergy:
         meter: of the rank; others may use it for windows of their own.
         power: the idle power of the node and of the GPU.
         ranks_on_node: ranks that share the node's idle power.
-        gpu_busy: is told the GPU's busy seconds, for its model.
+        gpu_busy: receives the GPU's busy seconds, for its power model.
         processor: processor seconds of this process.
         children: processor seconds of processes that work for this one, such as a server of features; they work beside
             the steps, so they are shared out by time.

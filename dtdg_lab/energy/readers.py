@@ -57,7 +57,7 @@ class ChildSeconds:
 class PowerModel:
     """Idle and full power of a node's processors and of one GPU; power in between is linear in utilisation.
 
-    A measured figure needs them too: what a phase of waiting drew is told from what a phase of computing drew by the
+    A measured figure needs them too: the power of waiting and of computing phases is separated by the
     idle power (see :mod:`dtdg_lab.energy.monitor`); the sum stays the measured one.
 
     Attributes:
@@ -263,7 +263,7 @@ class ModelledGpuReader:
 
     Args:
         power: ``gpu_idle_w`` and ``gpu_max_w``.
-        busy: seconds that the GPU was busy so far, told after each step. Of a step that is not over nothing is told
+        busy: seconds that the GPU was busy so far, updated after each step. A step in progress is not included
             yet, so that a reading may be one step late; together readings are right.
         wall: monotonic clock in seconds.
     """
@@ -318,7 +318,7 @@ class ModelledGpuReader:
             self._last_s, self._last_busy_s = now_s, busy_s
             return
         idle_w, max_w = self._power.gpu_idle_w, self._power.gpu_max_w
-        # not clipped: a long step tells its busy seconds at its end, maybe more than have passed since the last reading
+        # not clipped: a long step reports its busy seconds at its end, which may exceed the time since the last reading
         self._joules += idle_w * passed_s + (max_w - idle_w) * (busy_s - self._last_busy_s)
         self._seconds += passed_s
         self._last_s, self._last_busy_s = now_s, busy_s

@@ -64,9 +64,9 @@ def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
 def counted(streams: Mapping[Stream, float]) -> list[Stream]:
     """The streams whose joules add up to the run's: every device once in every attempt.
 
-    A GPU that several ranks read counts by the rank that read it longest; GPUs are told apart by the UUID in the name
-    of their reader, those that are modelled by rank. The processors of a node count by what reads the whole node; where
-    nothing does, by the share of each of its ranks.
+    A GPU read by several ranks counts once, by the rank that read it longest. Measured GPUs are identified by the UUID
+    in the name of their reader, modelled ones by rank. The processors of a node count by the reader of the whole node;
+    without one, by the shares of its ranks.
 
     Args:
         streams: each with the seconds for which its joules are known, above 0.
@@ -95,9 +95,9 @@ class _Known:
 
 
 class EnergyTotal:
-    """Sums up rows of ``energy`` and ``steps`` in any order of ranks; a row that is told again counts once.
+    """Sums up rows of ``energy`` and ``steps`` in any order of ranks; a repeated row counts once.
 
-    Joules of steps that a resumed run computed again stay counted: they were spent.
+    Joules of steps that a resumed run repeated stay counted, because they were spent.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class EnergyTotal:
         """Add a row of ``energy``.
 
         Returns:
-            Its stream; None where its joules are unknown, or it was told before.
+            Its stream; None if its joules are unknown, or it is repeated.
         """
         stream, time_ns, seconds = stream_of(rank, attempt, row), int(row["time_ns"]), _number(row["interval_s"]) or 0.0
         self._seen(attempt, time_ns, seconds)
@@ -128,7 +128,7 @@ class EnergyTotal:
         """Add a row of ``steps``: its joules count where nothing else is known of the rank's processors.
 
         Returns:
-            The stream of its joules, without a node; None where they are unknown, or it was told before.
+            The stream of its joules, without a node; None if they are unknown, or it is repeated.
         """
         time_ns, seconds, joules = int(row["time_ns"]), _number(row.get("time_s")) or 0.0, _number(row.get("energy_j"))
         self._seen(attempt, time_ns, seconds)
@@ -174,7 +174,7 @@ class EnergyTotal:
         return {**{kind: seconds / wanted for kind, seconds in found.items()}, "unknown": max(1 - lasted / wanted, 0.0)}
 
     def unknown(self) -> list[str]:
-        """Devices of the newest attempt whose energy nobody reads or models, in words."""
+        """Devices of the newest attempt whose energy is neither measured nor modelled, as text."""
         newest = max(self._span_ns, default=0)
         found = []
         for name, ranks in self._devices().get(newest, {}).items():
@@ -183,7 +183,7 @@ class EnergyTotal:
         return found
 
     def _devices(self) -> dict[int, dict[str, list[tuple[float, Stream | None, float]]]]:
-        """By attempt and device: the streams that tell of it, with the share of the device and the seconds of each."""
+        """By attempt and device: its streams, with the share of the device and the seconds of each."""
         known = self._all()
         streams = counted({stream: each.seconds for stream, each in known.items()})
         found: dict[int, dict[str, list[tuple[float, Stream | None, float]]]] = {}
@@ -215,7 +215,7 @@ class EnergyTotal:
         return found
 
     def _all(self) -> dict[Stream, _Known]:
-        """What readers tell; of ranks of whose processors they tell nothing, what their steps do."""
+        """The joules of the readers; for ranks without a processor reader, those of their steps."""
         processors = {(each.attempt, each.rank) for each in self._known if each.device == PROCESSOR}
         more = {
             each._replace(node=self._ranks[each.attempt, each.rank] or f"of rank {each.rank}"): known

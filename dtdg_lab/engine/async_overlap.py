@@ -81,7 +81,7 @@ class SpatialTasks:
         Args:
             makers: make the coroutines of S snapshots.
             order: whose turn it is, again and again; a task with more turns than it needs is passed over, one with
-                fewer goes on afterwards, by number. Exchanges are started in this order, which must be every rank's.
+                fewer continues afterwards, by number. Exchanges are started in this order, which must be every rank's.
             learning: whether there will be a backward.
         """
         tasks = [SpatialTask(make(), self._lend(learning=learning)) for make in makers]
@@ -129,14 +129,14 @@ class SpatialTasks:
         lent = {f"model.{name}": leaf for name, leaf in task.lent.items()}
         flight, task.result = torch.func.functional_call(self._step, lent, (task.coroutine,))
         exposed_s = 0.0 if waiting is None else waiting.exposed_s
-        # a network that is told to be slow may be stood still for a little longer than this clock saw
+        # an artificially slow network may have stalled slightly longer than this clock measured
         task.compute_s.append(max(0.0, time.perf_counter() - began_s - exposed_s))
         if flight is not None:
             task.flights.append(flight)
 
 
 class _Step(nn.Module):
-    """Lets a coroutine of a model go on, as a module of which parameters can be replaced for the time being."""
+    """Resumes a coroutine of a model, as a module whose parameters can be replaced temporarily."""
 
     def __init__(self, model: DynamicModel) -> None:
         super().__init__()

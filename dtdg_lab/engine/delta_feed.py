@@ -13,7 +13,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.delta import unpack
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 
-Brought = list[Snapshot] | list[DeviceSnapshot]
+Transferred = list[Snapshot] | list[DeviceSnapshot]
 
 
 class SnapshotFeed:
@@ -41,8 +41,8 @@ class SnapshotFeed:
         self._pages: dict[range, tuple[Contents, Tensor, Tensor | None]] = {}
         self._snapshots = self._bytes = self._whole_bytes = 0
 
-    def bring(self, snapshots: range) -> Brought:
-        """Consecutive snapshots, copied anew; the first is whole, whatever was brought before.
+    def bring(self, snapshots: range) -> Transferred:
+        """Transfer consecutive snapshots; the first is always transferred in full.
 
         Raises:
             DataError: the snapshots cannot be encoded.
@@ -65,7 +65,7 @@ class SnapshotFeed:
         return decode(payload)
 
     def drain(self) -> list[tuple[int, int, int]]:
-        """(snapshots, bytes, bytes had each been whole) brought since last asked; empty where there were none."""
+        """(snapshots, bytes, bytes in full) transferred since the last call; empty if there were none."""
         row = (self._snapshots, self._bytes, self._whole_bytes)
         self._snapshots = self._bytes = self._whole_bytes = 0
         return [row] if row[0] else []

@@ -22,12 +22,11 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSour
 from dtdg_lab.kernels.spmm import choose_backend, stacked
 from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
 
-# What sequences have in common whose spaces exchange nothing: whoever has one computes by itself.
+# Common base of sequences that exchange nothing: each rank computes by itself.
 
 
 class Apart:
-    """Answers what :class:`dtdg_lab.engine.strategy.SnapshotSequence` asks of other ranks, where there is nobody to
-    ask.
+    """The part of :class:`dtdg_lab.engine.strategy.SnapshotSequence` that concerns other ranks, for a single rank.
 
     Attributes:
         where: what holds some of the nodes, for a message.
@@ -156,7 +155,7 @@ class SnapshotView:
         num_nodes: N, the nodes of a snapshot.
         all_inputs: features of all columns of ``in``, where they are here already.
         pulled: first-layer pulls that are kept, by their kinds in order; the space adds to it.
-        may_keep: told the bytes of a first-layer pull, says whether they may be kept; None keeps none.
+        may_keep: given the bytes of a first-layer aggregation, returns whether to cache it; None caches nothing.
     """
 
     def __init__(
@@ -288,7 +287,7 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
 class ViewStore:
     """Spaces by their snapshots.
 
-    They are kept while they fit; later ones are made anew whenever they are asked for. For a pass over the sequence
+    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence
     again and again this beats dropping the oldest.
 
     Args:
@@ -410,7 +409,7 @@ class DeviceSequence:
         return [self._store.get(some) for some in ranges]
 
     def fed(self, *, difference: bool) -> DeviceSequence:
-        """The same snapshots, of which only those that were brought are here: copies, whole or by difference."""
+        """The same snapshots, with only the transferred ones on the device: copies, in full or by delta."""
         feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
         of = self.settings
         return DeviceSequence(
@@ -425,9 +424,9 @@ class DeviceSequence:
         )
 
     def bring(self, snapshots: range) -> None:
-        """Let go of what was brought before, and bring copies of these, where there is a feed."""
+        """Release earlier copies and transfer these snapshots, if there is a feed."""
         if self.feed is not None:
-            self._brought.clear()  # first: there may be no room for both
+            self._brought.clear()  # first, because both may not fit in memory
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
     def stack(self, snapshots: range) -> SnapshotView:
@@ -462,7 +461,7 @@ class DeviceSequence:
         )
 
     def _one(self, snapshots: range) -> Snapshot | DeviceSnapshot:
-        """Some snapshots as one, of what was brought or of the graph itself."""
+        """Some snapshots stacked as one, from the transferred copies or the graph itself."""
         if self.feed is None:
             return stacked([self.graph.snapshots[t] for t in snapshots])
         return stacked([self._brought[t] for t in snapshots])
@@ -493,7 +492,7 @@ def operator_settings(
     return OperatorSettings(backend, dtype, device, norm, loops)
 
 
-# The least space there is: one node that hears itself, for asking a model what it does wherever it is.
+# The smallest view: one node with a self-loop, to inspect a model.
 
 
 class OneVertex:

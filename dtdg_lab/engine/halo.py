@@ -30,7 +30,7 @@ class HaloSequence:
         settings: how operators are made.
         ways: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
-        awaited: whether pulls suspend while rows are on their way; whoever uses the spaces drives the model then.
+        awaited: whether aggregations suspend while rows are in flight; the caller then drives the model.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
 
@@ -80,16 +80,16 @@ class HaloSequence:
         return self._store.get(snapshots)
 
     def halo_rows(self, t: int) -> int:
-        """Rows that a pull of a snapshot brings here, along all ways that the model pulls."""
+        """Halo rows received for a snapshot, over all edge directions of the model."""
         if t not in self._halos:
             self.view(t)
         return self._halos[t]
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether any rank says so."""
-        word = torch.tensor([float(flag)], device=self.device)
-        self._group.all_reduce(word)
-        return bool(word.item() > 0)
+        """Whether the flag is set on any rank."""
+        found = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(found)
+        return bool(found.item() > 0)
 
     def join(self, z: Tensor) -> Tensor:
         """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
@@ -98,7 +98,7 @@ class HaloSequence:
         return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
 
     def has_turn(self, t: int) -> bool:
-        """Snapshots are dealt to ranks in turn."""
+        """Snapshots are assigned to ranks in turn."""
         return t % self._group.size == self._rank
 
     def _make(self, snapshots: range) -> SnapshotView:

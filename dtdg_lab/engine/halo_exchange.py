@@ -127,14 +127,14 @@ class Exchanger:
 
     Args:
         group: the processes; rank r executes part r of the plans.
-        marks: told where an exchange begins and ends; may be set anew.
-        leg: what its exchanges are called where their seconds are told.
+        marks: called where an exchange begins and ends; may be replaced.
+        leg: name of its exchanges in records.
 
     Attributes:
         marks: as above.
-        forward_way: what pulls are noted as: ``forward``, or ``rerun`` while a block of time is computed again.
+        forward_way: pass in records: ``forward``, or ``rerun`` while a time block is recomputed.
         links: (layer, that or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
-            Of what :meth:`gather` sends only what it is told a layer for; the rest is in the group's bytes alone.
+            Rows that :meth:`gather` sends without a layer are only in the group's bytes.
         legs: seconds of all of them.
     """
 
@@ -181,7 +181,7 @@ class Exchanger:
         Args:
             x: (n, F) this rank's rows.
             counts: (R,) rows of each rank.
-            layer: of the model, for the record; where none is given, links do not tell of it.
+            layer: of the model, for the record; if missing, it is not recorded in links.
 
         Raises:
             PlanError: the counts do not fit the ranks or the rows.
@@ -213,7 +213,7 @@ class Exchanger:
         ]
 
     def _between_ranks(self, x: Tensor, route: Route, layer: int) -> Tensor:
-        if self._group.size == 1:  # nobody to exchange with
+        if self._group.size == 1:  # a single rank
             return x.new_zeros((0, *x.shape[1:]))
         received: Tensor = _Rows.apply(x, self, route, layer)
         return received
@@ -284,7 +284,7 @@ class ExchangeLog:
         ranks: by its place among the ranks that exchange, each one's number in the run.
 
     Attributes:
-        marks: told where waiting for an exchange begins and ends; set anew for every step.
+        marks: called where waiting for an exchange begins and ends; replaced for every step.
         number: exchanges so far, which every rank counts alike.
         legs: seconds by leg.
     """
@@ -323,12 +323,11 @@ class ExchangeLog:
 # Pulls that suspend: rows leave in one node of the graph and arrive in another, and what lies between runs meanwhile.
 #
 # Backward runs nodes in reverse order of their making. The gradient of what arrived leaves where the rows arrived and
-# is
-# waited for where they left, so that whatever was computed in between in forward is computed in between in backward.
+# is waited for where they left, so that whatever was computed in between in forward is computed in between in backward.
 
 
 class PendingExchange:
-    """One pull's exchange. A coroutine that awaits it goes on when its driver says so, and waits for the rest then.
+    """The exchange of one aggregation. Its driver resumes the coroutine that awaits it, which then waits.
 
     Attributes:
         in_flight_s: seconds that its rows took forward; None before they were waited for.
@@ -473,7 +472,7 @@ class HaloRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartEdges:
-    """n rows and the E edges that they pull along, over M columns of which the first n are the rows themselves.
+    """n rows and the E edges that they aggregate over, with M columns; the first n columns are the rows themselves.
 
     Attributes:
         indptr: (n + 1,) int64: row i pulls from ``indices[indptr[i]:indptr[i + 1]]``.

@@ -176,7 +176,7 @@ class TargetGrowth:
         return gathered.kept(known, np.repeat(np.arange(len(gathered.lengths)), gathered.lengths))
 
     def columns(self, gathered: GatheredTargets, height: int) -> NDArray[np.int32]:
-        """(E,) what the edges come from, as rows, of which every snapshot has the same number."""
+        """(E,) the source rows of the edges; every snapshot has the same number of rows."""
         rows = self._row[self._keys(gathered)]
         if self._count > 1:
             rows = rows + np.repeat((np.arange(self._count) * height).astype(np.int32), gathered.per_snapshot)
@@ -335,7 +335,7 @@ def block_shape(model: str, memory: str, hidden: int, layers: int, *, norm: str 
 class TargetBlocks:
     """Everything that a batch needs, in arrays that are only read.
 
-    Every snapshot has R_l rows in layer l, of which the targets are the first: row s R_l + i is row i of the s-th of
+    Every snapshot has R_l rows in layer l, targets first: row s R_l + i is row i of the s-th of
     the S snapshots. Rows of a layer are the first ones of each snapshot in the layer before. With ``inputs_once`` the
     first layer has further columns, of features alone, after its S R_0 rows: those of the first snapshot, the second..
 

@@ -43,7 +43,7 @@ def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int,
     """At most ``fanout`` of the in-neighbours of each node, evenly and without repetition; all where there are fewer.
 
     What is drawn for a node depends on its number and the key alone: not on what else is asked for, and so neither
-    on parts nor on ranks. With c neighbours of which k are drawn, weights grow by c / k. A sum over drawn neighbours is
+    on parts nor on ranks. If k of c neighbours are sampled, weights are scaled by c / k. A sum over drawn neighbours is
     then on average the sum over all, whatever each is scaled by; with the degrees of the whole graph, convolutions and
     means over neighbours are so too.
 
@@ -59,7 +59,7 @@ def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int,
     References: FlareDTDG sections 2.2 and 4.1 on DynaGraph (Guan et al. 2022); Bentley, Floyd 1987 ("A sample of
     brilliance"), who draw k of c numbers with k draws.
 
-    Differs from the paper: how DynaGraph draws and scales is not told; even draws and unbiased sums are ours.
+    Differs from the paper: DynaGraph's sampling and scaling are not specified; ours are uniform and unbiased.
     """
     if fanout < 1:
         raise PlanError(f"fanout={fanout}: at least 1 neighbour of each node must be drawn.")
@@ -215,7 +215,7 @@ def _order(seed: int, part: int, epoch: int, stretch: int, count: int) -> NDArra
 
 
 def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
-    """The training split in stretches of L consecutive snapshots, the last of which may overlap the one before.
+    """The training split in stretches of L consecutive snapshots; the last may overlap the one before.
 
     Raises:
         ConfigError: the training split is shorter.

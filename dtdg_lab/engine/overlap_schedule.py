@@ -121,7 +121,7 @@ __all__ = ["TaskTimes", "early_ready", "in_turn"]
 
 
 def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[int, ...]:
-    """Which task goes on next, by the rule Early-Ready & Short-Comm.
+    """Which task runs next, by the rule Early-Ready & Short-Comm.
 
     The times are played through. Of the tasks that are ready and have pulls left, the one that was ready first goes
     on, of equal ones that with the shorter next exchange; where none is, one that only computes, so that what is in
@@ -266,7 +266,7 @@ _LEARNING_RATE = 0.02
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
 _CENTRE = np.array([8.0, 8.0, 4.0, 12.0, 0.0, 0.0])  # about what log(1 + size) is, and its spread
 _SPREAD = np.array([4.0, 4.0, 2.0, 4.0, 1.0, 1.0])
-_LEAST_S = 1e-7  # what a clock tells apart: shorter times count as this
+_LEAST_S = 1e-7  # clock resolution: shorter times count as this
 _FARTHEST = 12.0  # most that the network moves the logarithm of a prior, a factor of 160,000
 
 
@@ -302,7 +302,7 @@ class TaskTimePredictor:
 
     References: FlareDTDG section 3.4.
     Differs from the paper: the loss is Huber's, of the logarithm of seconds, where the paper has the mean squared
-    error of seconds; its sizes, features and prior are not told, and ours.
+    error of seconds; its sizes, features and prior are not specified; they are ours.
     """
 
     def __init__(self, seed: int = 0) -> None:

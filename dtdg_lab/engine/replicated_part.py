@@ -241,7 +241,7 @@ class CachedPart:
             snapshots: S consecutive ones.
 
         Returns:
-            the array, whose entries may be those of all snapshots alike, and (S,) where each begins. Offsets begin anew
+            the array, whose entries may be those of all snapshots alike, and (S,) where each begins. Offsets restart
             in every snapshot.
 
         Raises:
@@ -361,19 +361,18 @@ def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
 
 # Cached parts on disk: written once, whole or not at all, then mapped by all processes of the machine.
 #
-# Mapped pages are the machine's, not a process's: whoever maps the same part shares its memory. The folders are
-# written
-# and read as those of graphs are.
+# Mapped pages belong to the machine, so processes that map the same part share its memory. The folders are written and
+# read as those of graphs are.
 
 
-PARTS_VERSION = 1  # of what the files hold: a change makes all parts anew
+PARTS_VERSION = 1  # of the file contents: a change rebuilds all parts
 KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest unused first, after an hour
 
 
 def cached_part(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
     """The cached part of some nodes, mapped from disk; made there by the first process that asks.
 
-    Two partitions that give a part the same nodes share it. A damaged one is made anew.
+    Two partitions that give a part the same nodes share it. A damaged one is rebuilt.
 
     Args:
         graph: N nodes.

@@ -26,7 +26,7 @@ class DglSampler:
     """Draws as :func:`dtdg_lab.engine.minibatches.sampled_edges` does, weights included, by DGL's kernel.
 
     What it draws does not repeat, since DGL's generators are its threads'; layers of two hops see neighbours drawn
-    twice, and models with such layers are refused by whoever makes the batches.
+    twice, and batch generators refuse models with such layers.
 
     Raises:
         NotAvailableError: DGL cannot be imported; on the first use.
@@ -239,7 +239,7 @@ class NeighbourSampler(Protocol):
 
 
 class BatchSampler:
-    """Makes a part's mini-batches: each a pure function of seed, part and number, whoever asks for it and when.
+    """Makes a part's mini-batches: each a pure function of seed, part and number.
 
     Args:
         graph: N nodes.

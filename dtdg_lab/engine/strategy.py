@@ -1,4 +1,4 @@
-"""What every layout shares: its interface, sequences of snapshots, segments, and threads."""
+"""The base of all strategies: their interface, snapshot sequences, segments, and threads."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from dtdg_lab.engine.graph_view import DeviceSequence
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
-# What the training loop asks of every layout.
+# The interface of a strategy.
 
 
 class StepMarks(Protocol):
-    """Takes down where one phase of a step ends and the next begins."""
+    """Records the boundaries between the phases of a step."""
 
     def __call__(self, phase: str) -> None:
         """The time since the last mark was this phase."""
         ...
 
     def exchange(self, wait_s: float) -> None:
-        """The time since the last mark was an exchange, of which the first ``wait_s`` seconds were waiting."""
+        """The time since the last mark was an exchange, whose first ``wait_s`` seconds were waiting."""
         ...
 
     def block(self, number: int, way: str) -> None:
-        """From here on it is block ``number`` of time: ``forward``, ``rerun`` (computed again) or ``backward``."""
+        """Time block ``number`` begins, in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
         ...
 
 
 class Unmarked:
-    """Takes nothing down."""
+    """Records nothing."""
 
     def __call__(self, phase: str) -> None:
         """Nothing."""
@@ -58,9 +58,9 @@ class Unmarked:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of this rank: the groups of its parts, and how many groups all ranks have together.
+    """One step of this rank: the groups of its parts, and the number of groups of all ranks.
 
-    ``snapshots`` is how many it computes, where steps differ in that and the largest may be looked for.
+    ``snapshots`` is the number of snapshots that it computes, if steps differ in it.
     """
 
     iteration: int
@@ -71,10 +71,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a rank adds to a step: the sum of its groups' mean losses, and the work that its groups are.
+    """A rank's result of a step: the sum of its groups' mean losses, and its amount of work.
 
-    A group that several ranks share counts on one of them, and each adds its share of the group's loss.
-    ``vertex_snapshots`` are the nodes of every snapshot of every group, whatever of it the loss needs.
+    A group shared by several ranks is counted by one of them, and each adds its share of the group's loss.
+    ``vertex_snapshots`` counts the nodes of every snapshot of every group, whether or not the loss uses them.
     """
 
     loss_sum: float
@@ -518,8 +518,7 @@ class SequenceSegment:
 # Pieces of work that know nothing of each other, on as many threads as torch may use, with results in order.
 #
 # One thread for each piece, instead of all threads for each operation: a core finds in its cache what it wrote there,
-# and
-# nobody waits for the other threads after every operation. Bits do not depend on the number of threads.
+# and no thread waits for the others after every operation. Bits do not depend on the number of threads.
 
 
 T = TypeVar("T")
@@ -628,18 +627,18 @@ class TimeBlock:
 
 
 class Timeline(Protocol):
-    """A run's snapshots in consecutive blocks of time, one of which is here at a time."""
+    """A run's snapshots in consecutive time blocks; one block is loaded at a time."""
 
     def __len__(self) -> int:
         """nb, the blocks."""
         ...
 
     def open(self, number: int, way: str) -> TimeBlock:
-        """Bring a block here; what an earlier one brought may go.
+        """Load a block; data of an earlier one may be released.
 
         Args:
             number: of the block, from 0.
-            way: ``forward``, or ``rerun`` where it is computed again.
+            way: the pass: ``forward``, or ``rerun`` for recomputation.
         """
         ...
 

@@ -32,7 +32,7 @@ def build_graph(
     strict_label: bool = False,
     into: Path | None = None,
 ) -> DynamicGraph:
-    """Windows, features and labels of edges that are dealt to B base intervals, made one after the other.
+    """Windows, features and labels of edges that are assigned to B base intervals, generated one by one.
 
     Args:
         stream: the base intervals, and what is given with them.
@@ -59,7 +59,7 @@ def build_graph(
     if smoothing_window < 1 or min_edges < 0:
         raise DataError(f"smoothing_window={smoothing_window} is to be at least 1, and min_edges={min_edges} 0.")
     kinds, windows = FeatureRows(stream, features), Windows(stream, edge_life, min_edges)
-    if not min_edges:  # else nobody knows how many are left
+    if not min_edges:  # else the number that is left is unknown
         check_room(windows.most, stream.num_nodes, 0 if kinds.static is not None else kinds.width, into)
     facts = {"name": name, "source": source, "edge_life": edge_life, "strict_label": strict_label}
     with MemoryCollector(windows.most) if into is None else FileCollector(Path(into), edge_life) as collector:
@@ -106,7 +106,7 @@ def _too_few(windows: Windows) -> DataError:
     """What to say where no window can be labelled."""
     counts, given = windows.counts, windows.stream.targets is not None
     made = counts.windows + counts.dropped
-    left = f", of which {counts.windows} have min_edges={windows.min_edges} edges" if windows.min_edges else ""
+    left = f", {counts.windows} of them with min_edges={windows.min_edges} edges" if windows.min_edges else ""
     needed = "at least 1 is needed" if given else "at least 2 are needed, because the last one is only a label"
     return DataError(
         f"{counts.intervals} base intervals make {made} snapshot{'s' * (made != 1)} with edge_life="

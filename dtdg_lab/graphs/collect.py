@@ -73,7 +73,7 @@ class MemoryCollector:
         self.steps += 1
 
     def _room(self, name: str, row: NDArray[Any]) -> NDArray[Any]:
-        """Memory for all rows, of which what is never touched is never taken."""
+        """Memory for all rows; the system allocates only pages that are written."""
         try:
             return np.empty((self._most, *row.shape), dtype=row.dtype)
         except MemoryError as error:

@@ -70,10 +70,8 @@ FORMATS: Mapping[str, TransferFormat] = MappingProxyType({each.name: each for ea
 
 # Consecutive snapshots as the first one and the differences after it, which give back the same arrays bit for bit.
 #
-# Of a snapshot that follows another travel the places of the edges that leave, the pairs (target, source) of those
-# that
-# arrive, and, where edges have values, all values. Nothing says which pairs are common or where arrivals go: both
-# ends
+# Of a snapshot that follows another travel the places of the edges that leave, the pairs (target, source) of those that
+# arrive, and, where edges have values, all values. Nothing says which pairs are common or where arrivals go: both ends
 # keep edges in the order of their keys. A snapshot whose difference would be the larger is sent whole.
 #
 # Source: ESDG section 3.2. Differs from the paper: it sends the pairs of the edges that leave; their places take

@@ -230,12 +230,9 @@ class DynamicGraph:
 # The label of every window, the baseline that stands beside it, and the edges that the label counts.
 #
 # Without given targets the label at window t is log(1 + in-degree in window t + 1), and its persistence log(1 +
-# in-degree
-# in window t), so that the last window is only a label. With ``strict_label`` only edges that the newest base
-# interval of
-# those windows holds count: with edges that live long, neighbouring windows share nearly all of them, and persistence
-# is
-# hard to beat.
+# in-degree in window t), so that the last window is only a label. With ``strict_label`` only edges that the newest base
+# interval of those windows holds count: with edges that live long, neighbouring windows share nearly all of them, and
+# persistence is hard to beat.
 #
 # What is given is given for base intervals; window t takes what belongs to its newest one. Windows that ``min_edges``
 # leaves out take theirs with them, and the label of the window before comes from the next one that is kept.

@@ -1,4 +1,4 @@
-"""Edges dealt to base intervals: in memory (IntervalEdges), or one interval after the other (IntervalStream)."""
+"""Edges assigned to base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class IntervalStream:
         num_intervals: B.
         num_nodes: N.
         weighted: whether the snapshots carry weights.
-        make: starts the sequence anew and gives its B snapshots in order, duplicates merged.
+        make: restarts the sequence and yields its B snapshots in order, duplicates merged.
         node_ids: shape (N,): ids in the source, or None.
         features: float32, shape (B, N, F), or (N, F) where they never change; None where there are none.
         targets: float32, shape (B, N): the value to predict at a base interval; None: the next in-degree is.
         persistence: float32, shape (B, N): what "tomorrow is like today" predicts for ``targets``.
         classes: int16, shape (B, N), or (N,) where they never change; -1 is unlabelled.
         vertex_split: int8, shape (N,): 0 trains, 1 validates, 2 tests, -1 none.
-        rows: edges in the source, duplicates counted; None where nobody counted.
+        rows: edges in the source, duplicates included; None if unknown.
 
     Raises:
         DataError: an array has the wrong type or shape, or holds a value that is not allowed.
@@ -83,7 +83,7 @@ class IntervalStream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalEdges:
-    """E edges dealt to B base intervals, over nodes 0 .. N - 1.
+    """E edges assigned to B base intervals, over nodes 0 .. N - 1.
 
     Attributes:
         src: shape (E,): sources.

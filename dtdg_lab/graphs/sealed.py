@@ -145,7 +145,7 @@ class SealedSnapshots(Sequence[Snapshot]):
 
 
 class SealedGraph(DynamicGraph):
-    """A graph like another one, of which what lies after the validation split is read only while its seal is open.
+    """A view of a graph whose snapshots after the validation split can be read only while its seal is open.
 
     Labels are ``targets``, ``classes`` and ``following``, and ``persistence``, which is the label before. Where the
     data set divides its nodes, labels of test nodes read as -1. ``snapshots`` and ``features`` are sealed when
@@ -165,7 +165,7 @@ def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
     """The same graph with what is after its training and validation splits sealed; nothing is copied.
 
     Args:
-        graph: T snapshots; one that is sealed is sealed anew.
+        graph: T snapshots; the seal of a sealed graph is replaced.
         split: its parts.
     """
     return _sealed_again(unsealed(graph), max(split.train.stop, split.validation.stop))
@@ -187,12 +187,12 @@ def seal_of(graph: DynamicGraph) -> Seal:
 
 
 def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """All snapshots whatever is sealed, for a number made of them that tells nothing of any one: the seed of draws."""
+    """All snapshots whatever is sealed, to derive a random seed that reveals no single snapshot."""
     return snapshots._snapshots if isinstance(snapshots, SealedSnapshots) else snapshots
 
 
 def last_read(index: Any, length: int) -> int:
-    """The highest of ``length`` entries that an index reads, as far as it can be told, else the last; -1 for none."""
+    """The highest of ``length`` entries that an index reads; the last if unknown, -1 if it reads none."""
     if isinstance(index, slice):
         read = range(*index.indices(length))
         return max(read[0], read[-1]) if read else -1

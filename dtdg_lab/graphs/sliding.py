@@ -1,10 +1,10 @@
 """The edges of the last few intervals, kept sorted while intervals arrive and leave.
 
-Sorting a window anew costs all its edges times their logarithm for every snapshot; here only what arrives is sorted
+Sorting each window from scratch costs O(E log E) per snapshot; here only what arrives is sorted
 (it comes sorted), and the rest is copied. Both ways of keeping a window are exact, whatever its length:
 
 * without weights, the number of intervals that hold an edge is kept, and the edge goes when it falls to 0;
-* with weights, every interval's weight is kept, and a window's weight is summed anew from them, oldest first, in
+* with weights, every interval's weight is kept, and a window's weight is recomputed from them, oldest first, in
   float64. Adding what arrives and subtracting what leaves would drift: 1e9 + 1 - 1e9 is not 1 in float32.
 """
 

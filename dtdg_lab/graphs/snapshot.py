@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
 
-# Arrays that nobody can change, and the checks every array of a graph passes.
+# Read-only arrays, and the checks that every array of a graph passes.
 
 
 def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> NDArray[Any]:

@@ -93,7 +93,7 @@ class GraphStatistics:
         V: nodes.
         E: distinct edges of every base interval, summed; None where that cannot be known any more.
         EL: distinct edges of every snapshot, summed: the edges while they live.
-        rows: edges in the source, duplicates counted; None where nobody counted.
+        rows: edges in the source, duplicates included; None if unknown.
         edge_life: base intervals an edge lives.
         weighted: whether edges carry weights.
         features: F.

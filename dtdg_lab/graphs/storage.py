@@ -104,13 +104,11 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
     return arrays, meta
 
 
-# Folders of arrays that are written as they come, and appear whole or not at all.
+# Folders of arrays that are written incrementally and appear atomically.
 #
-# The files grow in a hidden folder beside the place, which is renamed at the end. Whoever is killed in the middle
-# leaves
-# only that hidden folder; the next one who writes to the same place removes it. Files are not forced to the disk:
-# after
-# a power failure they may be shorter than their headers say, which reading refuses.
+# The files grow in a hidden folder beside the target, which is renamed at the end. A process that
+# is killed leaves only that hidden folder, which the next writer of the same target removes. Files are not synced to
+# disk: after a power failure they may be shorter than their headers say, which reading refuses.
 
 
 _LOCK = "writing"
@@ -266,7 +264,7 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Remove drafts of the same place whose writers are gone: nobody holds their lock."""
+    """Remove drafts of the same folder whose lock is free, because their writers have ended."""
     drafts = f".{glob.escape(folder.name)}.*"
     for lock in folder.parent.glob(f"{drafts}/{_LOCK}"):
         with contextlib.suppress(OSError), lock.open("r") as file:  # its writer is at work, or has just finished

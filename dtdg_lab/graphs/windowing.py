@@ -21,7 +21,7 @@ class CutCounts:
     """Sizes of the whole sequence a graph was cut from, the last window included, which is only a label.
 
     Attributes:
-        rows: edges in the source, duplicates counted; None where nobody counted.
+        rows: edges in the source, duplicates included; None if unknown.
         intervals: B, base intervals.
         interval_edges: distinct edges of each base interval, summed over the B intervals (the papers' E).
         windows: S, windows that were kept.
@@ -46,7 +46,7 @@ def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None
     Args:
         steps: T, snapshots that will be kept.
         nodes: N.
-        features: numbers that each node has anew at every snapshot; 0 where features never change.
+        features: feature values per node and snapshot; 0 if features never change.
         into: the folder that the graph is written to; None where it is held in memory.
 
     Raises:
@@ -86,15 +86,12 @@ def _size(count: int) -> str:
 # From base intervals to windows of ``edge_life`` of them.
 #
 # Window i holds the edges of base intervals i .. i + edge_life - 1, so B intervals make B - edge_life + 1 windows and
-# an
-# edge lives in ``edge_life`` of them, fewer at the two ends. Duplicates are merged; where edges carry weights these
-# are
-# summed. Self loops are kept, and so are windows without edges, unless ``min_edges`` leaves them out.
+# an edge lives in ``edge_life`` of them, fewer at the two ends. Duplicates are merged; where edges carry weights these
+# are summed. Self loops are kept, and so are windows without edges, unless ``min_edges`` leaves them out.
 #
 # Source: the edge-life windows of ESDG section 5.4 and of the released code of DynaHB and FlareDTDG.
 #
-# Differs from the papers: ``min_edges`` counts the distinct edges of a window, the released code counts duplicates
-# too;
+# Differs from the papers: ``min_edges`` counts the distinct edges of a window, the released code counts duplicates too;
 # and ESDG also keeps the first windows, which have fewer than ``edge_life`` base intervals.
 
 
@@ -108,7 +105,7 @@ class Window:
 
 
 class Windows:
-    """The windows of a sequence, one after the other; ``counts`` tells about them once they have all gone by.
+    """The windows of a sequence, one after the other; ``counts`` describes them once all have been generated.
 
     Args:
         stream: B base intervals.

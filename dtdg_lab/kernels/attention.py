@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dtdg_lab.kernels import spmm as device_rows
-from dtdg_lab.kernels.spmm import Adjacency, import_dgl, with_self_edges, without_self_edges
+from dtdg_lab.kernels.spmm import Adjacency, import_dgl, with_self, with_self_edges, without_loops, without_self_edges
 
 SLOPE = 0.2
 _EDGES_AT_ONCE = 2**18  # of the gathered rows of edge_products
@@ -28,8 +27,8 @@ class AttentionOperator:
     def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
         rows: tuple[Any, ...]
         if adjacency.on_device:
-            kept = device_rows.without_loops(adjacency.indptr, adjacency.indices, first)
-            rows = device_rows.with_self(*kept, first)[:2]
+            kept = without_loops(adjacency.indptr, adjacency.indices, first)
+            rows = with_self(*kept, first)[:2]
         else:
             indptr, indices, _ = adjacency.arrays
             rows = with_self_edges(*without_self_edges(indptr, indices, first), first)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSnapshot:
-    """N nodes and E edges, as :class:`dtdg_lab.graphs.snapshot.Snapshot` has them; nobody changes the tensors.
+    """N nodes and E edges, as in :class:`dtdg_lab.graphs.snapshot.Snapshot`; the tensors are read-only by convention.
 
     Attributes:
         indptr: (N + 1,) int32 offsets.

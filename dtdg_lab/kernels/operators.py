@@ -167,11 +167,11 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD an
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Let the C library give back freed memory only beyond ``KEPT_BYTES``, for the whole process; True where it can.
+    """Make the C library return freed memory only beyond ``KEPT_BYTES``, process-wide; True if supported.
 
-    By default glibc maps large arrays afresh and returns them when they are freed. Every page is then handed out and
-    cleared anew, which took up to half the time of an epoch. Threads share one heap, since those of their own are small
-    and returned whole. Other C libraries are left as they are.
+    By default glibc maps large arrays with mmap and unmaps them when they are freed. Every page is then cleared again,
+    which took up to half the time of an epoch. Threads share one heap, since per-thread heaps are small and always
+    returned. Other C libraries are left as they are.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):

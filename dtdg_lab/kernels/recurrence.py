@@ -2,7 +2,7 @@
 
 Everything lies with nodes side by side: an array of a step is (numbers, n), so that each gate is one contiguous
 piece of memory. The state, a row of ones and narrow inputs lie on top of one another, z = [h ; 1 ; x], so that one
-product gives all gates; wide inputs stay where they are and have a product of their own. Backward is written by hand
+product gives all gates; wide inputs are not copied and have their own product. Backward is written manually
 and works in place, on arrays that are still in the cache when n is a thousand or two. What costs beside the products is
 reading again what forward kept, so little else is kept than z, gates, and candidates or cells.
 """
@@ -189,12 +189,12 @@ class _GRU(torch.autograd.Function):
             torch.sub(h, candidate, out=d_update).mul_(dh)
             torch.mul(dh, update, out=before)
             _tanh_backward(dh.sub_(before), candidate, grad_input=d_candidate)
-            if ctx.rests and t == 0:  # nothing hears h, and r is not heard
+            if ctx.rests and t == 0:  # h is zero, so r has no effect
                 d_reset.zero_()
                 _sigmoid_backward(d_both, gates[t], grad_input=d_both)
                 products.take_inputs(t, rests[t], dgates, dx)
                 break
-            # c hears h through r * h
+            # c depends on h through r * h
             products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
             before.addcmul_(part, reset)

@@ -245,7 +245,7 @@ class Adjacency:
     def block(self) -> Any:
         """The edges as a DGL block from M to n nodes, made once."""
         if self._block is None:
-            # edges numbered by hand: where DGL numbers them itself, its sum of edge values fails in single precision
+            # explicit edge numbers: with DGL's own, its sum of edge values fails in single precision
             numbers = torch.arange(self.num_edges, dtype=self.indices.dtype, device=self.device)
             csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices, numbers))
             self._block = import_dgl().create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])

@@ -11,17 +11,14 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.rng import torch_seed
 
-# What a model remembers from one snapshot to the next, for all layers.
+# The recurrent state of a model, for all layers.
 #
-# The state goes into a model and comes out of it; no module keeps any. Its history is cut nowhere in this room: the
-# gradient of a loss runs back through every snapshot computed since the state was made, as far as the first one.
-# Whoever
-# drives the model decides where that ends, by :meth:`State.detach`, and always between two snapshots: group layouts
-# start
-# each group from ``initial_state`` and never detach; a layout that carries state from one step to the next detaches
-# it
-# right after that step's backward, since torch frees the history then. A learned initial state (the first weights of
-# EvolveGCN) therefore gets its gradient only from steps that start at ``initial_state``.
+# The state is an input and an output of a model; modules do not store it. Models never detach it: the gradient of a
+# loss runs back through all snapshots since the state was created. The strategy truncates it (truncated BPTT) by
+# :meth:`State.detach`, always between two snapshots. Group layouts start each group from ``initial_state`` and never
+# detach; a layout that carries the state from one step to the next detaches it after that step's backward pass, when
+# torch frees the history. A learned initial state (the initial weights of EvolveGCN) therefore gets its gradient only
+# from steps that start at ``initial_state``.
 
 
 @dataclass(frozen=True, slots=True)

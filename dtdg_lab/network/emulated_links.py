@@ -72,7 +72,7 @@ class LinkedGroup:
     def set_links(self, links: LinkState) -> None:
         """Change the links for exchanges that start from now on, also of the groups split from this one.
 
-        A rank reads the links to itself alone: each rank must be told.
+        A rank reads only the links to itself, so every rank must call this.
 
         Raises:
             PlanError: the links are of another number of ranks.
@@ -139,15 +139,15 @@ class LinkedGroup:
             self._splits[row_ranks] = of_rows, self._part(column, columns_of(row_ranks, self.size))
         return self._splits[row_ranks]
 
-    def _part(self, group: Group, dealt: list[list[int]]) -> Group:
-        """This rank's group of those that the ranks are dealt to."""
+    def _part(self, group: Group, parts: list[list[int]]) -> Group:
+        """This rank's subgroup of a division of the ranks."""
         if group is self._group:
             return self
         if isinstance(group, SoloGroup):
             return group
         part = LinkedGroup(group)
         part._lines = self._lines
-        part._numbers = next(numbers for numbers in dealt if self.rank in numbers)
+        part._numbers = next(numbers for numbers in parts if self.rank in numbers)
         return part
 
     def all_reduce(self, flat: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""How slow the links are at each moment of a run, by pattern and by hand, and whoever makes them so."""
+"""The state of the links during a run, by pattern and by option, and the mechanisms that slow them down."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Slowed(Protocol):
 
 
 def _check_alike(links: LinkState, said: str) -> None:
-    """Refuse links that the kernel cannot tell apart: of one owner, to requesters that have one address."""
+    """Refuse links that the kernel cannot distinguish: of one owner, to requesters with the same address."""
     for owner in range(links.parts):
         asking = np.arange(links.parts) != owner
         if len({*zip(links.delay_s[owner, asking], links.bytes_per_s[owner, asking], strict=True)}) > 1:
             raise ConfigError(
-                f"{said} with congestion_by='netem': the kernel cannot tell part {owner}'s requesters apart, "
-                f"which have one address. Give all of them the same ('{owner} delay=...'), or set "
+                f"{said} with congestion_by='netem': the kernel cannot distinguish part {owner}'s requesters, "
+                f"which have the same address. Give all of them the same ('{owner} delay=...'), or set "
                 "congestion_by='emulated'."
             )
 
@@ -119,7 +119,7 @@ class RankLinks:
         self._group.set_links(links_of_ranks(links, self._group.size))
 
     def close(self) -> None:
-        """The group goes on as it is: whoever trains has another one next time."""
+        """Keep the group as it is; the next run has its own."""
 
 
 class EmulatedNetwork:
@@ -182,7 +182,7 @@ class EmulatedNetwork:
             self._slowed.close()
 
     def release(self) -> None:
-        """Give back a device that the kernel shapes, for whoever shapes it next; :meth:`follow` takes it again."""
+        """Release a device with traffic control, so that another run can use it; :meth:`follow` acquires it again."""
         if self._slowed is not None and self._config["congestion_by"] == "netem":
             self._slowed.close()
             self._now = None

@@ -33,7 +33,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one class of traffic is told by, and how slow it is.
+    """The filter of one traffic class, and its delay and rate.
 
     Attributes:
         port: TCP port of the server whose replies they are.
@@ -196,7 +196,7 @@ class NetemMark:
             draft.replace(path)
         except OSError as error:
             raise DataError(
-                f"cannot write {path}, which tells the next start what to undo: {error}. Give a folder you can write."
+                f"cannot write {path}, which the next start needs for clean-up: {error}. Give a folder you can write."
             ) from error
 
 
@@ -264,7 +264,7 @@ def check_device(device: str) -> None:
         owner = "another run's, or was left by one" if handle == HANDLE else "not this program's, and stays untouched"
         raise NotAvailableError(
             f"the device {device} has a queue {kind} {handle} that is {owner}. Set congestion_by=emulated, or remove "
-            f"it with 'tc qdisc del dev {device} root' if nobody needs it."
+            f"it with 'tc qdisc del dev {device} root' if it is not needed."
         )
 
 
@@ -320,7 +320,7 @@ class NetemLinks:
     A context manager: entered, the device has its queue; left, it has its default one back, as also at the process's
     normal end. What a killed process leaves is undone by :func:`undo_left_over`.
 
-    Packets tell requesters apart by their addresses alone: where several have one, as all on the loopback device, an
+    Packets distinguish requesters only by their addresses: where several have one, as all on the loopback device, an
     owner's links to them must be alike.
 
     Args:
@@ -441,7 +441,7 @@ class NetemLinks:
         if np.ptp(delays_s) > 0 or len(set(rates.tolist())) > 1:
             raise ConfigError(
                 f"links of part {owner} differ between parts {', '.join(map(str, asking))}, which traffic control "
-                "cannot tell apart: they have one address. Give all of them the same delay and rate (as '"
+                "cannot distinguish: they have the same address. Give all of them the same delay and rate (as '"
                 f"{owner} delay=...' does), or set congestion_by=emulated."
             )
         if delays_s[0] and not self._delays:

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.feature_store import BITS, LinkState
+from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 
-# Links that are slow because an owner of features is: all its replies come late, whoever asked.
+# Links that are slow because the owner of features is: all its replies are late, for every requester.
 
 
 MOST_MS = 10_000.0  # a link slower than these is taken for a mistake: a run on it would seem to stand still
@@ -59,7 +59,7 @@ def check_owner(owner: int, parts: int, where: str) -> None:
     """Refuse a part that does not exist.
 
     Raises:
-        ConfigError: as said; ``where`` tells what named it.
+        ConfigError: as said; ``where`` names the source.
     """
     if not 0 <= owner < parts:
         raise ConfigError(
@@ -107,7 +107,7 @@ class CycleTable:
         epochs: of the run.
 
     References: GreenDyGNN section VI-A, congestion injection: epochs 0 to 2 clean, from 3 on 15 to 25 ms on one or two
-    nodes at a time, repeated every 7 epochs. Which nodes, when, it does not tell: the table is ours.
+    nodes at a time, repeated every 7 epochs. It does not specify which nodes and when: the table is ours.
     """
 
     phases: tuple[LinkState, ...]
@@ -177,7 +177,7 @@ def _milliseconds(text: str) -> float:
         return math.nan
 
 
-# Links set by hand, as text: ``1>0 delay=20 rate=25; 2 delay=5``.
+# Links set by option, as text: ``1>0 delay=20 rate=25; 2 delay=5``.
 
 
 _FORM = (
@@ -290,7 +290,7 @@ def _said(links: LinkState, owner: int, asker: int) -> str:
 # Congestion that comes and goes by the clock of a run's epochs.
 
 
-LEVELS = 16  # a wave changes the links so often, and no oftener: every change is told to the servers and recorded
+LEVELS = 16  # a wave changes the links so often, and not more often: every change is sent to the servers and recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace:
-    """Links that change when they changed in the run of which the trace is; clean before the first change.
+    """Links that change as in the recorded run; clean before the first change.
 
     Attributes:
         times: (epoch, share of it) of each change, ascending.
@@ -403,7 +403,7 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
     """Write the trace of a run: a JSON line for each change of its links.
 
     Args:
-        events: rows of the run's table ``events``; those of kind ``congestion`` are read, of which ``data`` has
+        events: rows of the run's table ``events``; those of kind ``congestion`` are read; their ``data`` has
             ``delay_ms`` and ``mbit``, (P, P) each, a rate being None where nothing limits it.
         file: to write; replaced whole.
         steps_per_epoch: of the run, by which steps become shares of an epoch.
@@ -431,7 +431,7 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
 
 
 def load_trace(file: str | Path, parts: int) -> RecordedTrace:
-    """Read what :func:`save_trace` wrote, or a file made by hand.
+    """Read a trace file of :func:`save_trace`, or one of the same format.
 
     Each line is a JSON object of ``epoch``, ``share`` (0 to less than 1; 0 where it is left out), and ``delay_ms``,
     ``mbit``: (P, P), a row for each owner and a column for each requester; ``mbit`` or a rate may be null.
@@ -505,7 +505,7 @@ class PatternSettings:
         delay_ms: added to replies over congested links; at least 0. ``table`` and ``file`` have their own.
         mbit: rate of congested links in Mbit/s; 0 does not limit them. ``file`` has its own.
         first_epoch: the first that may be congested.
-        cycle: epochs after which a pattern begins anew, at least 1.
+        cycle: epochs after which a pattern repeats, at least 1.
         table: of a schedule, see :func:`dtdg_lab.network.patterns.parse_table`; empty makes one by the seed.
         file: of a recorded trace, see :func:`dtdg_lab.network.patterns.load_trace`.
         epochs: of the run.
@@ -543,7 +543,7 @@ class PatternSettings:
             raise ConfigError(
                 f"congestion between parts={self.parts}: one part fetches nothing. Set congestion=none, or more parts."
             )
-        first, second = streams.generator(self.seed, "congestion/owners").permutation(self.parts)[:2].tolist()
+        first, second = generator(self.seed, "congestion/owners").permutation(self.parts)[:2].tolist()
         return first, second
 
     @property
@@ -568,12 +568,12 @@ class PatternSettings:
 
 
 def none(settings: PatternSettings) -> Pattern:
-    """No pattern: links are clean, but for what is set by hand."""
+    """No pattern: links are clean, except for option ``links``."""
     return Phases(LinkState.clean(settings.parts), settings.first_epoch)
 
 
 def one_slow(settings: PatternSettings) -> Pattern:
-    """One owner is congested for the first half of every cycle, of which an odd epoch is congested too."""
+    """One owner is congested for the first half of every cycle, rounded up."""
     return _in_long_phases(settings, 1.0)
 
 
@@ -617,7 +617,7 @@ def markov(settings: PatternSettings) -> Pattern:
     """
     changes: list[tuple[float, int]] = []
     for owner in settings.all_owners:
-        random = streams.generator(settings.seed, "congestion/markov", owner)
+        random = generator(settings.seed, "congestion/markov", owner)
         at, slow = settings.first_epoch + random.exponential(0.75 * settings.cycle), True
         while at < settings.epochs:
             changes.append((at, owner))
@@ -678,7 +678,7 @@ def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
         DataError: a recorded trace cannot be read.
 
     References: GreenDyGNN section IV-C2 names six archetypes (no congestion, one link slow or fast, two links symmetric
-    or asymmetric, oscillating); what they do in time it does not tell. Differs from the paper: their shapes are ours. A
+    or asymmetric, oscillating); their course in time is not specified. Differs from the paper: their shapes are ours. A
     congested link is all of an owner's replies, as section VI-A congests nodes.
     """
     if name not in PATTERNS:
@@ -694,7 +694,7 @@ def _in_long_phases(settings: PatternSettings, *weights: float) -> Pattern:
 
 
 def links_of_ranks(links: LinkState, ranks: int) -> LinkState:
-    """The links between R ranks, of which each has P / R consecutive parts.
+    """The links between R ranks, each of which has P / R consecutive parts.
 
     Between two ranks the greatest delay and the least rate of their parts hold: an exchange has come when its last rows
     have. Nothing is added within a rank.

@@ -1,9 +1,10 @@
-"""Partitions of nodes: made by name, checked, and cached on disk."""
+"""Node partitions: created by name, validated, and cached on disk."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import operator
 import os
@@ -12,6 +13,7 @@ import tokenize
 import uuid
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,15 @@ from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
 
-# What a partitioner gives back.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assigned:
-    """The part of each node, as a partitioner chose it.
+    """The result of a partitioner.
 
     Attributes:
-        owner: (N,) int32: the part of each node, 0 to P - 1; every part owns at least one.
-        groups: (N,) int32: the group of each node within its part; None where the partitioner makes none.
-        notes: what the reader of the partition should know, such as parts that had to be filled; may be empty.
+        owner: (N,) int32, the part of each node, 0 to P - 1; every part owns at least one node.
+        groups: (N,) int32, the group of each node within its part; None if the partitioner makes no groups.
+        notes: remarks for the user, such as empty parts that were filled; may be empty.
     """
 
     owner: NDArray[np.int32]
@@ -46,23 +46,20 @@ class Assigned:
     notes: str = ""
 
 
-# Parts that a partitioner left empty get a node each: every part must own one.
-
-
 def without_empty_parts(
     owner: NDArray[Any], parts: int, weights: NDArray[Any], *, groups: NDArray[np.int32] | None = None, notes: str = ""
 ) -> Assigned:
-    """Give each empty part the lightest node of the part that then has most nodes; ties go to the lower number.
+    """Give each empty part the lightest node of the currently largest part; ties go to the lower number.
 
     Args:
         owner: (N,) the part of each node, N >= P.
         parts: P.
-        weights: (N,) what a node weighs, in any unit.
+        weights: (N,) node weights, in any unit.
         groups: (N,) groups to pass on.
-        notes: words to pass on; how many parts were filled is added.
+        notes: remarks to pass on; the number of filled parts is appended.
 
     Returns:
-        owners under which every part has a node.
+        owners that give every part at least one node.
     """
     owner = np.array(owner, dtype=np.int32)
     counts = np.bincount(owner, minlength=parts)
@@ -84,7 +81,7 @@ def without_empty_parts(
 
 FORMAT = "dtdg-lab partition 1"
 
-# what zipfile and numpy raise for files that are cut short, changed, or something else
+# raised by zipfile and numpy for truncated, modified or foreign files
 DAMAGE = (
     OSError,
     ValueError,
@@ -102,11 +99,11 @@ DAMAGE = (
 
 
 def save_partition(partition: Partition, path: str | Path) -> Path:
-    """Write a partition into one file, whole or not at all; a file already there is replaced.
+    """Write a partition to one file atomically; an existing file is replaced.
 
     Args:
         partition: of N nodes.
-        path: the file; it is given the ending .npz where it has none.
+        path: the file; the suffix .npz is added if it has none.
 
     Returns:
         The file.
@@ -137,23 +134,23 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
             f"cannot write the partition to {file}: {error.strerror or error}. Give a file in a folder you may write."
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # where it could not be made, there is none
+        with contextlib.suppress(OSError):  # may not exist
             draft.unlink()
     return file
 
 
 def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: int | None = None) -> Partition:
-    """Read what :func:`save_partition` wrote.
+    """Read a file of :func:`save_partition`.
 
     Args:
         path: the file.
-        graph: the graph it must be for; any where None. A file made for no graph in particular fits every graph of
-            as many nodes.
-        parts: P it must have; any where None.
+        graph: the graph that it must belong to; None accepts any. A file without a graph's hash fits every graph with
+            the same number of nodes.
+        parts: required number of parts; None accepts any.
 
     Raises:
-        DataError: there is no such file, or it is damaged, or holds something else.
-        PartitionError: it is for another graph, or has another number of parts.
+        DataError: the file does not exist, is damaged, or is not a partition.
+        PartitionError: it belongs to another graph, or has another number of parts.
     """
     file = as_path(path, "path")
     partition = _read(file)
@@ -161,7 +158,7 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
         _check_graph(file, partition, graph)
     if parts is not None and parts != partition.parts:
         raise PartitionError(
-            f"{file} divides its nodes into {partition.parts} parts, and {parts} are asked for. Set "
+            f"{file} has {partition.parts} parts, but {parts} are requested. Set "
             f"parts={partition.parts}, or give a file of {parts} parts."
         )
     return partition
@@ -169,13 +166,11 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
 
 def _read(file: Path) -> Partition:
     if not os.path.isfile(file):
-        raise DataError(
-            f"there is no file {file}. Give one that .save(path) of a partition or dtdg_lab.partition.base wrote."
-        )
+        raise DataError(f"there is no file {file}. Give a file written by .save(path) of a partition.")
     try:
         with zipfile.ZipFile(file) as archive:
             if (wrong := archive.testzip()) is not None:
-                raise ValueError(f"the checksum of {wrong} is not its own")
+                raise ValueError(f"the checksum of {wrong} does not match")
         with np.load(file, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
         if str(found["format"]) != FORMAT:
@@ -189,11 +184,11 @@ def _read(file: Path) -> Partition:
             float(found["seconds"]),
         )
     except PlanError as error:
-        raise DataError(f"{file} holds no valid partition: {error}") from error
+        raise DataError(f"{file} is not a valid partition: {error}") from error
     except DAMAGE as error:
         words = f"no entry {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
         raise DataError(
-            f"{file} is no partition, or a damaged one: {words}. Make the partition again and save it."
+            f"{file} is damaged or not a partition: {words}. Make the partition again and save it."
         ) from error
 
 
@@ -205,27 +200,20 @@ def _check_graph(file: Path, partition: Partition, graph: DynamicGraph) -> None:
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"{file} divides {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Give a "
+            f"{file} has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Give a "
             "partition of this graph."
         )
 
 
-# Making a partition by name: checked, timed, and kept in the cache.
-
-
-# raise it when a partitioner gives other partitions, so that older ones are not taken from a cache
+# increase it when the result of a partitioner changes, so that cached partitions are not reused
 PARTITION_VERSION = 1
 PARTITION_SETTINGS = ("dealing", "imbalance", "partition_file")
 
 
-_READ = {  # settings that decide what a partitioner makes
-    "hash": ("seed",),
-    "round_robin": (),
-    "metis": ("seed", "imbalance"),
-    "load_aware": ("hops", "dealing"),
-    "hypergraph": ("seed", "imbalance"),
-    "file": ("partition_file",),
-}
+def accepted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are parameters of a partitioner's function."""
+    taken = inspect.signature(function).parameters
+    return {name: value for name, value in settings.items() if name in taken}
 
 
 def make_partition(
@@ -233,19 +221,19 @@ def make_partition(
 ) -> Partition:
     """Divide the nodes of a graph by the partitioner ``name`` of the catalogue.
 
-    A partition is kept in the cache folder under the graph's hash and everything its partitioner reads; several
-    processes may ask at once: the first makes it, the others wait and read it. A damaged file there is made anew.
+    Partitions are cached on disk by the graph's hash and the settings that the partitioner reads. If several processes
+    request the same partition, the first makes it, and the others wait and read it. A damaged file is replaced.
 
     Args:
         name: such as ``"metis"``.
         graph: N nodes in T snapshots.
         parts: P, from 1 to N.
-        hops: layers times hops a layer, for partitioners that weigh computation graphs.
-        seed: of the partitioners that draw lots.
-        **settings: ``dealing``, ``imbalance``, ``partition_file``; the glossary's defaults where not given.
+        hops: layers times hops per layer, for partitioners that use the size of computation graphs.
+        seed: of randomised partitioners.
+        **settings: ``dealing``, ``imbalance``, ``partition_file``; they default to the glossary's values.
 
     Returns:
-        The partition; ``seconds`` is the time making took, also where it comes from the cache.
+        The partition; ``seconds`` is the time that making it took, also if it comes from the cache.
 
     Raises:
         PartitionError: there are more parts than nodes, or the partitioner failed.
@@ -253,24 +241,26 @@ def make_partition(
         NotAvailableError: the partitioner's library is not installed.
         DataError: a partition file is missing or damaged.
     """
-    catalogue.entry("partition", name)  # refuses other names
+    assign = catalogue.entry("partition", name).load()
     parts, settings = _checked_parts(graph, parts), _checked_settings(settings)
-    read = {key: value for key, value in {"hops": hops, "seed": seed, **settings}.items() if key in _READ[name]}
-    if "partition_file" in read:  # a file may change, and reading it again costs nothing
-        return _made(name, graph, parts, read)
+    read = accepted(assign, {"hops": hops, "seed": seed, **settings})
+    if "partition_file" in read:  # a file may change and is cheap to read
+        return _timed(assign, name, graph, parts, read)
     file = _cache_file(name, graph, parts, read)
     with one_at_a_time(file):
-        with contextlib.suppress(DataError, PartitionError):  # none yet, or damaged: made anew
+        with contextlib.suppress(DataError, PartitionError):  # missing or damaged
             return load_partition(file, graph, parts)
-        partition = _made(name, graph, parts, read)
-        with contextlib.suppress(DataError):  # a cache that cannot be written is no reason to fail
+        partition = _timed(assign, name, graph, parts, read)
+        with contextlib.suppress(DataError):  # an unwritable cache is not an error
             save_partition(partition, file)
     return partition
 
 
-def _made(name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Partition:
+def _timed(
+    assign: Callable[..., Assigned], name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]
+) -> Partition:
     start = time.perf_counter()
-    assigned: Assigned = catalogue.entry("partition", name).load()(graph, parts, **read)
+    assigned = assign(graph, parts, **read)
     seconds = time.perf_counter() - start
     settings = ", ".join(f"{key} {value}" for key, value in read.items())
     made_by = name + (f" ({settings})" if settings else "") + (f"; {assigned.notes}" if assigned.notes else "")
@@ -286,22 +276,22 @@ def _cache_file(name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]
 def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
     try:
         if isinstance(parts, bool):
-            raise TypeError("a truth value is no number of parts")
+            raise TypeError("a bool is not a number of parts")
         number = operator.index(parts)
     except TypeError as error:
         raise PartitionError(
-            f"parts={shortened(parts)} is no whole number; 1 to {graph.num_nodes:,} are allowed."
+            f"parts={shortened(parts)} must be a whole number from 1 to {graph.num_nodes:,}."
         ) from error
     if not 1 <= number <= graph.num_nodes:
         raise PartitionError(
-            f"{number:,} parts of the {graph.num_nodes:,} nodes of {graph.name!r}: from 1 part to one for each "
-            "node are allowed. Set parts (and ranks) accordingly, or choose a larger graph."
+            f"parts={number:,} must be from 1 to {graph.num_nodes:,}, the number of nodes of {graph.name!r}. "
+            "Set parts (and ranks) accordingly, or choose a larger graph."
         )
     return number
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    unknown = [knob for knob in settings if knob not in PARTITION_SETTINGS]
+    unknown = [name for name in settings if name not in PARTITION_SETTINGS]
     if unknown:
         raise UnknownNameError("setting of partitioners", unknown[0], PARTITION_SETTINGS)
-    return {knob: OPTIONS[knob].check(settings.get(knob, OPTIONS[knob].default)) for knob in PARTITION_SETTINGS}
+    return {name: OPTIONS[name].check(settings.get(name, OPTIONS[name].default)) for name in PARTITION_SETTINGS}

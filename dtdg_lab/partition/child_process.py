@@ -1,4 +1,4 @@
-"""Partitioning libraries in a child process, so that a crash or a time limit costs no run."""
+"""Partitioning libraries in a child process, so that a crash or a timeout does not end the run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def end_with(parent: int) -> None:
-    """Be killed when the parent process dies, were it by kill -9; where there is no prctl, work on to the end."""
+    """Have this process killed when its parent dies, even by kill -9 (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before this was asked for
-            sys.exit(f"process {parent}, which asked for parts, is gone")
+        if os.getppid() != parent:  # the parent died before the prctl call
+            sys.exit(f"the parent process {parent} has ended")
 
 
 def main(parent: str, solver: str, given: str, answer: str) -> None:
-    """Run ``solve_<solver>`` on one file's arrays; write the (K,) parts into the other."""
+    """Run ``solve_<solver>`` on the arrays of file ``given``; write the (K,) parts to file ``answer``."""
     end_with(int(parent))
     with np.load(given, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
@@ -43,14 +43,14 @@ def main(parent: str, solver: str, given: str, answer: str) -> None:
     np.save(answer, np.asarray(solve(arrays)), allow_pickle=False)
 
 
-# What the child process does for partitioner ``hypergraph``: Mt-KaHyPar itself. Imports nothing else of the lab.
+# Runs in the child process; imports nothing else of the package.
 
 
 def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Mt-KaHyPar on nets of N nodes: starts, pins and weights in, (N,) parts out."""
+    """Mt-KaHyPar on the nets of N nodes: starts, pins and weights in, (N,) parts out."""
     import mtkahypar
 
-    # on several threads only the deterministic preset repeats itself, at three times the work for as many rows
+    # one thread: with several only the deterministic preset is reproducible, which takes three times as long
     library = mtkahypar.initialize(1)
     mtkahypar.set_seed(int(arrays["seed"]))
     context = library.context_from_preset(mtkahypar.PresetType.DEFAULT)
@@ -69,15 +69,12 @@ def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     return np.asarray(hypergraph.partition(context).get_partition(), np.int64)
 
 
-# Partitioning libraries run in a process of their own: one that crashes or hangs takes nothing down with it.
-
-
 TIME_LIMIT_S = 600.0
 _REMEDY = "Choose another partitioner, such as load_aware, which needs no library."
 
 
 def needs_library(name: str) -> None:
-    """Go on where the package ``name`` is installed.
+    """Check that the package ``name`` is installed.
 
     Raises:
         NotAvailableError: it is not.
@@ -97,12 +94,12 @@ def in_child(
     parts: int,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> NDArray[np.int32]:
-    """Let ``solve(arrays)`` of ``<solver>_solver.py`` run in a child process and return the parts it chose.
+    """Run ``solve_<solver>(arrays)`` in a child process and return its parts.
 
     Args:
         solver: such as ``"metis"``.
-        arrays: what ``solve`` takes, by name.
-        vertices: K, how many parts must come back.
+        arrays: input of the solver, by name.
+        vertices: K, the number of nodes that are assigned.
         parts: P.
         time_limit_s: seconds after which the child is killed.
 
@@ -110,7 +107,7 @@ def in_child(
         (K,) int32, 0 to P - 1.
 
     Raises:
-        PartitionError: the child was killed, failed, took too long, or answered something else.
+        PartitionError: the child was killed, failed, timed out, or returned an invalid result.
     """
     size = f"{vertices:,} nodes in {parts} parts"
     with tempfile.TemporaryDirectory(prefix="dtdg-lab-partition-") as name:
@@ -142,11 +139,11 @@ def in_child(
         except OSError as error:
             raise PartitionError(f"the process of {solver} could not be started: {error}. {_REMEDY}") from error
         _check_end(solver, done, size, time.monotonic() - start)
-        return _answer(solver, answer, vertices, parts)
+        return _read_result(solver, answer, vertices, parts)
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, with this very package where the child looks for it."""
+    """This process's environment, with this package on the child's import path."""
     root = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
 
@@ -155,38 +152,38 @@ def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str,
     if not done.returncode:
         return
     last = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
-    said = f" It said: {last[0][:300]}" if last else ""
+    printed = f" Its last output: {last[0][:300]}" if last else ""
     if done.returncode > 0:
-        raise PartitionError(f"{solver} failed on {size} with exit status {done.returncode}.{said} {_REMEDY}")
+        raise PartitionError(f"{solver} failed on {size} with exit status {done.returncode}.{printed} {_REMEDY}")
     number = -done.returncode
     name = signal.Signals(number).name if number in {known.value for known in signal.Signals} else "unknown"
-    why = " The system does this where memory runs out." if name == "SIGKILL" else ""
+    why = " The operating system does this when memory runs out." if name == "SIGKILL" else ""
     raise PartitionError(
-        f"{solver} was ended by signal {name} ({number}) after {took_s:.1f} s, on {size}.{why}{said} Nothing else was "
-        f"harmed: it ran in its own process. {_REMEDY}"
+        f"{solver} was ended by signal {name} ({number}) after {took_s:.1f} s, on {size}.{why}{printed} It ran in "
+        f"its own process, so nothing else was affected. {_REMEDY}"
     )
 
 
-def _answer(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.int32]:
+def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.int32]:
     try:
         owner = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise PartitionError(f"{solver} ended without an answer that can be read: {error}. {_REMEDY}") from error
+        raise PartitionError(f"{solver} wrote no readable result: {error}. {_REMEDY}") from error
     whole = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)
     if not whole or (vertices and not (owner.min() >= 0 and owner.max() < parts)):
         span = f", from {owner.min()} to {owner.max()}" if whole else ""
         raise PartitionError(
-            f"{solver} answered {owner.dtype} of shape {owner.shape}{span}; one part of 0 to {parts - 1} for each of "
-            f"{vertices:,} nodes is needed. {_REMEDY}"
+            f"{solver} returned {owner.dtype} of shape {owner.shape}{span}, instead of one part from 0 to {parts - 1} "
+            f"for each of {vertices:,} nodes. {_REMEDY}"
         )
     return np.asarray(owner, np.int32)
 
 
-# What the child process does for partitioner ``metis``: METIS itself. Imports nothing else of the lab.
+# Runs in the child process; imports nothing else of the package.
 
 
 def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """METIS on K nodes that all have a neighbour: compressed sparse rows and weights in, (K,) parts out."""
+    """METIS on K connected nodes: CSR arrays and weights in, (K,) parts out."""
     import pymetis
 
     number = pymetis.zero_copy_dtype()

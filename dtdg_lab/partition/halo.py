@@ -1,4 +1,4 @@
-"""Halo rows of a snapshot: what each part must get from the others before it can pull."""
+"""Halo rows of a snapshot: the remote rows that each part needs for an aggregation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ WAYS = ("in", "out")
 
 
 def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tuple[NDArray[np.int64], ...]:
-    """The distinct nodes that each part pulls from and does not own.
+    """The distinct remote nodes that each part aggregates from.
 
     Args:
         snapshot: N nodes.
         partition: of the same N nodes into P parts.
-        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
+        way: edge direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours.
 
     Returns:
         ``part`` (h,) and ``source`` (h,), int64: part ``part[i]`` needs the row of node ``source[i]``. Sorted by
         part, then by the source's owner, then by source.
 
     Raises:
-        PlanError: the partition is of other nodes, or there is no such way.
+        PlanError: the partition is of other nodes, or the direction is unknown.
     """
     to_part, sources = pulls_of(snapshot, partition, way)
     cut = np.flatnonzero(to_part != partition.owner[sources])
@@ -35,16 +35,16 @@ def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tu
 
 
 def pulls_of(snapshot: Snapshot, partition: Partition, way: str) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
-    """For every edge the part that pulls along it, and the node it pulls from; both (E,), in the snapshot's order.
+    """For every edge the part of its target and the source node; both (E,), in the snapshot's order.
 
     Raises:
-        PlanError: the partition is of other nodes, or there is no such way.
+        PlanError: the partition is of other nodes, or the direction is unknown.
     """
     if way not in WAYS:
-        raise PlanError(f"way={way!r}: a node pulls along its edges 'in' or 'out'.")
+        raise PlanError(f"way={way!r} must be the edge direction 'in' or 'out'.")
     if len(partition.owner) != snapshot.num_nodes:
         raise PlanError(
-            f"the partition is of {len(partition.owner):,} nodes, the snapshot has {snapshot.num_nodes:,}. "
+            f"the partition has {len(partition.owner):,} nodes, but the snapshot has {snapshot.num_nodes:,}. "
             "Make a partition of this graph."
         )
     if way == "in":
@@ -55,7 +55,7 @@ def pulls_of(snapshot: Snapshot, partition: Partition, way: str) -> tuple[NDArra
 def distinct_rows(
     to_part: NDArray[np.integer], sources: NDArray[np.integer], partition: Partition
 ) -> tuple[NDArray[np.int64], ...]:
-    """Pairs of part and source, each once, sorted by part, by the source's owner, by source; both (h,), int64."""
+    """Distinct (part, source) pairs, sorted by part, the source's owner, and source; both (h,), int64."""
     vertices = len(partition.owner)
     owners = partition.owner[sources]
     keys = distinct((to_part.astype(np.int64) * partition.parts + owners) * vertices + sources)
@@ -64,7 +64,7 @@ def distinct_rows(
 
 
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The keys, sorted, each once; several times as fast as ``np.unique``, which hashes first. Sorts in place."""
+    """The distinct keys, sorted; several times faster than ``np.unique``. Sorts in place."""
     keys.sort()
     first = np.empty(len(keys), bool)
     first[:1] = True
@@ -73,9 +73,9 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def transposed(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with every edge turned round, weights included: row u lists the out-neighbours of u."""
+    """The snapshot with all edges reversed, including weights: row u lists the out-neighbours of u."""
     targets, vertices = snapshot.rows(), snapshot.num_nodes
-    keys = snapshot.indices.astype(np.int64) * vertices + targets  # each edge once, so no two are equal
+    keys = snapshot.indices.astype(np.int64) * vertices + targets  # distinct, because edges are
     weights = None
     if snapshot.weights is None:
         keys.sort()
@@ -88,36 +88,35 @@ def transposed(snapshot: Snapshot) -> Snapshot:
     return Snapshot.trusted(give_up(indptr), give_up(indices.astype(np.int32)), weights)
 
 
-# Nodes within some hops of others, along the edges they pull by: what a part must hold to need nothing else.
+# k-hop neighbourhoods along the edges of aggregation: what a part must replicate to compute without exchanges.
 
 
-MOST_HOPS = 126  # distances are int8, and one more means beyond
+MOST_HOPS = 126  # int8, with one value left for "beyond"
 _KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
 
 
 def hop_distance(
     snapshots: Sequence[Snapshot], own: NDArray[np.integer], hops: int, ways: Sequence[str] = ("in",)
 ) -> NDArray[np.int8]:
-    """How many pulls away each node is from the nearest of some nodes.
+    """Distance of each node from the nearest of some nodes, in aggregation hops.
 
-    A node is at distance d where an own node reaches it by d pulls and by no fewer. With several snapshots an edge
-    of any of them counts: state that runs through time carries what was pulled in another snapshot. For many calls over
-    the same snapshots make :func:`union_of` them once and give that alone.
+    With several snapshots, edges of all of them count, because recurrent state carries information from one snapshot
+    to the next. For many calls over the same snapshots, pass their :func:`union_of` instead.
 
     Args:
         snapshots: at least one, all over the same N nodes.
         own: (n,) the nodes at distance 0.
-        hops: D, the farthest that matters, 0 to 126.
-        ways: ``in``, ``out`` or both: along which edges nodes pull.
+        hops: D, the maximum distance, 0 to 126.
+        ways: edge directions of aggregation: ``in``, ``out`` or both.
 
     Returns:
-        (N,) int8: 0 to D, and D + 1 for every node beyond.
+        (N,) int8: 0 to D, and D + 1 for farther nodes.
 
     Raises:
-        PlanError: no snapshots, other ways, or hops outside 0 to 126.
+        PlanError: no snapshots, unknown directions, or hops outside 0 to 126.
     """
     if not 0 <= hops <= MOST_HOPS:
-        raise PlanError(f"hops={hops}: 0 to {MOST_HOPS} are allowed.")
+        raise PlanError(f"hops={hops} must be from 0 to {MOST_HOPS}.")
     neighbours = lists_of(snapshots, ways)
     distance = np.full(neighbours[0].num_nodes, hops + 1, np.int8)
     distance[own] = 0
@@ -134,23 +133,23 @@ def hop_distance(
 def within_hops(
     snapshots: Sequence[Snapshot], owner: NDArray[np.int32], parts: int, hops: int, ways: Sequence[str] = ("in",)
 ) -> list[NDArray[np.uint64]]:
-    """For every part at once which nodes are within 0, 1, ..., D pulls of its own.
+    """For all parts at once, the nodes within 0, 1, ..., D hops of their own nodes.
 
     Args:
         snapshots: at least one; an edge of any of them counts.
         owner: (N,) the part of each node; a part may own none of them.
         parts: P.
         hops: D.
-        ways: along which edges nodes pull.
+        ways: edge directions of aggregation.
 
     Returns:
-        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says that the node is within so many hops of part
-        p's own; :func:`outside` reads them.
+        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says whether the node is within that many hops of
+        part p's own nodes; read them with :func:`outside`.
 
     Raises:
-        PlanError: no snapshots, or other ways.
+        PlanError: no snapshots, or unknown directions.
     """
-    # a node tells those it is pulled from which parts have reached it: the lists turned round
+    # the set of parts that reach a node propagates to its sources: along reversed edges
     pulled_by = [transposed(lists) for lists in lists_of(snapshots, ways)]
     reached = _own_bits(owner, parts)
     all_reached = [reached]
@@ -184,7 +183,7 @@ def lists_of(snapshots: Sequence[Snapshot], ways: Sequence[str]) -> list[Snapsho
     """For each way one snapshot whose row v lists what v pulls from, in any of the snapshots.
 
     Raises:
-        PlanError: no snapshots, or other ways.
+        PlanError: no snapshots, or unknown directions.
     """
     if not ways or any(way not in WAYS for way in ways):
         raise PlanError(f"ways={tuple(ways)}: a node pulls along its edges 'in', 'out' or both ways.")
@@ -193,16 +192,18 @@ def lists_of(snapshots: Sequence[Snapshot], ways: Sequence[str]) -> list[Snapsho
 
 
 def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """One snapshot without weights that has every edge of the given ones, each once.
+    """The union of snapshots, without weights or duplicate edges.
 
     Raises:
         PlanError: no snapshots, or snapshots of different numbers of nodes.
     """
     if not snapshots:
-        raise PlanError("the union of no snapshots was asked for; give at least one.")
+        raise PlanError("the union needs at least one snapshot.")
     vertices = snapshots[0].num_nodes
     if any(snapshot.num_nodes != vertices for snapshot in snapshots):
-        raise PlanError(f"snapshots of {sorted({s.num_nodes for s in snapshots})} nodes; all must have as many.")
+        raise PlanError(
+            f"snapshots of {sorted({s.num_nodes for s in snapshots})} nodes; all must have the same number."
+        )
     if len(snapshots) == 1:
         only = snapshots[0]
         return only if only.weights is None else Snapshot.trusted(only.indptr, only.indices)
@@ -221,7 +222,7 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 
 def _entries(lists: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The entries of some rows, one row after another."""
+    """The concatenated entries of some rows."""
     start, length = lists.indptr[rows], np.diff(lists.indptr)[rows]
     ends = np.cumsum(length)
     if not len(ends) or not ends[-1]:
@@ -229,19 +230,19 @@ def _entries(lists: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.int32]:
     return lists.indices[np.arange(ends[-1]) + np.repeat(start - ends + length, length)]
 
 
-# Rows that parts of a partition send each other for one pull, snapshot by snapshot.
+# Halo rows between parts, per snapshot.
 
 
 def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, way: str = "in") -> NDArray[np.int64]:
-    """Rows that part q sends to part p in each of T snapshots, at [t, q, p]: (T, P, P); none to itself.
+    """Rows that part q sends to part p in each of T snapshots, (T, P, P) indexed [t, q, p]; the diagonal is 0.
 
     Args:
         snapshots: T of N nodes.
         partition: of the same nodes.
-        way: along which edges nodes pull: ``in`` or ``out``.
+        way: edge direction: ``in`` or ``out``.
 
     Raises:
-        PlanError: the partition is of other nodes, or there is no such way.
+        PlanError: the partition is of other nodes, or the direction is unknown.
     """
     parts, found = partition.parts, []
     for snapshot in snapshots:
@@ -251,7 +252,7 @@ def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, way: str = 
     return np.array(found, np.int64).reshape(-1, parts, parts)
 
 
-# How many nodes and edges parts replicate that hold all within some hops of their own.
+# Nodes and edges replicated for k-hop neighbourhoods.
 
 
 Counts = NDArray[np.int64]
@@ -260,24 +261,24 @@ Counts = NDArray[np.int64]
 def count_replicated(
     snapshots: Sequence[Snapshot], partition: Partition, hops: int, ways: Sequence[str], *, static: bool
 ) -> tuple[Counts, Counts]:
-    """Replicated rows and the edges held for them.
+    """Count replicated rows and edges.
 
     Args:
         snapshots: T, all over the same N nodes.
         partition: of the same nodes into P parts.
         hops: D, at least 1.
-        ways: along which edges nodes pull.
-        static: hold in every snapshot what is within D hops by edges of any; else by those of each snapshot alone.
+        ways: edge directions of aggregation.
+        static: replicate the D-hop neighbourhood of the union of all snapshots, instead of that of each snapshot.
 
     Returns:
-        Nodes within D hops of a part's own that it does not own, and the edges along which those within D - 1 hops
-        pull, each way; both (T, P).
+        Remote nodes within D hops of a part's own nodes, and the edges into those within D - 1 hops in each
+        direction; both (T, P).
     """
     rows, edges = np.zeros((2, len(snapshots), partition.parts), np.int64)
-    together = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
-    place = np.empty(len(partition.owner), np.int32)  # of a node among those that have edges
-    for run in together:
-        busy, compact = _with_edges(union_of(snapshots[run]), place)
+    runs = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
+    number = np.empty(len(partition.owner), np.int32)  # of a node among those with edges
+    for run in runs:
+        busy, compact = _with_edges(union_of(snapshots[run]), number)
         if not len(busy):
             continue
         owner = partition.owner[busy]
@@ -285,27 +286,29 @@ def count_replicated(
         rows[run] = outside(farthest, owner, partition.parts).sum(axis=0)
         held = outside(nearer, owner, partition.parts)
         for t in range(run.start, run.stop) if held.any() else ():
-            for way in ways:
-                edges[t] += _edges_of(snapshots[t], held, place, way)
+            for direction in ways:
+                edges[t] += _edges_of(snapshots[t], held, number, direction)
     return rows, edges
 
 
-def _with_edges(snapshot: Snapshot, place: NDArray[np.int32]) -> tuple[NDArray[np.int64], Snapshot]:
-    """The nodes that have edges, and the snapshot over them alone; their places are written into ``place``."""
+def _with_edges(snapshot: Snapshot, number: NDArray[np.int32]) -> tuple[NDArray[np.int64], Snapshot]:
+    """The nodes that have edges, and the snapshot restricted to them; writes their new numbers into ``number``."""
     marked = np.diff(snapshot.indptr) > 0
     marked[snapshot.indices] = True
     busy = np.flatnonzero(marked)
     if len(busy):
-        place[busy] = np.arange(len(busy), dtype=np.int32)
-        indptr = np.append(snapshot.indptr[busy], snapshot.num_edges)  # rows left out are empty
-        snapshot = Snapshot.trusted(give_up(indptr), give_up(place[snapshot.indices]))
+        number[busy] = np.arange(len(busy), dtype=np.int32)
+        indptr = np.append(snapshot.indptr[busy], snapshot.num_edges)  # omitted rows are empty
+        snapshot = Snapshot.trusted(give_up(indptr), give_up(number[snapshot.indices]))
     return busy, snapshot
 
 
-def _edges_of(snapshot: Snapshot, held: NDArray[np.bool_], place: NDArray[np.int32], way: str) -> Counts:
-    """How many edges the nodes that each part holds pull along, (P,); held (n, P)."""
-    lengths = np.diff(snapshot.indptr) if way == "in" else np.bincount(snapshot.indices, minlength=snapshot.num_nodes)
+def _edges_of(snapshot: Snapshot, held: NDArray[np.bool_], number: NDArray[np.int32], direction: str) -> Counts:
+    """The number of edges that the nodes held by each part aggregate over, (P,); ``held`` is (n, P)."""
+    lengths = (
+        np.diff(snapshot.indptr) if direction == "in" else np.bincount(snapshot.indices, minlength=snapshot.num_nodes)
+    )
     pulling = np.flatnonzero(lengths)
-    # floats multiply fast, and whole numbers below 2^53 exactly
-    counted = lengths[pulling].astype(np.float64) @ held[place[pulling]].astype(np.float64)
+    # float products are fast, and exact for integers below 2^53
+    counted = lengths[pulling].astype(np.float64) @ held[number[pulling]].astype(np.float64)
     return counted.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Mt-KaHyPar on the nets of a sequence: as few rows sent between parts as it can find."""
+"""Mt-KaHyPar on the nets of a sequence: minimises the rows sent between parts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dtdg_lab.partition.child_process import in_child, needs_library
 from dtdg_lab.partition.metis import fitting
 from dtdg_lab.partition.simple import mixed
 
-# The rows that nodes send, as nets of a hypergraph: a net cut k ways is a row sent to k - 1 parts.
+# Rows sent between parts as nets of a hypergraph: a net that spans k parts is a row sent to k - 1 parts.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nets:
-    """K different nets over N nodes: net k holds ``pins[starts[k]:starts[k + 1]]``.
+    """K distinct nets over N nodes; net k is ``pins[starts[k]:starts[k + 1]]``.
 
     Attributes:
         starts: (K + 1,) int64.
-        pins: nodes, int32; each once in its net, two or more in each.
-        counts: (K,) int64: how many nodes and snapshots have this very net.
+        pins: nodes, int32; distinct within a net, at least two per net.
+        counts: (K,) int64, the number of (node, snapshot) pairs with this net.
     """
 
     starts: NDArray[np.int64]
@@ -36,10 +36,10 @@ class Nets:
 
 
 def merged_nets(snapshots: Sequence[Snapshot]) -> Nets:
-    """One net for each node v and snapshot t: v and those that pull from v at t. Equal nets are merged.
+    """One net for each node v and snapshot t: v and the nodes that aggregate from v at t. Equal nets are merged.
 
-    Nets of one pin, which nobody can cut, are dropped; a loop adds no pin. Equal sets are found by two sums of 64-bit
-    mixed numbers of their pins: unequal ones are taken for equal once in 2^128 pairs. Costs O(E log E).
+    Nets of one pin cannot be cut and are dropped; a self-loop adds no pin. Equal nets are found by comparing two sums
+    of 64-bit hashes of their pins, which collide once in 2^128 pairs. Costs O(E log E).
 
     References: ESDG section 6 (hypergraph model of node partition).
     """
@@ -68,7 +68,7 @@ def merged_nets(snapshots: Sequence[Snapshot]) -> Nets:
 
 
 def _different(sums: NDArray[np.uint64], size: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first net of every kind, ascending, and how many there are of its kind; sums (2, nets)."""
+    """The first of each set of equal nets, ascending, and the size of each set; ``sums`` is (2, nets)."""
     order = np.lexsort((sums[1], sums[0], size))
     kind = np.stack([size[order].astype(np.uint64), *sums[:, order]])
     starts = np.flatnonzero(np.concatenate([[True], (kind[:, 1:] != kind[:, :-1]).any(axis=0)]))
@@ -81,55 +81,43 @@ def _different(sums: NDArray[np.uint64], size: NDArray[Any]) -> tuple[NDArray[np
 def _gathered(
     owners: NDArray[np.int32], size: NDArray[Any], pullers: NDArray[np.int32], chosen: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Starts and pins of the chosen nets: the owner of each, then those that pull from it."""
+    """Starts and pins of the chosen nets: first the owner, then the nodes that aggregate from it."""
     begin = np.cumsum(size) - size
     lengths = size[chosen] + 1
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)  # 0 is the owner
-    pins = pullers[np.maximum(0, np.repeat(begin[chosen], lengths) + place - 1)]
+    position = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)  # 0 is the owner
+    pins = pullers[np.maximum(0, np.repeat(begin[chosen], lengths) + position - 1)]
     pins[starts[:-1]] = owners[chosen]
     return starts, pins
 
 
-def assign(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
-    """Minimise the rows that are sent in one pass: the connectivity objective km1 over one net for each (t, v).
+def assign(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalance: float = 0.03) -> Assigned:
+    """Minimise the rows sent in one pass: the connectivity objective km1 with one net for each (t, v).
 
-    The net of v at t holds v and those that pull from v. Over all nets, the sum of (parts that a net touches - 1) is
-    the halo rows of the whole sequence, counted exactly; an edge cut counts a row twice where two nodes of one
-    part pull it. A node weighs 1 plus what it pulls over all snapshots. Runs in a child process.
+    The net of v at t contains v and the nodes that aggregate from v. The sum of (parts spanned - 1) over all nets is
+    exactly the number of halo rows of the sequence; an edge cut would count a row twice where two nodes of a part
+    need it. The weight of a node is 1 plus its in-edges over all snapshots. Runs in a child process.
 
     Args:
         graph: N nodes in T snapshots.
         parts: P, at most N.
-        hops: not read.
-        seed: of Mt-KaHyPar, which runs on one thread: then it gives the same parts every time.
-        dealing: not read.
-        imbalance: how far the heaviest part may be above the mean, as a share.
-        partition_file: not read.
+        seed: of Mt-KaHyPar, which runs on one thread and is then deterministic.
+        imbalance: how far the heaviest part may exceed the mean, as a share of it.
 
     Raises:
         NotAvailableError: mtkahypar is not installed.
-        PartitionError: Mt-KaHyPar crashed, failed or hung.
+        PartitionError: Mt-KaHyPar crashed, failed or timed out.
 
     References: ESDG section 6 (hypergraph node partition); Gottesbueren, Heuer, Maas, Sanders, Schlag 2024
     (Mt-KaHyPar).
-    Differs from the paper: ESDG uses PaToH; equal nets are merged here, which changes no cost.
+    Differs from the paper: ESDG uses PaToH; we merge equal nets, which does not change the cost.
     """
     needs_library("mtkahypar")
     pulls = np.ones(graph.num_nodes)
     for snapshot in graph.snapshots:
         pulls += np.diff(snapshot.indptr)
     nets = merged_nets(graph.snapshots)
-    if parts == 1 or not len(nets.counts):  # nothing to cut: heaviest first, one after another
+    if parts == 1 or not len(nets.counts):  # nothing to cut: assigned in turn, heaviest first
         owner = np.empty(graph.num_nodes, np.int32)
         owner[np.argsort(-pulls, kind="stable")] = np.arange(graph.num_nodes) % parts
         return Assigned(owner)

@@ -1,4 +1,4 @@
-"""METIS on the union of all snapshots: few edges between parts, and parts of alike weight."""
+"""METIS on the union of all snapshots: few cut edges and balanced parts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dtdg_lab.graphs.snapshot import Snapshot, stored_once
 from dtdg_lab.partition.base import Assigned, without_empty_parts
 from dtdg_lab.partition.child_process import in_child, needs_library
 
-# Weights as the libraries take them: whole numbers whose sum fits into 32 bits.
+# Integer weights whose sum fits into 32 bits, as the libraries require.
 
 
-MOST = 1 << 30  # half of what 32 bits hold: room for the sums of coarser levels
+MOST = 1 << 30  # half of the 32-bit range, which leaves headroom for sums of coarser levels
 
 
 def fitting(weights: NDArray[Any]) -> NDArray[np.int64]:
-    """The weights as whole numbers of at least 1, scaled down where their sum would be above 2^30.
+    """The weights as integers of at least 1, scaled down if their sum would exceed 2^30.
 
     Args:
         weights: (K,) at least 0, K at most 2^29.
@@ -33,20 +33,20 @@ def fitting(weights: NDArray[Any]) -> NDArray[np.int64]:
     return np.maximum(1, np.floor(weights * scale + 0.5)).astype(np.int64)
 
 
-# The union of snapshots: one undirected graph that knows how many snapshots hold each pair.
+# The union of snapshots as an undirected graph, weighted by the number of snapshots that contain each pair.
 
 
-_WAITING = 1 << 23  # pairs that are collected before they are merged: 64 MiB
+_WAITING = 1 << 23  # pairs collected before merging: 64 MiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnionGraph:
-    """An undirected graph without loops, as compressed sparse rows: each pair stands in both rows.
+    """An undirected graph without self-loops in CSR form; each pair is stored in both rows.
 
     Attributes:
         indptr: (N + 1,) int64.
         indices: (2 pairs,) int32, sorted within each row.
-        snapshots: (2 pairs,) int64: how many snapshots hold the pair, in either direction.
+        snapshots: (2 pairs,) int64, the number of snapshots that contain the pair in either direction.
     """
 
     indptr: NDArray[np.int64]
@@ -55,7 +55,7 @@ class UnionGraph:
 
 
 def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
-    """The union of T snapshots over the same N nodes: duplicates merged, symmetrised, loops dropped.
+    """The union of T snapshots over the same N nodes: duplicates merged, symmetrised, self-loops dropped.
 
     Costs O(E log E) for E edges over all snapshots; memory O(E of the union), not of the sequence.
 
@@ -73,7 +73,7 @@ def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
 
 
 def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
-    """The union graph among some of its nodes, numbered anew in their order; costs O(their pairs).
+    """The subgraph induced by some nodes, renumbered in their order; costs O(their pairs).
 
     Args:
         union: N nodes.
@@ -93,7 +93,7 @@ def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
 
 
 def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
-    """Each pair of different nodes that an edge joins, once, as lower N + higher; sorted."""
+    """The distinct pairs of different nodes joined by an edge, as lower * N + higher; sorted."""
     rows, sources = snapshot.rows(), snapshot.indices.astype(np.int64)
     apart = rows != sources
     rows, sources = rows[apart], sources[apart]
@@ -103,7 +103,7 @@ def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def _merged(parts: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct keys of all parts and in how many parts they are; each part names a key once."""
+    """The distinct keys of all arrays and in how many arrays each occurs; keys are distinct within an array."""
     keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     waiting: list[NDArray[np.int64]] = []
     size = 0
@@ -119,7 +119,7 @@ def _merged(parts: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDAr
 def _added(
     keys: NDArray[np.int64], counts: NDArray[np.int64], more: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Distinct sorted keys with their counts, and more keys that count 1 each, as one."""
+    """Distinct sorted keys with their counts, merged with further keys that count 1 each."""
     fresh = np.concatenate([np.empty(0, np.int64), *more])
     fresh.sort()
     firsts = _firsts(fresh)
@@ -138,24 +138,24 @@ def _firsts(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
 
 
-# METIS on a union graph, in a child process; nodes without a neighbour are dealt to what is smallest.
+# METIS on a union graph in a child process; isolated nodes are assigned to the smallest parts.
 
 
 def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, seed: int, imbalance: float) -> Assigned:
-    """Cut a union graph where fewest snapshots hold the edges, into parts of alike weight.
+    """Partition a union graph into balanced parts, minimising cut edges summed over the snapshots.
 
-    A pair weighs as much as snapshots hold it. Nodes without a neighbour are not shown to METIS: they go, in order,
-    to the parts that then have fewest nodes.
+    The weight of a pair is the number of snapshots that contain it. Isolated nodes are not passed to METIS; they are
+    assigned, in order, to the part with the fewest nodes.
 
     Args:
         union: N nodes.
-        weights: (N,) what a node weighs, in any unit, above 0 for some.
+        weights: (N,) node weights in any unit, above 0 for some nodes.
         parts: P, at most N.
         seed: of METIS, below 2^31.
-        imbalance: how far the heaviest part may be above the mean, as a share; METIS does not promise it.
+        imbalance: how far the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
 
     Raises:
-        PartitionError: METIS crashed, failed or hung.
+        PartitionError: METIS crashed, failed or timed out.
 
     References: Karypis, Kumar 1998 (METIS 5, k-way; recursive bisection up to 8 parts).
     """
@@ -171,14 +171,14 @@ def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, se
             "imbalance": np.array(imbalance),
         }
         owner[joined] = in_child("metis", arrays, vertices=len(joined), parts=parts)
-    else:  # nothing to cut: one part, or one for each node that has a neighbour
+    else:  # trivial: one part, or at least as many parts as connected nodes
         owner[joined] = np.arange(len(joined)) % parts
     owner[alone] = _to_smallest(np.bincount(owner[joined], minlength=parts), len(alone))
     return without_empty_parts(owner, parts, weights)
 
 
 def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The rows of the nodes that have neighbours, numbered anew; rows of the others are empty anyway."""
+    """The adjacency rows of the connected nodes, renumbered; the rows of isolated nodes are empty."""
     number = np.zeros(len(union.indptr) - 1, np.int64)
     number[joined] = np.arange(len(joined))
     return {
@@ -189,9 +189,9 @@ def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[
 
 
 def _to_smallest(counts: NDArray[Any], number: int) -> NDArray[np.int32]:
-    """Parts for ``number`` nodes, one after another to the part that has fewest; ties go to the lower part."""
+    """Parts for ``number`` nodes, each assigned to the part with the fewest nodes; ties go to the lower part."""
     counts = counts.astype(np.int64)
-    # part p takes its k-th extra node when all parts stand at counts[p] + k: sort these levels
+    # part p gets its k-th extra node when the lowest count is counts[p] + k: sort these levels
     level = int(counts.max()) + number // len(counts) + 1
     room = np.minimum(level - counts, number)
     parts = np.repeat(np.arange(len(counts)), room)
@@ -200,35 +200,23 @@ def _to_smallest(counts: NDArray[Any], number: int) -> NDArray[np.int32]:
     return parts[order[:number]].astype(np.int32)
 
 
-def assign(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
-    """Cut the union graph where fewest snapshots hold the edges, with edges and labelled nodes balanced.
+def assign(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalance: float = 0.03) -> Assigned:
+    """Partition the union graph with METIS, minimising cut edges and balancing edges and labelled nodes.
 
-    A pair weighs as much as snapshots hold it. A node weighs its share of all edges (in and out, over all
-    snapshots) plus its share of all labelled nodes: pymetis takes one weight a node, so the two balances that
-    METIS could keep apart are kept as their sum. Nodes without a neighbour in any snapshot are not shown to METIS:
-    they go, in order, to the parts that then have fewest nodes. METIS runs in a child process.
+    The weight of a pair is the number of snapshots that contain it. The weight of a node is its share of all edges
+    (in and out, over all snapshots) plus its share of all labelled nodes. METIS could balance the two separately, but
+    pymetis takes only one weight per node. Isolated nodes are not passed to METIS; they are assigned, in order, to the
+    part with the fewest nodes. METIS runs in a child process.
 
     Args:
-        graph: N nodes in T snapshots; labelled are those with a class at any time, or all where there are none.
+        graph: N nodes in T snapshots; labelled nodes have a class at any time; all count if none has.
         parts: P, at most N.
-        hops: not read.
         seed: of METIS.
-        dealing: not read.
-        imbalance: how far the heaviest part may be above the mean, as a share; METIS does not promise it.
-        partition_file: not read.
+        imbalance: how far the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
 
     Raises:
         NotAvailableError: pymetis is not installed.
-        PartitionError: METIS crashed, failed or hung.
+        PartitionError: METIS crashed, failed or timed out.
 
     References: Karypis, Kumar 1998 (METIS 5, k-way; recursive bisection up to 8 parts); FlareDTDG section 4.
     """

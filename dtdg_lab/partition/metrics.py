@@ -1,4 +1,4 @@
-"""Measures of a partition: cut, halo, load and memory, computed and cached."""
+"""Metrics of a partition: cut, halo, load and memory, computed and cached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dtdg_lab.partition.base import DAMAGE, PARTITION_SETTINGS, make_partition, 
 from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulls_of
 from dtdg_lab.partition.simple import vertex_loads
 
-# What a partition costs, counted before anything runs: cut edges, halo rows, replicated rows, load and memory.
+# The cost of a partition, computed before training: cut edges, halo rows, replicated rows, load and memory.
 
 
 Counts = NDArray[np.int64]
@@ -43,20 +43,20 @@ class PartitionMeasures:
 
     Attributes:
         snapshots: the T snapshots counted, by number in the graph.
-        hops: D, how far a part that exchanges nothing must see.
-        ways: along which edges nodes pull: ``in``, ``out``.
+        hops: D, the receptive field of the model in hops.
+        ways: edge directions of aggregation: ``in``, ``out``.
         static: whether replicated rows are the same in all snapshots.
         owned: (P,) nodes of each part.
         edges: (T, P) edges into each part's own nodes.
         all_edges: (T,) edges.
         cut_edges: (T,) edges between different parts.
-        halo: (T, P) rows that each part receives for one pull each way.
-        matrix: for each way (P, P): rows that part q sends to part p for one pull in every snapshot, at [q, p].
-        first_matrix: the same for a pull in the first of the snapshots alone.
+        halo: (T, P) rows that each part receives for one aggregation per direction.
+        matrix: for each direction (P, P): rows that part q sends to part p, at [q, p], summed over the snapshots.
+        first_matrix: the same for the first of the snapshots only.
         replicated: (T, P) nodes that a part does not own, within D hops of its own.
-        replicated_edges: (T, P) edges that a part holds for them: all that those within D - 1 hops pull along, each
-            way.
-        load: (P,) DynaHB's load of each part's nodes, in walks of up to D hops over all snapshots of the graph.
+        replicated_edges: (T, P) edges that a part holds for them: the edges of nodes within D - 1 hops, in each
+            direction.
+        load: (P,) DynaHB's load of each part: walks of up to D hops over all snapshots of the graph.
         halo_bytes: (P,) memory of a part's share of the data where rows are exchanged: features of its own rows
             (float32, once where they never change); for each snapshot and way its own rows' edges (int32 row starts
             and sources, float32 weights where there are any) and the numbers of the rows sent and received (int32).
@@ -95,7 +95,7 @@ class PartitionMeasures:
 
     @property
     def cut_share(self) -> float:
-        """Cut edges over edges, of all snapshots; 0 where there are no edges."""
+        """Share of cut edges among all edges of all snapshots; 0 without edges."""
         return _share(self.cut_edges.sum(), self.all_edges.sum())
 
     @property
@@ -122,7 +122,7 @@ class PartitionMeasures:
         return len(self.snapshots) * int(self.owned.sum())
 
     def to_dict(self, columns: int = 64) -> dict[str, Any]:
-        """Plain numbers for an event or a view; snapshots are thinned into B <= ``columns`` bins.
+        """Plain numbers for an event or a chart; snapshots are binned into B <= ``columns`` bins.
 
         Returns:
             ``parts`` P, ``vertices`` N, ``hops``, ``ways``, ``static``; ``bins`` (B + 1,) bounds: bin b stands for
@@ -162,16 +162,16 @@ def measure(
     ways: Sequence[str] = ("in",),
     static: bool = True,
 ) -> PartitionMeasures:
-    """Count what a partition costs on some snapshots of a graph.
+    """Compute the metrics of a partition on some snapshots of a graph.
 
     Args:
         graph: T snapshots of N nodes.
         partition: of the same nodes.
         snapshots: consecutive ones; all by default.
         hops: D = layers times hops per layer, at least 1.
-        ways: along which edges the model pulls: ``in``, ``out`` or both.
-        static: replicate what is within D hops by edges of any of the snapshots (memories ``per_vertex`` and
-            ``neighbourhood``, whose state runs through all of them); else by those of each snapshot alone.
+        ways: edge directions that the model aggregates over: ``in``, ``out`` or both.
+        static: replicate the D-hop neighbourhood of the union of the snapshots (for memories ``per_vertex`` and
+            ``neighbourhood``, whose state runs through all of them), instead of that of each snapshot.
 
     Raises:
         PlanError: the partition is of other nodes, or snapshots, hops or ways are not allowed.
@@ -179,8 +179,8 @@ def measure(
     chosen = range(graph.num_snapshots) if snapshots is None else snapshots
     if hops < 1 or not chosen or chosen.step != 1 or chosen.start < 0 or chosen.stop > graph.num_snapshots:
         raise PlanError(
-            f"snapshots {chosen} within {hops} hops: consecutive ones of 0 to {graph.num_snapshots - 1}, at least one, "
-            "and at least 1 hop are allowed."
+            f"snapshots {chosen} with hops={hops}: give at least one consecutive snapshot of 0 to "
+            f"{graph.num_snapshots - 1}, and at least 1 hop."
         )
     times = [graph.snapshots[t] for t in chosen]
     pulled = {way: _count_pulls(times, partition, way) for way in dict.fromkeys(("in", *ways))}
@@ -207,7 +207,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Pulls:
-    """One way's counts: edges (T, P) that a part pulls along, cut ones (T,), rows received (T, P), rows sent (P, P)."""
+    """Counts of one edge direction: edges (T, P), cut edges (T,), rows received (T, P), rows sent (P, P)."""
 
     edges: Counts
     cut: Counts
@@ -259,7 +259,7 @@ def _memory(
 
 
 def _bin_means(counts: Counts, bounds: Counts) -> NDArray[np.float64]:
-    """Means over runs of snapshots, (T, ...) -> (B, ...), to a tenth."""
+    """Means over bins of snapshots, (T, ...) -> (B, ...), rounded to a tenth."""
     sums = np.add.reduceat(counts, bounds[:-1], axis=0)
     lengths = np.diff(bounds).reshape(-1, *(1,) * (counts.ndim - 1))
     return np.round(sums / lengths, 1)
@@ -274,10 +274,7 @@ def _imbalance(of_parts: NDArray[Any] | Sequence[float]) -> float:
     return float(values.max() / values.mean()) if values.any() else 1.0
 
 
-# Measures of partitions, counted once and then read from the cache.
-
-
-# raise it when measures change, so that older ones are not taken from a cache
+# increase it when measures change, so that cached ones are not reused
 MEASURES_VERSION = 1
 _ARRAYS = (
     "owned",
@@ -303,10 +300,10 @@ def kept_measures(
     ways: Sequence[str] = ("in",),
     static: bool = True,
 ) -> PartitionMeasures:
-    """The same as :func:`dtdg_lab.partition.metrics.measure`, kept in the cache folder.
+    """:func:`measure` with a cache on disk, keyed by the graph, the owners of the nodes and the arguments.
 
-    Kept by the hash of the graph, the owners of the nodes and what is asked. Several processes may ask at once: the
-    first counts, the others wait and read. A damaged file is made anew; a cache that cannot be written is none.
+    Several processes may ask at once: the
+    first counts, the others wait and read it. A damaged file is replaced; an unwritable cache is ignored.
     """
     chosen = range(graph.num_snapshots) if snapshots is None else snapshots
     asked = {
@@ -322,16 +319,16 @@ def kept_measures(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
-        with contextlib.suppress(*DAMAGE):  # none yet, or damaged: counted anew
+        with contextlib.suppress(*DAMAGE):  # missing or damaged
             return _read(file, chosen, hops, tuple(dict.fromkeys(ways)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, ways=ways, static=static)
-        with contextlib.suppress(OSError):  # a cache that cannot be written is no reason to fail
+        with contextlib.suppress(OSError):  # an unwritable cache is not an error
             _write(file, measures)
     return measures
 
 
 def _read(file: Path, snapshots: range, hops: int, ways: tuple[str, ...], static: bool) -> PartitionMeasures:
-    # numpy would leave a damaged file open that it has opened itself
+    # opened here, because numpy would leave a damaged file open
     with file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         for name in _MATRICES:
@@ -353,42 +350,40 @@ def _write(file: Path, measures: PartitionMeasures) -> None:
         draft.unlink(missing_ok=True)
 
 
-# Bytes that halo rows will take, from part to part, told before anything is sent.
+# Predicted bytes of halo rows between parts.
 
 
 def predicted_bytes(
     measures: PartitionMeasures, pulls: Sequence[Pull], *, itemsize: int = 4, reuse: bool = False
 ) -> dict[str, Counts]:
-    """Bytes of one pass over the measured snapshots: one step of a full-batch layout that exchanges halo rows.
+    """Bytes of halo rows in one full-batch step over the measured snapshots.
 
-    Counted is a run in one block. :func:`dtdg_lab.partition.volume.between_parts` also counts what
-    blocks of
-    time send again. Where a run of DCRNN or EvolveGCN-H in one block would keep more than 2 GiB, each snapshot is
-    recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and pulled again, which is counted nowhere.
+    This is for a single time block. :func:`dtdg_lab.partition.volume.between_parts` also counts what
+    several time blocks send again. If DCRNN or EvolveGCN-H would keep more than 2 GiB in one block, each snapshot is
+    recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and exchanged again, which is not counted.
 
-    What a part received forward it sends back as a gradient, so that backward is the transpose of forward for pulls
-    whose gradient is wanted. Counted are the rows themselves: no gradients of parameters, and nothing of ``top``, whose
-    candidates are gathered and not sent along edges.
+    Rows received forward are sent back as gradients, so backward is the transpose of forward for learned inputs. Not
+    counted are parameter gradients and ``top``, whose candidates are all-gathered.
 
     Args:
-        measures: of the partition whose parts exchange rows, and of the snapshots trained. Where ranks execute several
-            parts each, measure ``partition.on_ranks(R)``.
+        measures: of the partition and the training snapshots. If ranks run several parts each, measure
+            ``partition.on_ranks(R)``.
         pulls: of the model, by :func:`dtdg_lab.core.message_passing.pulls`.
-        itemsize: bytes of a number: 4 for float32, 8 for float64.
-        reuse: whether pulls of features alone are kept from an earlier step (option ``halo_reuse``).
+        itemsize: bytes per number: 4 for float32, 8 for float64.
+        reuse: whether halo rows of input features are cached (option ``halo_reuse``).
 
     Returns:
         ``forward`` and ``backward``, each (L, P, P) int64: [l, q, p] bytes that part q sends to part p for layer l.
 
     Raises:
-        PlanError: the model pulls a way that was not measured.
+        PlanError: the model uses an edge direction that was not measured.
     """
     along = [pull for pull in pulls if pull.way != "top"]
     unknown = {pull.way for pull in along} - set(measures.ways)
     if unknown:
         raise PlanError(
-            f"the model pulls {', '.join(sorted(unknown))}, and ways={measures.ways} were measured. Measure the "
-            "partition with ways=dtdg_lab.core.message_passing.ways(model)."
+            f"the model aggregates over {', '.join(sorted(unknown))}, but ways={measures.ways} were measured. "
+            "Measure the partition with ways=dtdg_lab.core.message_passing.ways(model)."
         )
     layers = 1 + max(pull.layer for pull in along)
     forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)
@@ -402,12 +397,12 @@ def predicted_bytes(
     return {"forward": forward, "backward": backward}
 
 
-# ``lab.partition_graph``: a partition of a graph's nodes together with what it will cost a model.
+# ``lab.partition_graph``: a partition together with its cost for a model.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeasuredPartition:
-    """A partition and what it costs one model over the snapshots it trains on.
+    """A partition and its cost for one model over the training snapshots.
 
     Attributes:
         partition: which part owns each node.
@@ -415,8 +410,8 @@ class MeasuredPartition:
         predicted: ``forward`` and ``backward``, (L, P, P): bytes that part q sends to part p for layer l in one step,
             float32, at [l, q, p], where halo rows are exchanged.
         graph_name: of the graph.
-        partitioner: its name; how a partition that was given was made, or ``by hand``.
-        model: in words, with its layers.
+        partitioner: its name; for a given partition how it was made, or ``manual``.
+        model: description, with its layers.
     """
 
     partition: Partition
@@ -428,12 +423,12 @@ class MeasuredPartition:
 
     @property
     def seconds(self) -> float:
-        """Making the partition took."""
+        """Seconds that making the partition took."""
         return self.partition.seconds
 
     @property
     def bytes_per_step(self) -> int:
-        """Predicted bytes of halo rows in one step, of all parts, forward and backward."""
+        """Predicted bytes of halo rows per step, over all parts, forward and backward."""
         return sum(int(sent.sum()) for sent in self.predicted.values())
 
     def __repr__(self) -> str:
@@ -443,20 +438,21 @@ class MeasuredPartition:
         halo, cached = (format_bytes(float(held.max())) for held in (measures.halo_bytes, measures.cached_bytes))
         return "\n".join(
             [
-                f"{self.graph_name!r} in {measures.parts} parts by {self.partition.made_by or 'hand'}, made "
-                f"in {format_seconds(self.seconds)}; snapshots {counted.start} to {counted.stop - 1}, {self.model}",
+                f"{self.graph_name!r} in {measures.parts} parts by {self.partition.made_by or 'manual assignment'}, "
+                f"made in {format_seconds(self.seconds)}; snapshots {counted.start} to {counted.stop - 1}, "
+                f"{self.model}",
                 f"  cut edges        {measures.cut_share:6.1%} of {measures.all_edges.sum():,}",
-                f"  halo rows        {measures.halo_share:6.1%} of the rows that are pulled: {measures.halo.sum():,}",
+                f"  halo rows        {measures.halo_share:6.1%} of the rows that are read: {measures.halo.sum():,}",
                 f"  replicated rows  {measures.replicated_share:6.1%} of the rows held within {measures.hops} "
                 f"hop{'s' if measures.hops > 1 else ''}: {measures.replicated.sum():,}",
                 f"  largest / mean   {uneven}",
-                f"  largest memory   {halo} where rows are exchanged, {cached} where they are replicated",
-                f"  bytes a step     {forward} of rows forward, {backward} of gradients backward",
+                f"  largest memory   {halo} with exchanged rows, {cached} with replicated rows",
+                f"  bytes per step   {forward} of rows forward, {backward} of gradients backward",
             ]
         )
 
     def to_dict(self, columns: int = 64) -> dict[str, Any]:
-        """Plain numbers, as the event ``partition`` of a run has them; ``measures`` as of its ``to_dict``."""
+        """Plain numbers, as in the event ``partition`` of a run."""
         return {
             "partitioner": self.partitioner,
             "parts": self.measures.parts,
@@ -466,7 +462,7 @@ class MeasuredPartition:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the partition into a file, which ``partitioner="file", partition_file=path`` reads.
+        """Save the partition to a file for ``partitioner="file", partition_file=path``.
 
         Raises:
             DataError: it cannot be written.
@@ -486,22 +482,22 @@ def partition_graph(
     protocol: str = "warm",
     **settings: Any,
 ) -> MeasuredPartition:
-    """Divide a graph's nodes among parts and count what that costs, before anything is trained.
+    """Partition a graph's nodes and compute the cost of the partition, without training.
 
     Args:
         graph: T snapshots of N nodes.
-        name: a partitioner of the catalogue, such as ``"metis"``; or a Partition made by hand, whose parts count.
+        name: a partitioner of the catalogue, such as ``"metis"``, or a Partition (then ``parts`` is ignored).
         parts: P, 1 to N.
-        seed: of partitioners that draw lots.
-        model: whose pulls are counted.
+        seed: of randomised partitioners.
+        model: whose communication is counted.
         layers: of the model.
         hidden: H of the model.
         protocol: whose training snapshots are counted.
         **settings: settings of partitioners (``dealing``, ``imbalance``, ``partition_file``) and of the model
-            (``gc_layers``, ``heads``, ``diffusion_steps``); the glossary's defaults where not given.
+            (``gc_layers``, ``heads``, ``diffusion_steps``); they default to the glossary's values.
 
     Raises:
-        PartitionError: there are more parts than nodes, the partitioner failed, or a partition that was given is of
+        PartitionError: there are more parts than nodes, the partitioner failed, or the given partition belongs to
             another graph.
         ConfigError: a name or value is not allowed.
         DataError: the graph has too few snapshots for the protocol.
@@ -511,13 +507,13 @@ def partition_graph(
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not isinstance(model, str):
-        raise UnknownNameError("entry of models", model, catalogue.names("models"))
+        raise UnknownNameError("model", model, catalogue.names("models"))
     seed = OPTIONS["seed"].check(seed)
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     of_partitioner, of_model = _sorted_settings(settings)
     pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
     if isinstance(name, Partition):
-        partition, partitioner = _of_this(graph, name), name.made_by or "by hand"
+        partition, partitioner = _of_this(graph, name), name.made_by or "manual"
     else:
         reach = hops(model, layers, **of_model)
         partition = make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
@@ -531,11 +527,11 @@ def partition_graph(
 def compare_partitions(
     graph: DynamicGraph, names: Sequence[str] = (), parts: int = 2, **settings: Any
 ) -> list[MeasuredPartition]:
-    """The same graph divided by several partitioners, each measured; see :func:`partition_graph`.
+    """Partition the same graph by several partitioners and compare them; see :func:`partition_graph`.
 
     Args:
-        graph: to be divided.
-        names: of partitioners; all of the catalogue but ``file`` where none are given.
+        graph: to be partitioned.
+        names: of partitioners; by default all except ``file``.
         parts: P.
         settings: as for :func:`partition_graph`.
     """
@@ -546,14 +542,14 @@ def compare_partitions(
 def measures_for(
     graph: DynamicGraph, partition: Partition, model: str, layers: int, *, snapshots: range, **options: Any
 ) -> PartitionMeasures:
-    """What a partition costs a model: as far as it reaches, along the ways it pulls, by what it remembers.
+    """The metrics of a partition for a model's receptive field, edge directions and memory.
 
     Args:
         graph: T snapshots of N nodes.
         partition: of the same nodes.
         model: name in the catalogue.
         layers: of the model.
-        snapshots: that it trains on.
+        snapshots: of the training split.
         options: of the model, such as ``gc_layers``.
     """
     memory = catalogue.entry("models", model).memory
@@ -575,17 +571,17 @@ def _of_this(graph: DynamicGraph, partition: Partition) -> Partition:
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"the partition is of {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            f"the partition has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Make "
             "a partition of this graph."
         )
     return partition
 
 
 def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of partitioners, and those of models."""
+    """Split settings into those of partitioners and those of models."""
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
-    for knob in settings:
-        if knob not in PARTITION_SETTINGS and knob not in of_models:
-            raise UnknownNameError("setting of partition_graph", knob, [*PARTITION_SETTINGS, *of_models])
-    mine = {knob: value for knob, value in settings.items() if knob in PARTITION_SETTINGS}
-    return mine, {knob: value for knob, value in settings.items() if knob not in PARTITION_SETTINGS}
+    for name in settings:
+        if name not in PARTITION_SETTINGS and name not in of_models:
+            raise UnknownNameError("setting of partition_graph", name, [*PARTITION_SETTINGS, *of_models])
+    mine = {name: value for name, value in settings.items() if name in PARTITION_SETTINGS}
+    return mine, {name: value for name, value in settings.items() if name not in PARTITION_SETTINGS}

@@ -12,29 +12,14 @@ from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, load_partition, without_empty_parts
 
-# A partition that was saved before.
 
-
-def assign_from_file(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
-    """Read the owners from a file, which must be for this graph and for P parts.
+def assign_from_file(graph: DynamicGraph, parts: int, *, partition_file: str = "") -> Assigned:
+    """Read the owners from a partition file of this graph with P parts.
 
     Args:
         graph: N nodes.
-        parts: P, those of the file.
-        hops: not read.
-        seed: not read.
-        dealing: not read.
-        imbalance: not read.
-        partition_file: what ``save`` of a partition wrote.
+        parts: P, as in the file.
+        partition_file: written by ``save`` of a partition.
 
     Raises:
         ConfigError: no file is given.
@@ -43,22 +28,22 @@ def assign_from_file(
     """
     if not partition_file:
         raise ConfigError(
-            "partitioner 'file' needs partition_file, and none is given. Set it to a file that .save(path) of a "
-            "partition wrote, or choose another partitioner."
+            "partitioner 'file' needs the option partition_file. Set it to a file written by .save(path) of a "
+            "partition, or choose another partitioner."
         )
     partition = load_partition(partition_file, graph, parts)
     return Assigned(partition.owner, partition.groups, f"made by {partition.made_by}" if partition.made_by else "")
 
 
-# Mixing of 64-bit numbers: neighbouring numbers become far apart, the same way on every machine.
+# A 64-bit hash that is the same on every machine.
 
 
 def mixed(numbers: NDArray[Any], key: int) -> NDArray[np.uint64]:
-    """Pseudo-random 64-bit numbers, one for each given number: a bijection that ``key`` chooses.
+    """Hash numbers to pseudo-random 64-bit numbers; a bijection selected by ``key``.
 
     Args:
         numbers: whole numbers of any shape.
-        key: the lowest 64 bits count.
+        key: only its lowest 64 bits are used.
 
     References: Steele, Lea, Flood 2014 (SplitMix64), its output function.
     """
@@ -70,33 +55,17 @@ def mixed(numbers: NDArray[Any], key: int) -> NDArray[np.uint64]:
     return state ^ (state >> np.uint64(31))
 
 
-# A pseudo-random part for each node.
-
-
-def assign_hash(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
+def assign_hash(graph: DynamicGraph, parts: int, *, seed: int = 0) -> Assigned:
     """Give node v to part h(v, seed) mod P, where h mixes 64 bits.
 
-    A node's part depends on nothing but its number, the seed and P: any process can tell it without a table. Parts
-    differ in size as random draws do. A part that gets nobody, which happens where P is close to N, is given a node
-    of the largest part.
+    A node's part depends only on its number, the seed and P, so any process can compute it without a table. Part sizes
+    vary as in random draws. A part that stays empty, which happens where P is close to N, gets a node of the largest
+    part.
 
     Args:
         graph: N nodes.
         parts: P, at most N.
-        hops: not read.
         seed: chooses the hash.
-        dealing: not read.
-        imbalance: not read.
-        partition_file: not read.
 
     References: common practice, such as the hash partitions of Pregel (Malewicz et al. 2010, section 4.1).
     """
@@ -108,14 +77,14 @@ def assign_hash(
 
 
 def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
-    """Edges of the computation graphs of every node, over all snapshots and all layers.
+    """Number of edges of each node's computation graph, over all snapshots and layers.
 
     The load of v at depth 1 is its in-degree; at depth l it is the sum of the depth l - 1 loads of its in-neighbours:
     the walks of l edges that end in v. A layer l computes the depths 1 to l, so depth l counts L - l + 1 times.
 
     Args:
-        graph: N nodes in T snapshots; weights of edges do not matter.
-        hops: L, depth of the computation graph: layers times hops a layer; at least 1.
+        graph: N nodes in T snapshots; edge weights are ignored.
+        hops: L, depth of the computation graph (layers times hops per layer), at least 1.
 
     Returns:
         (N,) loads, in edges.
@@ -124,10 +93,10 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
         PartitionError: hops is below 1.
 
     References: DynaHB section 4.2, algorithm 1.
-    Differs from the paper: the printed algorithm forgets to gather at the source and drops layer L; both repaired.
+    Differs from the paper: the printed algorithm omits the gather at the source and layer L; both are corrected here.
     """
     if hops < 1:
-        raise PartitionError(f"loads of {hops} hops: at least 1 is needed. Give layers times hops a layer.")
+        raise PartitionError(f"hops={hops} must be at least 1. Give the number of layers times the hops per layer.")
     loads = np.zeros(graph.num_nodes)
     for snapshot in graph.snapshots:
         depth: NDArray[np.float64] = np.diff(snapshot.indptr).astype(np.float64)
@@ -140,66 +109,54 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     return loads
 
 
-# Nodes sorted by load and dealt to parts, so that each part computes as much as the others.
+# Load-aware partitioning.
 
 
 GROUPS = 10
 
 
-def assign_load_aware(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
-    """Sort nodes by load, heaviest first, and deal them: round k gives each part one node.
+def assign_load_aware(graph: DynamicGraph, parts: int, *, hops: int = 1, dealing: str = "boustrophedon") -> Assigned:
+    """Sort nodes by load, heaviest first, and assign them to parts in rounds of one node per part.
 
-    The nodes of a part, sorted the same way, are cut into 10 equal runs (one a node where it has fewer): the
-    groups from which a node batch takes the same share each, so that batches weigh alike.
+    The nodes of a part, in the same order, are cut into 10 equal groups (fewer where it has fewer nodes). A node batch
+    takes the same share of each group, so that batches have similar loads.
 
     Args:
         graph: N nodes in T snapshots.
         parts: P, at most N.
-        hops: L, depth of the computation graphs whose edges are counted.
-        seed: not read; ties go to the lower node.
-        dealing: ``plain`` deals each round to parts 1..P; ``boustrophedon`` turns round at each end: 1..P, P..1.
-        imbalance: not read.
-        partition_file: not read.
+        hops: L, depth of the computation graphs. Ties in load go to the lower node.
+        dealing: ``plain`` uses the order 1..P in every round; ``boustrophedon`` alternates 1..P and P..1.
 
     Returns:
         owners, and groups 0 (heaviest) to 9.
 
     Raises:
-        ConfigError: there is no such dealing.
+        ConfigError: ``dealing`` is unknown.
 
-    References: DynaHB section 5, algorithm 1 (load, plain dealing) and section 5's balanced groups.
-    Differs from the paper: boustrophedon, as the released code deals, is the default; the load is repaired (loads.py).
+    References: DynaHB section 5, algorithm 1 (load, plain order) and section 5's balanced groups.
+    Differs from the paper: the default is boustrophedon, as in the released code; the load is corrected.
     """
     if dealing not in ("boustrophedon", "plain"):
-        raise ConfigError(f"dealing={shortened(dealing)}: boustrophedon and plain are allowed.")
+        raise ConfigError(f"dealing={shortened(dealing)} must be boustrophedon or plain.")
     loads = vertex_loads(graph, hops)
     owner = dealt(loads, parts, dealing)
     return Assigned(owner, _groups(owner, _heaviest_first(loads), parts))
 
 
 def dealt(loads: NDArray[np.float64], parts: int, dealing: str = "boustrophedon") -> NDArray[np.int32]:
-    """The part of each of K nodes, (K,), that are dealt as :func:`assign` deals all of a graph.
+    """The part of each of K nodes, (K,), assigned by load as :func:`assign_load_aware` does for a whole graph.
 
     Args:
-        loads: (K,) of them.
+        loads: (K,) of the nodes.
         parts: P; where K is at least P, every part gets a node.
         dealing: ``plain`` or ``boustrophedon``.
     """
     order = _heaviest_first(loads)
-    turn, seat = np.divmod(np.arange(len(order)), parts)
+    turn, part = np.divmod(np.arange(len(order)), parts)
     if dealing == "boustrophedon":
-        seat = np.where(turn % 2, parts - 1 - seat, seat)
+        part = np.where(turn % 2, parts - 1 - part, part)
     owner = np.empty(len(order), np.int32)
-    owner[order] = seat
+    owner[order] = part
     return owner
 
 
@@ -208,7 +165,7 @@ def _heaviest_first(loads: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArray[np.int32]:
-    """Equal runs of each part's nodes in this order, (N,): runs differ by at most one node."""
+    """The group of each node, (N,): each part's nodes in this order, cut into equal groups."""
     groups = np.empty(len(owner), np.int32)
     for part in range(parts):
         own = order[owner[order] == part]
@@ -216,31 +173,14 @@ def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArra
     return groups
 
 
-# Nodes dealt to parts in turn, by number.
+def assign_round_robin(graph: DynamicGraph, parts: int) -> Assigned:
+    """Assign node v to part v mod P, so that part sizes differ by at most one node.
 
-
-def assign_round_robin(
-    graph: DynamicGraph,
-    parts: int,
-    *,
-    hops: int = 1,
-    seed: int = 0,
-    dealing: str = "boustrophedon",
-    imbalance: float = 0.03,
-    partition_file: str = "",
-) -> Assigned:
-    """Give node v to part v mod P: parts differ by at most one node.
-
-    Where nodes are numbered by their first appearance, as in most edge lists, each part gets old and new ones alike.
+    Where nodes are numbered by first appearance, as in most edge lists, each part gets both old and new nodes.
 
     Args:
         graph: N nodes.
         parts: P, at most N.
-        hops: not read.
-        seed: not read.
-        dealing: not read.
-        imbalance: not read.
-        partition_file: not read.
 
     References: DynaHB figure 4, which calls this hash.
     """

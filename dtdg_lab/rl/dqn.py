@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
 from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.rng import generator
 
 # Adam on a few small arrays.
 
@@ -72,7 +72,7 @@ class Adam:
             mean[...], square[...] = held["exp_avg"], held["exp_avg_sq"]
 
 
-# What an agent is: it is told a number, chooses an action, and is told later what that was worth.
+# The interface of an agent: it gets a state, chooses an action, and later gets the reward.
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Agent(Protocol):
     """Chooses one of a few actions by a single number, the state.
 
     What it draws is a pure function of its seed and of how often it has chosen and learned, and ``state_dict`` is made
-    of plain lists and numbers, so that an agent that is stored and loaded goes on as if it had never stopped.
+    of plain lists and numbers, so that an agent that is stored and loaded continues as if it had never stopped.
     """
 
     choices: int
@@ -251,7 +251,7 @@ class FixedPoint:
         return found
 
 
-# A small network that tells what each action is worth in a state.
+# A small Q-network: the value of each action in a state.
 
 
 class QNetwork:
@@ -285,7 +285,7 @@ class QNetwork:
     def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
         """One with weights and biases uniform within one over the root of a layer's inputs."""
         network = QNetwork(sizes)
-        draw = streams.generator(seed, "control/q_network")
+        draw = generator(seed, "control/q_network")
         for layer in network._layers:
             layer[...] = draw.uniform(-1, 1, layer.shape) / np.sqrt(len(layer) - 1)
         return network
@@ -371,7 +371,7 @@ class Transitions:
 
 
 class TransitionRing:
-    """The newest transitions; the oldest make room.
+    """A replay memory of the newest transitions.
 
     Args:
         capacity: most transitions kept.
@@ -499,7 +499,7 @@ class DoubleDQN:
     def choose(self, states: NDArray[np.float32], epsilon: float = 0.0) -> NDArray[np.int64]:
         """States (B, S) -> actions (B,): the best ones, ties to the lower, or with probability epsilon any."""
         best: NDArray[np.int64] = self.online.values(states).argmax(axis=1)
-        draw = streams.generator(self._seed, "control/double_dqn/choice", self._chosen)
+        draw = generator(self._seed, "control/double_dqn/choice", self._chosen)
         self._chosen += 1
         explores = draw.random(len(best)) < epsilon
         return np.where(explores, draw.integers(self.choices, size=len(best)), best)
@@ -516,7 +516,7 @@ class DoubleDQN:
         """
         if len(self._ring) < self._batch:
             return None
-        draw = streams.generator(self._seed, "control/double_dqn/replay", self.updates)
+        draw = generator(self._seed, "control/double_dqn/replay", self.updates)
         rows = self._ring.sample(self._batch, draw)
         goal = double_target(
             rows.rewards.astype(np.float64),
@@ -571,7 +571,7 @@ class DoubleDQN:
 
 
 class ReplayMemory:
-    """The newest transitions (state, action, reward, next state); the oldest makes room.
+    """A replay memory of the newest transitions (state, action, reward, next state).
 
     Args:
         capacity: most transitions kept.
@@ -591,7 +591,7 @@ class ReplayMemory:
         return len(self._rows)
 
     def add(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Keep a transition, instead of the oldest where there is no room."""
+        """Store a transition; it replaces the oldest if the memory is full."""
         self._rows.append((float(state), int(action), float(reward), float(next_state)))
 
     def sample(self, count: int, draw: np.random.Generator) -> NDArray[np.float64]:
@@ -679,7 +679,7 @@ class DQN:
     def choose(self, state: float) -> Choice:
         """A drawn action with probability epsilon, else the one of the highest Q-value; ties go to the lower one."""
         values, epsilon = self.values(state), self.epsilon
-        draw = streams.generator(self._seed, "control/dqn/choice", self._decisions)
+        draw = generator(self._seed, "control/dqn/choice", self._decisions)
         self._decisions += 1
         explores = draw.random() < epsilon
         action = int(draw.integers(self.choices)) if explores else values.index(max(values))
@@ -690,7 +690,7 @@ class DQN:
         self._replay.add(state, action, reward, next_state)
         if len(self._replay) < self._batch:
             return
-        draw = streams.generator(self._seed, "control/dqn/replay", self._learned)
+        draw = generator(self._seed, "control/dqn/replay", self._learned)
         self._learned += 1
         before, actions, rewards, after = self._replay.sample(self._batch, draw).T
         goal = rewards + self._discount * _q(self._target, after)[1].max(axis=1)
@@ -721,7 +721,7 @@ class DQN:
 
 def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Array]:
     """Weights and biases (H,), (H,), (A, H), (A,), uniform within one over the root of a layer's inputs."""
-    draw = streams.generator(seed, "control/dqn/parameters")
+    draw = generator(seed, "control/dqn/parameters")
 
     def uniform(*shape: int, inputs: int) -> Array:
         return draw.uniform(-1, 1, shape) / np.sqrt(inputs)
@@ -809,7 +809,7 @@ class UniformAgent:
 
     def choose(self, state: float) -> Choice:
         """A drawn action, whatever the state."""
-        draw = streams.generator(self._seed, "control/uniform", self._decisions)
+        draw = generator(self._seed, "control/uniform", self._decisions)
         self._decisions += 1
         return Choice(int(draw.integers(self.choices)), (None,) * self.choices, 1.0, False)
 

@@ -66,7 +66,7 @@ class Task(Protocol):
         ...
 
     def prepare(self, snapshots: range) -> None:
-        """Bring what the loss of these snapshots needs onto the device; ``loss`` does it where nobody has."""
+        """Copy the data for the loss of these snapshots to the device; ``loss`` does so if it has not been done."""
         ...
 
     def labelled(self, t: int) -> bool:

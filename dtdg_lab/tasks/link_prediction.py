@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.core import rng as streams
 from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.core.rng import generator
 from dtdg_lab.core.support import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.negatives import NO_VERTEX, LinkSamples, link_samples, ranking_candidates
@@ -168,22 +168,20 @@ class LinkPrediction:
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
     Positives and negatives are those of :func:`dtdg_lab.graphs.negatives.link_samples`, drawn from a seed made of
-    ``graph.following`` alone (:func:`dtdg_lab.tasks.link_prediction.edge_seed`), so that every rank, run and epoch
-    has the
-    same, whatever features or smoothing the model is given. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``,
+    ``graph.following`` alone (:func:`dtdg_lab.tasks.link_prediction.edge_seed`), so that every rank, run and epoch has
+    the same, whatever features or smoothing the model is given. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``,
     ESDG) or h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
 
     Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
     ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
     (:func:`dtdg_lab.graphs.negatives.ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
     not computed for the training split. Metrics score embeddings rounded to 14 significant bits (30 in float64), so
-    that
-    nodes that are alike tie (:func:`dtdg_lab.tasks.link_prediction.round_noise`); the loss scores them as they are.
-    Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of every
-    snapshot (:mod:`dtdg_lab.tasks.resampling`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
+    that nodes that are alike tie (:func:`dtdg_lab.tasks.link_prediction.round_noise`); the loss scores them as they
+    are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
+    every snapshot (:mod:`dtdg_lab.tasks.resampling`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those
-    of today.
+    :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
+    today.
 
     Args:
         graph: T labelled snapshots of N nodes, with the snapshots that follow them.
@@ -227,7 +225,7 @@ class LinkPrediction:
         if graph.following is None:
             raise UnsupportedError(
                 f"task='link' on {graph.name!r}, which does not hold the snapshots that follow; it serves "
-                f"{', '.join(graph.tasks)}. Build the graph anew from its edges, or choose another task."
+                f"{', '.join(graph.tasks)}. Rebuild the graph from its edges, or choose another task."
             )
         self._graph, self._following, self._split = graph, graph.following, split
         self._device, self._dtype = device, dtype
@@ -388,7 +386,7 @@ class LinkPrediction:
             return torch.zeros(self.resampled, dtype=torch.float64, device=z.device)
         score = self._score(rounded, pairs.src, pairs.dst)
         ranks = self._reciprocal_ranks(rounded, score[: pairs.positives], self._ranking_of(t, "test"))
-        draws = streams.generator(self._run_seed, "link/bootstrap", t)
+        draws = generator(self._run_seed, "link/bootstrap", t)
         found = resampled(score.cpu().numpy(), pairs.positives, ranks.cpu().numpy(), draws)
         return torch.from_numpy(found.reshape(-1)).to(z.device)
 

@@ -43,7 +43,7 @@ def f1_of(table: NDArray[np.float64], kind: int) -> float | None:
 
 
 def auc_and_average_precision(scores: Tensor, labels: Tensor) -> tuple[float, float]:
-    """How well scores tell positives from negatives, whatever the threshold.
+    """Area under the ROC curve: how well scores separate positives from negatives.
 
     The area is the chance that a positive scores above a negative, ties counting half. Average precision is the sum
     over thresholds, from the highest score down, of the gain in recall times the precision there; equal scores are one

@@ -61,7 +61,7 @@ class Regression:
         return (z.squeeze(-1) - targets).square().sum(dim=1) / self._graph.num_nodes
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Of N nodes, each of which has a target."""
+        """The number of targets: all N nodes have one."""
         nodes = self._graph.num_nodes
         found = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
         return torch.full((len(snapshots),), found / nodes, dtype=self._dtype, device=self._device)

@@ -13,11 +13,11 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 _KINDS = {
     "datasets": "Data sets",
     "models": "Models",
-    "tasks": "Tasks: what is learned",
-    "parallel": "Layouts: how a sequence is laid over parts",
-    "control": "Adjusters: what chooses the size of batches",
-    "comm": "Exchanges: what ranks tell each other",
-    "scheduling": "Schedulers: which groups each part computes when",
+    "tasks": "Tasks",
+    "parallel": "Layouts: parallelism strategies",
+    "control": "Batch-size controllers",
+    "comm": "Synchronisation: gradients or model averaging",
+    "scheduling": "Schedulers: assignment of snapshot groups to parts and iterations",
 }
 _HEAD = """# Algorithms
 
@@ -25,19 +25,19 @@ Written by `make algorithms` from `dtdg_lab/core/catalogue.py`; a test fails whe
 Each algorithm is one file. CONTRIBUTING.md shows how to add one.
 """
 _PROTOCOLS = (
-    "`leaky` means that parts share edges where edges live longer than one interval. Settings are defaults; "
-    "given values win."
+    "`leaky` means that splits share edges if edges live longer than one interval. Settings are defaults; "
+    "given values take precedence."
 )
 
 
 def render() -> str:
-    """The text of ALGORITHMS.md for the catalogue as it is."""
+    """The text of ALGORITHMS.md for the current catalogue."""
     sections = [_HEAD, "## Systems\n\nA system is a choice of one algorithm per kind.\n", _systems()]
     kinds = [*_KINDS, *sorted({entry.kind for entry in catalogue.ENTRIES} - set(_KINDS))]
     for kind in kinds:
         sections += [f"## {_KINDS.get(kind, kind.capitalize())}\n", _kind(kind)]
-    sections += [f"## Protocols: what an evaluation number means\n\n{_PROTOCOLS}\n", _protocols()]
-    sections += [f"## Which layout carries which model\n\n{_memory_note()}\n", _memory()]
+    sections += [f"## Evaluation protocols\n\n{_PROTOCOLS}\n", _protocols()]
+    sections += [f"## Model/parallelism compatibility\n\n{_memory_note()}\n", _memory()]
     return "\n".join(sections).rstrip() + "\n"
 
 
@@ -98,7 +98,7 @@ def _protocols() -> str:
 def _memory_note() -> str:
     kinds = {entry.memory: entry.name for entry in catalogue.ENTRIES if entry.memory}
     named = "; ".join(f"`{kind}` (such as {model})" for kind, model in kinds.items())
-    return f"A model declares what it remembers between snapshots: {named}. What is not listed is refused."
+    return f"The memory of a model is its state between snapshots: {named}. Other combinations are refused."
 
 
 def _memory() -> str:

@@ -20,7 +20,7 @@ from dtdg_lab.engine.strategy import Step, Strategy, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
-from dtdg_lab.partition.base import Assigned
+from dtdg_lab.partition.base import Assigned, accepted
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.doubles import RecordingMarks
 
@@ -28,7 +28,7 @@ from dtdg_lab.testing.doubles import RecordingMarks
 
 
 class ContractError(LabError, AssertionError):
-    """Raised when a plug-in breaks the contract of its room; the message says which rule, and where it was seen."""
+    """Raised when a plug-in breaks the contract of its kind; the message names the rule and the case."""
 
 
 def require(holds: bool, rule: str) -> None:
@@ -122,7 +122,7 @@ def summed_steps(make: MakeLayout, size: int, *, epoch: int = 0) -> list[SummedS
 
 
 def _check_marks(phases: list[str]) -> None:
-    """Making the batch comes first, and data are brought; a layout may do so block by block, between computing."""
+    """Batch and transfer come first; a layout may also transfer block by block, between computing."""
     fine = phases[:1] == ["batch"] and "transfer" in phases and set(phases[1:]) <= {"transfer", "compute", "exchange"}
     require(fine, f"compute marks {phases}, not 'batch' and then 'transfer', with 'compute' between where in blocks")
 
@@ -429,19 +429,21 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
     require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different nodes")
     hops = model.layers * model.hops_per_layer
-    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v hears v - 1
+    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v aggregates from v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
     _, state = run_straight(model.snapshot(chain, one, model.initial_state(chain.num_rows)))
     other = one.clone()
     other[0] += 1.0
-    for layer in range(model.layers):  # both with the weights that the first evolves: those may hear every node
+    for layer in range(model.layers):  # both with the weights that the first evolves, which may depend on every node
         state = run_straight(model.evolve(layer, chain, one, state))
         (one, after), (other, _) = (
             model.temporal(layer, run_straight(model.spatial(layer, chain, data, state)), state)
             for data in (one, other)
         )
         state = after
-    require(torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops is heard")
+    require(
+        torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops has an effect"
+    )
     require(not torch.equal(one, other), "a node's own features have no influence on it")
 
 
@@ -584,23 +586,7 @@ class ModelContract:
 Edges = Sequence[tuple[int, int]]
 
 
-class Partitioner(Protocol):
-    """A rule that gives each of N nodes to one of P parts; graph and parts are given by position."""
-
-    def __call__(
-        self,
-        graph: DynamicGraph,
-        parts: int,
-        /,
-        *,
-        hops: int,
-        seed: int,
-        dealing: str,
-        imbalance: float,
-        partition_file: str,
-    ) -> Assigned:
-        """The part of each node."""
-        ...
+Partitioner = Callable[..., Assigned]  # (graph, parts, *, the settings of make_partition that it uses)
 
 
 def graph_of(
@@ -672,7 +658,8 @@ def check_assignment(
         ContractError: a promise is broken.
     """
     before = graph.data_hash
-    assigned = assign(graph, parts, hops=hops, seed=seed, dealing="boustrophedon", imbalance=0.03, partition_file="")
+    settings = {"hops": hops, "seed": seed, "dealing": "boustrophedon", "imbalance": 0.03, "partition_file": ""}
+    assigned = assign(graph, parts, **accepted(assign, settings))
     case = f"{graph.name}, N={graph.num_nodes}, P={parts}, seed={seed}"
     require(isinstance(assigned, Assigned), f"a partitioner returns Assigned, not {type(assigned).__name__} ({case})")
     require(_fresh_hash(graph) == before, f"the graph was changed ({case})")
@@ -746,7 +733,7 @@ PER_RANK = (1, 2, 3)
 
 
 class Scheduler(Protocol):
-    """A rule that deals K groups to P parts; the parts are given by position."""
+    """A rule that assigns K groups to P parts; the parts are given by position."""
 
     def __call__(
         self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 2, allreduce_s: float = 0.0

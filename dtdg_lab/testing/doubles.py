@@ -212,7 +212,7 @@ def train_in_memory(
 
 
 class ReplayClock:
-    """Seconds that pass only when told to."""
+    """A clock that advances only on request."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
@@ -228,7 +228,7 @@ class ReplayClock:
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """Joules that are spent, evenly, in some seconds; None where nobody knows them."""
+    """Joules spent evenly over some seconds; None if unknown."""
 
     seconds: float
     joules: float | None
@@ -301,7 +301,7 @@ class ReplayReader:
 
 
 def replay_meter(rows: Sequence[Mapping[str, Any]], clock: ReplayClock) -> EnergyMeter:
-    """A meter whose readers tell again what one rank recorded in the table ``energy``; holes stay unknown.
+    """A meter whose readers replay what one rank recorded in the table ``energy``; gaps stay unknown.
 
     Args:
         rows: of one rank and attempt, with the table's columns.
@@ -310,7 +310,7 @@ def replay_meter(rows: Sequence[Mapping[str, Any]], clock: ReplayClock) -> Energ
     Raises:
         ConfigError: there is no row.
     """
-    rows = [row for row in rows if isinstance(row["reader"], str)]  # the others are of what nobody reads
+    rows = [row for row in rows if isinstance(row["reader"], str)]  # the others have no reader
     if not rows:
         raise ConfigError("no rows of the table energy: there is nothing to replay.")
     begins_ns = [row["time_ns"] - round(row["interval_s"] * 1e9) for row in rows]

@@ -191,7 +191,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
         refused(run, "hypergraph was ended by signal SIGSEGV", partitioner="hypergraph", parts=4)
     finally:
         trap.unlink()
-    refused(run, "400 parts of the 200 nodes", parts=400)
+    refused(run, "parts=400 must be from 1 to 200", parts=400)
     refused(run, "another graph", partitioner="file", partition_file=str(tmp_path / "other.npz"))
     refused(run, "damaged", partitioner="file", partition_file=str(tmp_path / "damaged.npz"))
     refused(run, "partition_file", partitioner="file")

@@ -158,7 +158,7 @@ def test_splits_that_do_not_fit_are_refused_and_a_new_group_has_new_ones() -> No
         refused, seen = found["splits"]["refused"], found["splits"]["again"]
         assert "4 rank(s) cannot be split into groups of row_ranks=3" in refused[0]
         assert "divisor of 4" in refused[0]
-        assert "came of a split" in refused[1]
+        assert "subgroup" in refused[1]
         assert seen == (True, 2.0)
 
 

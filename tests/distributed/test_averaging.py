@@ -216,7 +216,7 @@ def test_a_dead_rank_of_a_run_is_an_error_before_its_limit() -> None:
 
 
 def test_a_name_serves_one_averager_on_a_store() -> None:
-    with pytest.raises(RanksError, match="name of its own"):
+    with pytest.raises(RanksError, match="its own name"):
         run_ranks(_two_averagers_of_one_name, 1)
 
 

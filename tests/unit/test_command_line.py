@@ -46,7 +46,7 @@ def test_wrong_arguments_are_refused(arguments: list[str], message: str, capsys:
     [
         (None, "cannot read the config"),
         ("{", "not valid JSON"),
-        ("[1]", "an object with settings is needed"),
+        ("[1]", "must be an object with settings"),
         ('{"schema": 99}', "Update dtdg_lab"),
         ('{"sytem": "psg"}', "Did you mean 'system'?"),
         ('{"system": "pgs"}', "Did you mean 'psg'?"),

@@ -19,7 +19,7 @@ def test_entries_are_found_by_name(kind: str) -> None:
     for name in catalogue.names(kind):
         assert catalogue.entry(kind, name).name == name
     assert len(set(catalogue.names(kind))) == len(catalogue.names(kind))
-    with pytest.raises(UnknownNameError, match=f"unknown entry of {kind} 'no such name'"):
+    with pytest.raises(UnknownNameError, match=r"unknown .* 'no such name'"):
         catalogue.entry(kind, "no such name")
 
 
@@ -80,7 +80,7 @@ def test_every_cell_of_the_memory_table_is_kept_or_refused(model: str, layout: s
 def test_a_refused_cell_names_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {cell: how for cell, how in catalogue.MEMORY_ON_LAYOUT.items() if cell != ("weights", "single")}
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", without)
-    with pytest.raises(UnsupportedError, match=r"remembers weights.*'single'.*Layouts that can: snapshot_group"):
+    with pytest.raises(UnsupportedError, match=r"layout 'single'.*memory 'weights'.*Compatible systems: psg"):
         catalogue.check_memory("evolvegcn-o", "single")
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", {})
     with pytest.raises(UnsupportedError, match="none yet"):
@@ -89,7 +89,7 @@ def test_a_refused_cell_names_what_works(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_refusals_of_the_table_are_errors_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", {("weights", "snapshot_group"): "exact"})
-    with pytest.raises(ConfigError, match="cannot carry"):
+    with pytest.raises(ConfigError, match="does not work with"):
         RunConfig(model="tgcn")
     assert RunConfig(model="evolvegcn-o").model == "evolvegcn-o"
 
@@ -218,7 +218,7 @@ def test_a_data_set_brings_its_cut_and_takes_it_along() -> None:
 
 
 def test_a_task_without_labels_is_refused_with_the_data_sets_that_have_them() -> None:
-    with pytest.raises(ConfigError, match=r"'collegemsg', which serves regression, link.*cora-t"):
+    with pytest.raises(ConfigError, match=r"'collegemsg', which supports regression, link.*cora-t"):
         RunConfig(task="classification")
     assert RunConfig(dataset="cora-t")["task"] == "classification"
 

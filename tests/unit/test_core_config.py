@@ -188,7 +188,7 @@ def test_nested_options_belong_to_their_room() -> None:
     assert RunConfig(options={"parallel": {"group_window": 9}})["group_window"] == 9
     with pytest.raises(ConfigError, match="belongs to parallel"):
         RunConfig(options={"models": {"group_window": 9}})
-    with pytest.raises(UnknownNameError, match="room"):
+    with pytest.raises(UnknownNameError, match="kind in options"):
         RunConfig(options={"paralel": {"group_window": 9}})
 
 
@@ -255,8 +255,8 @@ def test_every_refusal_is_a_lab_error_and_a_value_error() -> None:
     [
         ({"links": "9 delay=20", "parts": 2}, "names part 9: there are 2, numbered from 0 to 1. Name one of these"),
         ({"links": "1 delaay=20", "parts": 2}, "is not understood; write"),
-        ({"slow_rank": 5}, "slow_rank=5 with ranks=1: rank 0 may be slowed, or none with slow_rank=-1"),
-        ({"slow_rank": 2, "ranks": 2}, "slow_rank=2 with ranks=2: ranks 0 to 1 may be slowed"),
+        ({"slow_rank": 5}, "slow_rank=5 is no rank: ranks=1 allows rank 0, or -1 for none"),
+        ({"slow_rank": 2, "ranks": 2}, "slow_rank=2 is no rank: ranks=2 allows ranks 0 to 1"),
     ],
 )
 def test_parts_and_ranks_that_are_not_there_are_refused_at_once(given: dict[str, object], said: str) -> None:
@@ -270,5 +270,5 @@ def test_parts_and_ranks_that_are_there_are_taken() -> None:
     assert config["links"] and config["slow_rank"] == 1
     with pytest.raises(ConfigError, match="names part 3: there are 2"):
         config.replace(parts=2)
-    with pytest.raises(ConfigError, match="slow_rank=1 with ranks=1"):
+    with pytest.raises(ConfigError, match="slow_rank=1 is no rank: ranks=1"):
         config.replace(ranks=1)

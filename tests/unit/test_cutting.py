@@ -180,7 +180,7 @@ def test_streams_that_do_not_keep_their_word(changes, message):
         ({"edge_life": 5}, "edge_life=5 with 4 base intervals: allowed 1 to 4"),
         ({"edge_life": 0}, "edge_life=0"),
         ({"edge_life": 4}, "4 base intervals make 1 snapshot with edge_life=4; at least 2 are needed"),
-        ({"edge_life": 2, "min_edges": 3}, "make 3 snapshots with edge_life=2, of which 0 have min_edges=3 edges"),
+        ({"edge_life": 2, "min_edges": 3}, "make 3 snapshots with edge_life=2, 0 of them with min_edges=3 edges"),
         ({"smoothing_window": 0}, "smoothing_window=0"),
         ({"min_edges": -1}, "min_edges=-1"),
         ({"features": "given"}, "this data set gives none"),

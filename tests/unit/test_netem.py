@@ -151,7 +151,7 @@ def test_nothing_is_changed_where_no_mark_can_be_left(monkeypatch: pytest.Monkey
     monkeypatch.setattr(traffic_control, "check_device", lambda _: None)
     monkeypatch.setattr(traffic_control, "run", lambda command: pytest.fail(f"ran {command}"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="tells the next start what to undo"):
+    with pytest.raises(DataError, match="needs for clean-up"):
         NetemLinks("lo", {0: 5000}, tmp_path / "file").start()
 
 

@@ -133,12 +133,12 @@ def test_exact_layouts_learn_the_same_whatever_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("start", "changes", "said"),
     [
-        ({}, {"parts": 25}, "25 parts of the 24 nodes"),
+        ({}, {"parts": 25}, "parts=25 must be from 1 to 24"),
         ({}, {"system": "pygt-dist", "cache_gib": 0.0}, "cache_gib=0 allows 0"),
         ({}, {"partitioner": "file"}, "partition_file"),
         ({}, {"partitioner": "file", "partition_file": "elsewhere.npz"}, "elsewhere.npz"),
         ({}, {"system": "psg", "group_window": 20}, "room for 0 groups"),
-        ({"system": "pygt-dist"}, {"parts": 30}, "30 parts of the 24 nodes"),
+        ({"system": "pygt-dist"}, {"parts": 30}, "parts=30 must be from 1 to 24"),
     ],
     ids=str,
 )

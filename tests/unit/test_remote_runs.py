@@ -313,7 +313,7 @@ def test_bad_input_is_refused_in_words(
 
 
 def test_one_part_has_nobody_to_ask() -> None:
-    with pytest.raises(UnsupportedError, match="nobody else has features"):
+    with pytest.raises(UnsupportedError, match="no remote features to fetch"):
         remote_config(parts=1)
 
 

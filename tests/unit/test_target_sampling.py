@@ -142,9 +142,9 @@ def test_the_nearest_action_is_so_by_ratio() -> None:
         ({"targets": np.zeros(0, np.int64)}, "non-empty vector"),
         ({"targets": np.ones((2, 2), np.int64)}, r"shape \(2, 2\)"),
         ({"targets": np.array([0.5, 1.5])}, "not float64"),
-        ({"targets": np.array([1, 1])}, "each of them once"),
+        ({"targets": np.array([1, 1])}, "strictly ascending"),
         ({"targets": np.array([2, 1])}, "ascending"),
-        ({"targets": np.array([-1, 1])}, "places from 0 on"),
+        ({"targets": np.array([-1, 1])}, "strictly ascending from 0"),
     ],
 )
 def test_a_batch_that_is_none_is_refused(fields: dict[str, object], said: str) -> None:
@@ -215,7 +215,7 @@ def test_sixtieths_count_the_targets_by_load() -> None:
     [
         (np.zeros(0, np.int64), 2, "non-empty vector"),
         (np.arange(3), 0, "0 groups"),
-        (np.array([1, 1]), 2, "each of them once"),
+        (np.array([1, 1]), 2, "strictly ascending"),
         (np.array([-1, 1]), 2, "from 0 on"),
     ],
 )

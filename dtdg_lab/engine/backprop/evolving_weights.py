@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.engine.backprop import time_blocks as checkpointed
+from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.backprop.time_blocks import block_here
 from dtdg_lab.engine.graph_view import OneVertex
 from dtdg_lab.engine.halo_exchange import Exchanger
@@ -19,8 +19,7 @@ from dtdg_lab.models.base import GraphView, State, run_straight
 #
 # Given the weights W_t of every snapshot, snapshots know nothing of each other. So all W_t are evolved first; each
 # snapshot then goes forward and backward by itself and leaves a gradient of its W_t, and one backward through the
-# evolution ends the run. One snapshot's activations are alive at a time, on each thread. Snapshots without a loss
-# need
+# evolution ends the run. One snapshot's activations are alive at a time, on each thread. Snapshots without a loss need
 # no convolution.
 
 
@@ -42,7 +41,7 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
         if not states:
             states.update(_evolved(run))
         total += pieces.add(block)
-        del block  # before the next is brought: there may be no room for both
+        del block  # before the next is loaded: both may not fit in memory
     if pieces.ends:
         torch.autograd.backward(pieces.ends, pieces.seeds)
     return total
@@ -163,10 +162,8 @@ class SnapshotSummaries:
 # Runs whose weights evolve from summaries of the snapshots: summaries of all ranks are gathered, layer by layer.
 #
 # A rank summarises its own snapshots of a block, gathers the others' summaries, and evolves the weights of every
-# snapshot
-# of the block; neighbours are then mixed in own snapshots. All ranks evolve the same weights, each back-propagates
-# what
-# its own snapshots made of them, and gradients of summaries are summed where the summary was made.
+# snapshot of the block; neighbours are then mixed in own snapshots. All ranks evolve the same weights, each
+# back-propagates what its own snapshots made of them, and gradients of summaries are summed where the summary was made.
 #
 # References: ESDG section 5.5 (weights are evolved on every rank; there for EvolveGCN-O alone, which needs no
 # summary).
@@ -200,7 +197,7 @@ def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: S
         timeline: the run in blocks.
         gather: joins summaries.
     """
-    return checkpointed.add_gradients_checkpointed(
+    return time_blocks.add_gradients_checkpointed(
         _Weights(run, timeline, gather), run.model.initial_state(run.own), device=run.sequence.device
     )
 

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
-from dtdg_lab.engine.backprop import evolving_weights as evolved
-from dtdg_lab.engine.backprop import time_blocks as blocks
-from dtdg_lab.engine.backprop import time_blocks as stepwise
+from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
+from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.strategy import (
     Gradients,
     Learned,
@@ -71,7 +70,7 @@ class GroupClock:
 # A run as it is written down: snapshot after snapshot, then one backward through all of them. The reference.
 
 
-# What forward may keep for backward over a whole run. Above, snapshots are computed again instead.
+# Memory limit for activations of a whole run; above it, snapshots are recomputed (gradient checkpointing).
 KEPT_BYTES = 2 << 30
 
 
@@ -89,7 +88,7 @@ def add_gradients_plain(run: SequenceSegment) -> Tensor:
     """
     loss = _loss_if_it_fits(run)
     if loss is None:
-        return stepwise.add_gradients_stepwise(run)
+        return add_gradients_stepwise(run)
     loss.backward()
     return loss.detach()
 
@@ -165,9 +164,9 @@ def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
 # memory of a model -> how a run of it is differentiated; all give what ``plain`` gives
 HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
     {
-        "per_vertex": blocks.add_gradients_blocks,
-        "weights": evolved.add_gradients_evolved,
-        "none": evolved.add_gradients_evolved,
+        "per_vertex": add_gradients_blocks,
+        "weights": add_gradients_evolved,
+        "none": add_gradients_evolved,
         "weights_from_data": add_gradients_plain,
         "neighbourhood": add_gradients_plain,
     }

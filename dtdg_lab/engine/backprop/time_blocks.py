@@ -76,7 +76,7 @@ class Here:
 
 
 class WholeRun:
-    """A run as one block of time, nothing of which moves (see :class:`dtdg_lab.engine.strategy.Timeline`)."""
+    """A run as one time block that needs no transfers (see :class:`dtdg_lab.engine.strategy.Timeline`)."""
 
     def __init__(self, run: SequenceSegment) -> None:
         self._run = run
@@ -89,11 +89,11 @@ class WholeRun:
         return block_here(self._run, self._run.snapshots)
 
     def turn(self, number: int) -> None:
-        """Nobody asks."""
+        """Not used."""
 
 
 def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
-    """Some snapshots of a run as a block of time of which nothing moves."""
+    """Some snapshots of a run as a time block that needs no transfers."""
     sequence = run.sequence
     stacks = [sequence.stacks(snapshots, layer) for layer in range(run.model.layers)]
     seam = Here(stacks[0], device=sequence.device, alone=sequence.collective)
@@ -104,13 +104,11 @@ def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
 # One layer of a model over one block of time: neighbours are mixed snapshot by snapshot, then nodes run through
 # it.
 #
-# Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes nodes: a piece of
-# them runs through all snapshots while its rows are in the cache. In the last layer the piece goes on through
-# readout,
-# loss and backward at once, so that no activation of the recurrence outlives its piece; in earlier layers the piece
-# is
-# computed again when its gradient has come. What is kept for all nodes and snapshots is the spatial parts' outputs
-# and their gradients. Exact, whatever the pieces.
+# Neighbours are mixed in as many snapshots at once as are small. The recurrence then never mixes nodes: a piece of them
+# runs through all snapshots while its rows are in the cache. In the last layer the piece continues through readout,
+# loss and backward at once, so that no activation of the recurrence outlives its piece; in earlier layers the piece is
+# recomputed when its gradient has arrived. What is kept for all nodes and snapshots is the spatial parts' outputs and
+# their gradients. Exact, whatever the pieces.
 
 
 # Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, many enough for
@@ -290,7 +288,7 @@ class Layer:
         return loss.detach(), [torch.zeros_like(rows) if of is None else of for rows, of in zip(z, found, strict=True)]
 
     def pull_back(self, parts: list[Tensor]) -> None:
-        """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are computed again."""
+        """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are recomputed."""
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -423,10 +421,8 @@ class _Piece:
 # Runs of models that remember something of each node: layer by layer, block of time after block of time.
 #
 # Of one block everything that backward needs is kept, of the others only the state before them: forward goes through
-# the
-# blocks and keeps these states, backward then takes the blocks from the last to the first and computes each again,
-# the
-# last one excepted. Exact, whatever the blocks.
+# the blocks and keeps these states, backward then takes the blocks from the last to the first and computes each again,
+# the last one excepted. Exact, whatever the blocks.
 #
 # References: ESDG section 3.1 (gradient checkpoint).
 
@@ -498,7 +494,7 @@ class _Passes:
         return layers
 
 
-# A run in blocks of time of which one is alive: states are kept, blocks computed again on the way back.
+# Gradient checkpointing over time blocks: boundary states are kept, and blocks are recomputed in the backward pass.
 #
 # What a block computes is the caller's: this holds for every memory whose state is handed from block to block.
 
@@ -566,7 +562,7 @@ def _tensors(state: State) -> list[Tensor]:
     return [tensor for layer in state.layers for tensor in layer]
 
 
-# A run with few snapshots' activations alive at a time: states are kept, snapshots computed again on the way back.
+# Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.
 #
 # Serves every model. With a snapshot at a time it takes a third more time than
 # :mod:`dtdg_lab.engine.backprop.reference`.
@@ -579,8 +575,8 @@ def add_gradients_stepwise(
 
     Args:
         run: what is differentiated.
-        blocks: of its snapshots, of which one is alive at a time; each snapshot by itself where there are none.
-        turn: told when a block begins, and whether it is ``forward``, ``rerun`` or ``backward``.
+        blocks: of its snapshots; one is in memory at a time. Without blocks, each snapshot is its own.
+        turn: called when a block begins, with its pass: ``forward``, ``rerun`` (recompute) or ``backward``.
     """
     cut = blocks or [range(t, t + 1) for t in run.snapshots]
     return add_gradients_checkpointed(_Snapshots(run, cut, turn), run.initial_state(), device=run.sequence.device)

@@ -10,8 +10,8 @@ from torch import Tensor
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
+from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger
@@ -23,14 +23,14 @@ from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event, plain_partition_event
 
-# Node parts that exchange the rows of remote neighbours at every pull: full batch, nothing computed twice.
+# Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 
 
 class HaloStrategy(Strategy):
-    """One step an epoch: each rank computes its own nodes in the whole training split, loss at every snapshot.
+    """One step per epoch: each rank computes its own nodes in the training split, with the loss at every snapshot.
 
-    The parts of a rank are one: their rows lie side by side, and only rows of other ranks are exchanged. So losses and
-    gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy` whatever the parts, for every memory.
+    The parts of a rank are merged, and only rows of other ranks are exchanged. Losses and gradients equal those of
+    :class:`dtdg_lab.systems.single.strategy.SingleStrategy` for every partition and every kind of memory.
 
     Args:
         model: any model.
@@ -38,7 +38,7 @@ class HaloStrategy(Strategy):
         task: what is predicted.
         train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
-        plan: blocks of time, of one of which activations are kept; every rank has all snapshots of a block.
+        plan: time blocks for gradient checkpointing; every rank has all snapshots of a block.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
 
     References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
@@ -96,8 +96,8 @@ class HaloStrategy(Strategy):
         if run.model.memory == "per_vertex":
             timeline = BlockTimeline(plan, 0, self._sequence, run, bring=lambda own: None, moves=None, one_by_one=False)
             timeline.marks, timeline.turned = self._marks, self._turned
-            return blocks.add_gradients_blocks(run, timeline)
-        return blocks.add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
+            return add_gradients_blocks(run, timeline)
+        return add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
 
     def _begin(self, number: int, way: str) -> None:
         self._marks.block(number, way)

@@ -1,7 +1,6 @@
 """Words of the dialect that this project once had: no page, lesson, docstring, comment or message has them.
 
-The words with their replacements are in ``docs/glossary.md``. Names in code, text between backticks and strings of one word
-(keys of records) are not prose and are left alone.
+Names in code, text between backticks and strings of one word (keys of records) are not prose and are left alone.
 """
 
 from __future__ import annotations
@@ -71,7 +70,9 @@ def test_a_lesson_is_in_plain_words(lesson: Path) -> None:
     wrong = []
     for number, cell in enumerate(json.loads(lesson.read_text())["cells"]):
         text = "".join(cell["source"])
-        wrong += _report(lesson, banned(text) if cell["cell_type"] == "markdown" else banned_in_code(text), f"[{number}]:")
+        wrong += _report(
+            lesson, banned(text) if cell["cell_type"] == "markdown" else banned_in_code(text), f"[{number}]:"
+        )
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -84,6 +85,6 @@ def test_a_package_is_in_plain_words(package: str) -> None:
 
 
 def test_words_are_found_in_prose_and_names_are_not() -> None:
-    source = 'told = f"{heard} ok"\nkey = "told"\nx = "a run goes\\n on"  # made by\n# hand, of which `told`\n"""Nobody\nanew."""\n'
+    source = 'told = f"{heard} ok"\nkey = "told"\n# made by\n# hand, of which `told`\n"""Nobody\nanew."""\n'
     assert [line for line, _ in banned_in_code(source)] == [4, 5, 6]
     assert [line for line, _ in banned("is `told`\nis set by\nhand\n```\nanew\n```\nToldo whoever")] == [2, 7]

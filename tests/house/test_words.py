@@ -27,7 +27,12 @@ INSTEAD = {
 }
 BANNED = re.compile(r"\b(" + "|".join(word.replace(" ", r"\s+(?:#\s*)?") for word in INSTEAD) + r")\b", re.I)
 CODE = re.compile(r"```.*?```|(`+)[^`]*\1", re.S)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "data" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.md")),
+]
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PACKAGES = sorted({path.relative_to(ROOT / "dtdg_lab").parts[0] for path in (ROOT / "dtdg_lab").rglob("*.py")})
 

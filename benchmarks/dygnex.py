@@ -214,7 +214,7 @@ def profiling_rows(plan: Plan, workload: Workload, model: str, ranks: int) -> It
 
 
 def accuracy_rows(plan: Plan, workload: Workload, model: str) -> list[dict[str, Any]]:
-    """Figure 3: what each system's model scores when trained as long; four parts on as many processes as cores, or two.
+    """Figure 3: test loss of each system after equally long training; four parts on as many processes as cores, or two.
 
     Groups are scheduled by their sizes, so that the schedule and with it the model can be repeated.
     """

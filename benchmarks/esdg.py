@@ -75,7 +75,7 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     for _, some in groupby(ordered, key=lambda row: (row["model"], row["form"], row["ranks"])):
         print(words.share_text(list(some)), flush=True)
     epochs = []
-    print(f"\nepochs of esdg, each in two blocks, graphs brought whole and as differences\n{transfers.EPOCH_HEAD}")
+    print(f"\nepochs of esdg, each in two blocks, graphs transferred in full and as deltas\n{transfers.EPOCH_HEAD}")
     for ranks in (count for count in plan.epoch_ranks if count <= len(cores())):
         for model in plan.models:
             first = plan.transfers[0]

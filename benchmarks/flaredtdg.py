@@ -100,7 +100,7 @@ def shrinking_part(plan: Plan) -> list[dict[str, Any]]:
 
 def overlap_part(plan: Plan) -> list[dict[str, Any]]:
     rows = []
-    print(f"\nTable 11; exposed: seconds of an epoch in which the slowest rank stood still\n{words.OVERLAP_HEAD}")
+    print(f"\nTable 11; exposed: seconds of an epoch in which the straggler waited\n{words.OVERLAP_HEAD}")
     if not flare_rows.built("flaredtdg"):
         print("flaredtdg is not built")
         return rows

@@ -86,7 +86,7 @@ def steady_config(epochs: int = 100_000) -> RunConfig:
 
 
 def overhead(run: Run) -> list[Row]:
-    """Control and recording in the training thread, as a share of the step; and knobs to steps."""
+    """Control and recording in the training thread, as a share of the step; and the delay of live settings in steps."""
     stored = open_run(run.path)
     phases = stored.table("phases")
     mine = phases[(phases["rank"] == 0) & ~phases.phase.isin(["evaluate", "checkpoint", "rebuild"])]

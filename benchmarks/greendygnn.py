@@ -168,7 +168,7 @@ def planned(given: argparse.Namespace) -> Plan:
     if unknown := sorted(set(given.only or ()) - set(named)):
         raise SystemExit(f"--only {' '.join(unknown)}: no such graph; graphs: {', '.join(named)}")
     if given.ranks and plan.parts % given.ranks:
-        raise SystemExit(f"--ranks {given.ranks}: {plan.parts} parts cannot be divided among these ranks; give 1, 2 or 4")
+        raise SystemExit(f"--ranks {given.ranks}: {plan.parts} parts cannot be divided among them; give 1, 2 or 4")
 
     def kept(ground: Ground) -> bool:
         return not given.only or ground.name in given.only

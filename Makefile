@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 # (named on its installation page): make TORCH_INDEX=... env
 TORCH_INDEX ?=
 ARGS ?=
-# Real data beside the project serves tests, demo and notebooks.
+# Tests, demo and notebooks use real data beside the project.
 ifndef DTDG_LAB_DATA
 ifneq ($(wildcard ../shared/data/real/index.json),)
 export DTDG_LAB_DATA := $(abspath ../shared/data/real)
@@ -24,13 +24,13 @@ endif
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
-	@echo 'make demo        a short run that ends in a report and a printed summary'
+	@echo 'make demo        a short run with a report and a printed summary'
 	@echo 'make test        lint, then the tests (about half an hour); ARGS="-k words" selects'
 	@echo 'make test-full   the same with the slow tests'
-	@echo 'make bench       the benchmarks; ARGS=--quick for under a minute each'
+	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make lint        ruff, mypy, import contracts'
-	@echo 'make algorithms  write ALGORITHMS.md anew from the catalogue'
-	@echo 'make env         the environment alone (Python 3.11 in $(VENV))'
+	@echo 'make algorithms  regenerate ALGORITHMS.md from the catalogue'
+	@echo 'make env         only the environment (Python 3.11 in $(VENV))'
 
 env: $(STAMP)
 
@@ -56,12 +56,12 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
-# Folders in which most tests are of one thread go two at a time; then those whose tests use all cores, or compare clocks
+# First the folders of single-threaded tests, two at a time; then those whose tests use all cores or compare clocks
 TOGETHER := $(addprefix tests/,unit properties contracts house)
 ALONE := $(addprefix tests/,notebooks frozen distributed cluster browser)
 PYTEST := $(BIN)/python -m pytest -m 'not slow and not network'
-# Tests of several processes compare clocks, and a machine may be interrupted: an assertion that fails there is tried once
-# more, and named
+# Tests of several processes compare clocks, and a machine may be interrupted: a failed assertion there is repeated once
+# and listed
 AGAIN := --reruns 1 --only-rerun AssertionError -rR
 
 test: lint

@@ -1,28 +1,27 @@
-"""What schedules of snapshot groups bring: PSG, BLAD, DyGNeX and ours, beside the DyGNeX paper's numbers.
+"""Schedules of snapshot groups: PSG, BLAD, DyGNeX and ours, with the DyGNeX paper's numbers.
 
     python benchmarks/dygnex.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...] [--ranks R ...]
 
-Parts, all where none is named:
-epochs      (Table 4, Figure 4) an epoch of each system, by graph, model and number of ranks of one thread, each pinned
-            to its share of the cores. All systems of a row's block take turns in the same processes, two warm-ups
-            before, and are scheduled by the same profile, which PSG ran. BLAD differentiates
-            each group as it is written down and keeps all activations, which costs more than the shared backward of
-            the others; "blad pairs" has its schedule and their backward. Ratios are PSG's time over the row's, turn by
-            turn: above 1 the row is faster. Where ranks exceed cores no wall time is told: an epoch then is the sum
-            over iterations of the most loaded rank's processor seconds, without exchanges. Imbalance is the own time
-            (waiting excluded) of the most loaded rank over the least loaded, of an epoch (the paper's), and over the
-            mean, of iterations (ours). "Over bound" is the schedule's makespan with the
-            times its groups then took, over what no schedule of two groups a rank can beat; "predicted" is how far
-            off its profile was.
+Parts (default: all):
+epochs      (Table 4, Figure 4) an epoch of each system, by graph, model and number of single-threaded ranks, each
+            pinned to its share of the cores. All systems of a row's block alternate in the same processes, after two
+            warm-ups, and are scheduled by the same profile of PSG. BLAD differentiates each group separately and keeps
+            all activations, which costs more than the shared backward pass of the others; "blad pairs" has its
+            schedule and their backward pass. Ratios are PSG's time over the row's, turn by turn: above 1 the row is
+            faster. With more ranks than cores no wall time is reported: an epoch then is the sum over iterations of
+            the most loaded rank's processor seconds, without exchanges. Imbalance is the own time (without waiting) of
+            the most loaded rank over the least loaded, per epoch (the paper's), and over the mean, per iteration
+            (ours). "Over bound" is the schedule's makespan with the measured group times, over a lower bound for two
+            groups per rank; "predicted" is the error of its profile.
 profiling   (Figure 13) throughput of DyGNeX-G by the number of profiled epochs, each in fresh processes.
 solving     (Tables 5 and 6) seconds of the greedy rule and of the integer programme, for 4 ranks.
-simulation  (Figure 5) throughput of a rank on 4 to 1,024 ranks, both growth curves, with what no schedule can beat.
-targets     throughput of DyGNeX-G by the number of targets that it tries in an iteration: the table of
+simulation  (Figure 5) throughput of a rank on 4 to 1,024 ranks, both growth curves, with a bound.
+targets     throughput of DyGNeX-G by the number of targets per iteration: the table of
             docs/dygnex_targets.md.
-accuracy    (Figure 3) loss of the test split after training, four parts, beside PSG's; same seeds for all.
+accuracy    (Figure 3) loss of the test split after training, four parts, compared with PSG's; same seeds for all.
 
-Groups of four snapshots start at every snapshot. Parts of training are cut so that there are about 30 groups; the paper
-has 27 and 47. Its GPUs, data and growth differ: what can be compared are ratios.
+Groups of four snapshots start at every snapshot. Training splits are cut to about 30 groups; the paper
+has 27 and 47. Its GPUs, data and growth differ: only ratios are comparable.
 """
 
 from __future__ import annotations
@@ -215,7 +214,7 @@ def profiling_rows(plan: Plan, workload: Workload, model: str, ranks: int) -> It
 
 
 def accuracy_rows(plan: Plan, workload: Workload, model: str) -> list[dict[str, Any]]:
-    """Figure 3: what each system's model scores when trained as long; four parts on as many processes as cores, or two.
+    """Figure 3: test loss of each system after equally long training; four parts on as many processes as cores, or two.
 
     Groups are scheduled by their sizes, so that the schedule and with it the model can be repeated.
     """

@@ -1,9 +1,9 @@
-"""What DynaHB's parts bring, on the processors of this machine, beside the DynaHB paper's numbers.
+"""The parts of DynaHB, measured on the processors of this machine, with the DynaHB paper's numbers.
 
     python benchmarks/dynahb.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...]
                                 [--systems S ...] [--ranks R ...] [--layers L ...] [--seeds S] [--seconds S]
 
-Parts, all where none is named:
+Parts (default: all):
 convergence     (Table 2, Figures 6, 7) seconds of training to a common validation loss, of a step, and to converge
 growth          the speed-up over snapshot batches by the size of a graph
 layers          (Table 4) seconds of a step by layers, systems in turn
@@ -11,33 +11,33 @@ ranks           (Figure 9b) seconds of a step by ranks, systems in turn
 scaling         (Figure 9b) dynahb's convergence by ranks
 classification  (Table 5) accuracy and seconds on cora-t
 fractions       (Table 9) convergence on the first snapshots of a graph
-partitions      (Figure 9a) seconds of a partition, and how even its loads are
-breakdown       (Table 3) where the seconds until convergence go
-ablation        (Figure 8) one technique after another
+partitions      (Figure 9a) seconds of a partition, and its load balance
+breakdown       (Table 3) phases of the time to convergence
+ablation        (Figure 8) techniques added one by one
 dqn             (Table 10) parameters of the DQN
 sizes           (Table 8) hybrid batches of one size
-adjusters       the DQN beside a law, a bandit, random choices, and each size by itself; decisions are counted
-landscapes      the same adjusters on simulated trainings: medians of five seeds, no clock
+adjusters       the DQN, a law, a bandit, random choices, and each fixed size; with the number of decisions
+landscapes      the same adjusters in simulated training: medians of five seeds, no timing
 memory          (Table 7) bytes of a step, of copies, of kept batches
-reservoir       the share of steps that waits for batches; steps beside generators that never stop
-slowed          the other ranks' steps with one slowed
-straggler       seconds of training to a loss with one rank slowed, averaging against gradients
-building        seconds of building a batch, beside DGL's sampler
-truncation      how far DCRNN's batches are from the whole graph
+reservoir       the share of step time spent waiting for batches; steps with generators that never stop
+slowed          steps of the other ranks with one straggler
+straggler       time to a loss with one straggler, model averaging and gradients
+building        seconds of building a batch, compared with DGL's sampler
+truncation      deviation of DCRNN's batches from the whole graph
 
-All trainings have one rule: they end when ten evaluations of the validation split have found nothing better by a
-thousandth, and a hundred updates have passed since the best, or when their seconds are over; they converged where the
-loss was lowest, and the test split is scored once, by the parameters they had there. Seconds are of rank 0's steps.
-Evaluations are of copies of its model, made when ranks have come together, and in nobody's seconds. Two losses are
-asked for: ``common`` was reached by every training of a graph and model; ``near`` is 5.085 % above the lowest. Times
-are least, median and most over seeds, with the number of seeds that got there where some never did. In part adjusters
-rank 0 also evaluates every 10 steps in its own seconds, whoever chooses; adjusters with fewer than fifty decisions
-before the near loss are marked and not compared.
+All runs have the same stopping rule: they end when ten evaluations of the validation split have not improved by a
+thousandth and a hundred updates have passed since the best, or when their time is over. A run converged at its lowest
+loss, and the test split is evaluated once, with the parameters of that step. Seconds are of rank 0's steps.
+Evaluations use copies of its model, made when ranks are synchronised, and are not counted in the seconds. Two target
+losses: ``common`` was reached by every run of a graph and model; ``near`` is 5.085 % above the lowest. Times are
+minimum, median and maximum over seeds, with the number of seeds that reached the loss if some did not. In part
+adjusters rank 0 also evaluates every 10 steps within its own seconds, under every adjuster; adjusters with fewer than
+fifty decisions before the near loss are marked and not compared.
 
-Under each table stands what the paper claims and where it does not hold here. Its graphs are not here and its GPUs are
-not these processors: what can be compared are ratios. Ranks have one thread each, pinned to their share of the cores,
-which generators of batches share with it; where ranks exceed cores no wall time is told: seconds are then the
-processor's, of the rank that computed most, without exchanges. What is missing says so in its rows.
+Each table ends with the paper's claims and where they do not hold here. Graphs and processors differ from the paper's:
+only ratios are comparable. Ranks have one thread each, pinned to their share of the cores, which batch generators
+share. With more ranks than cores no wall time is reported: seconds are then processor seconds of the rank that
+computed most, without exchanges. Rows name what is missing.
 """
 
 from __future__ import annotations

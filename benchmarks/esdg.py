@@ -1,26 +1,26 @@
-"""What ESDG's parts bring, on the processors of this machine, beside the ESDG paper's numbers.
+"""The parts of ESDG, measured on the processors of this machine, with the ESDG paper's numbers.
 
     python benchmarks/esdg.py [PART ...] [--quick] [--json FILE] [--models M ...] [--ranks R ...]
 
-Parts, all where none is named:
-transfers   (Figure 4) bringing graphs whole and as differences: bytes and time in our format and in the paper's, what
-            the measured overlap allows and the share of it reached, by model and its smoothing; the share of snapshots
+Parts (default: all):
+transfers   (Figure 4) graph transfers in full and as deltas: bytes and time in our format and in the paper's, the bound
+            from the measured overlap and the share of it reached, by model and its smoothing; the share of snapshots
             that benefits, by blocks and ranks; epochs of ESDG with and without.
 blocks      (section 3.1) peak memory and time of a step by the number of blocks of time, on one rank.
-overlap     (section 6.5, left open there) steps with exchanges overlapped and not: as the machine is, and over links
-            that are slow without using the processor; the share of the exchanges' time that is hidden.
-volumes     (Table 2) numbers sent in a step by snapshot and by hypergraph node partition: computed for all ranks;
-            where ranks are run, counted on the links as well, and timed.
-strong      (Figure 5) seconds of a step by ranks, the graph as it is: compute, communicate and transfer apart.
-weak        (Figure 7) the same, with the graph growing with the ranks, three random edges a node.
-links       (Figure 6) link prediction: losses of all epochs by system and ranks, and how far they are from one rank's.
+overlap     (section 6.5, left open there) steps with and without overlapped exchanges: on native links, and over links
+            that are slow without using the processor; the share of communication time that is hidden.
+volumes     (Table 2) communication volume of a step by snapshot and by hypergraph node partition: computed for all
+            ranks; for executed ranks also counted on the links, and timed.
+strong      (Figure 5) seconds of a step by ranks, with a fixed graph: compute, communicate and transfer separately.
+weak        (Figure 7) the same, with the graph growing with the ranks, three random edges per node.
+links       (Figure 6) link prediction: losses of all epochs by system and ranks, and their difference from one rank's.
 
-Times are ratios within a row's block, whose systems take turns in the same processes after two warm-ups: min, median,
-max of turns. Ranks have one thread each, pinned to their share of the cores. Where ranks exceed cores no wall time is
-told: a step then is the processor seconds of the rank that computed most, without exchanges. Strong and weak scaling
-are fitted to few ranks and small graphs (benchmarks/contenders/esdg_scaling.py says to which), judged by steps that
-were held out, and continued to 128 ranks, eight a node, as the paper's: with the graph measured, and with one as large
-as the paper's, which is far outside of what was measured. The paper's GPUs and data differ: ratios can be compared.
+Times are ratios within a row's block, whose systems alternate in the same processes after two warm-ups: min, median,
+max of turns. Ranks have one thread each, pinned to their share of the cores. With more ranks than cores no wall time is
+reported: a step then is the processor seconds of the rank that computed most, without exchanges. Strong and weak
+scaling are fitted to few ranks and small graphs (listed in benchmarks/contenders/esdg_scaling.py), tested on held-out
+steps, and extrapolated to 128 ranks, eight per machine, as in the paper: with the measured graph, and with one as large
+as the paper's, far outside of the measured range. The paper's GPUs and data differ: only ratios are comparable.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     for _, some in groupby(ordered, key=lambda row: (row["model"], row["form"], row["ranks"])):
         print(words.share_text(list(some)), flush=True)
     epochs = []
-    print(f"\nepochs of esdg, each in two blocks, graphs brought whole and as differences\n{transfers.EPOCH_HEAD}")
+    print(f"\nepochs of esdg, each in two blocks, graphs transferred in full and as deltas\n{transfers.EPOCH_HEAD}")
     for ranks in (count for count in plan.epoch_ranks if count <= len(cores())):
         for model in plan.models:
             first = plan.transfers[0]

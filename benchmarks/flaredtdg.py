@@ -1,29 +1,29 @@
-"""What FlareDTDG's parts bring, on the processors of this machine, beside the FlareDTDG paper's numbers.
+"""The parts of FlareDTDG, measured on the processors of this machine, with the FlareDTDG paper's numbers.
 
     python benchmarks/flaredtdg.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...]
                                    [--ranks R ...] [--seeds S]
 
-Parts, all where none is named:
-training    (Tables 3, 4, 6, 8; Figure 6) test MSE and seconds to converge of each system, by seeds, with what
-            persistence and the mean predictor reach beside them. Training ends when the validation loss has not fallen
-            for some evaluations, or its seconds are over; it converged where the loss was lowest, and the test split is
-            scored once, by the parameters it had there.
-memory      (Tables 1, 5, 7) most bytes of tensors on a rank, over the steps of an epoch until windows have been whole,
-            and in those of whole windows, against full-history and the share of its rows that are kept. At the start of
-            a segment nothing has decayed yet: what then counts are few snapshots.
-shrinking   (Tables 9, 10) epochs with prefixes of one numbering and with the naive remap in its place, in turn; seconds
-            and bytes of arrays of the remaps alone.
-overlap     (Table 11) seconds that ranks stand still in exchanges, one after another and overlapped: as the machine is,
-            over a slow link and over a far one.
-breakdown   (Table 12) where a run's seconds go.
+Parts (default: all):
+training    (Tables 3, 4, 6, 8; Figure 6) test MSE and seconds to converge of each system, by seeds, with
+            persistence and the mean predictor as baselines. Training ends when the validation loss has not fallen for
+            some evaluations, or its time is over; it converged at the lowest loss, and the test split is evaluated
+            once, with the parameters of that step.
+memory      (Tables 1, 5, 7) peak bytes of tensors on a rank, over the steps of an epoch until windows are complete,
+            and over those of complete windows, relative to full-history and to the share of its rows that are kept. At
+            the start of a segment nothing has decayed yet: these windows have few snapshots.
+shrinking   (Tables 9, 10) epochs with prefixes of one numbering and with the naive remap instead, in turn; seconds
+            and bytes of the remaps' arrays only.
+overlap     (Table 11) seconds that ranks wait in exchanges, sequential and overlapped: on the native link, over a slow
+            link and over a distant one.
+breakdown   (Table 12) seconds of a run by phase.
 ranks       (Figure 7) seconds of an epoch, memory and bytes by ranks, systems in turn.
 decay       (Figure 8) MSE, memory and time by full snapshots and alpha.
-peer        an epoch of hybrid steps beside PyG-Temporal's full-batch epoch, in turn.
+peer        an epoch of hybrid steps and PyG-Temporal's full-batch epoch, in turn.
 
-Under each table stands what the paper claims and where it does not hold here. Its graphs are not here and its GPUs are
-not these processors: what can be compared are ratios. The rule of decay is ``ladder`` but where ``text`` is said. Ranks
-have one thread each, pinned to their share of the cores; where ranks exceed cores no wall time is told: an epoch then
-is the processor seconds of the rank that computed most, without exchanges. What is missing says so in its rows.
+Each table ends with the paper's claims and where they do not hold here. Graphs and processors differ from the paper's:
+only ratios are comparable. The decay rule is ``ladder`` unless ``text`` is named. Ranks have one thread each, pinned to
+their share of the cores. With more ranks than cores no wall time is reported: an epoch then is the processor seconds of
+the rank that computed most, without exchanges. Rows name what is missing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def shrinking_part(plan: Plan) -> list[dict[str, Any]]:
 
 def overlap_part(plan: Plan) -> list[dict[str, Any]]:
     rows = []
-    print(f"\nTable 11; exposed: seconds of an epoch in which the slowest rank stood still\n{words.OVERLAP_HEAD}")
+    print(f"\nTable 11; exposed: seconds of an epoch in which the straggler waited\n{words.OVERLAP_HEAD}")
     if not flare_rows.built("flaredtdg"):
         print("flaredtdg is not built")
         return rows

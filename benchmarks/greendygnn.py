@@ -1,30 +1,29 @@
-"""What GreenDyGNN's parts bring, on the processors of this machine, beside the GreenDyGNN paper's numbers.
+"""The parts of GreenDyGNN, measured on the processors of this machine, with the GreenDyGNN paper's numbers.
 
     python benchmarks/greendygnn.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--ranks R] [--epochs E]
                                     [--seeds S] [--episodes B]
 
-Parts, all where none is named:
+Parts (default: all):
 table1       (Table I, Figures 4 to 6) joules by device and seconds of an epoch of each method: clean, with the paper's
-             schedule of delays, and with the same schedule on links that are throttled too
-ablation     (Table II) the learned policy, without learning (W = 16), and without preferred owners
-figure1      (Figure 1) what a call costs before its first byte, of our own RPC between processes
-calibration  (Figure 8) the models of step and fetch fitted to the authors' cluster, where its figures are beside the
-             project, and to this machine, with what fits without a cell or its condition predict
+             schedule of delays, and with the same schedule on throttled links
+ablation     (Table II) the learned policy, without learning (W = 16), and without owner priorities
+figure1      (Figure 1) latency of a call before its first byte, for our own RPC between processes
+calibration  (Figure 8) models of step and fetch times fitted to the authors' cluster, if its figures are beside the
+             project, and to this machine, with cross-validation by cell and by condition
 simulator    seconds of an episode; policies in every case, with their distance to the clairvoyant optimum and to the
-             best fixed window; steady throttling beside what the authors measured
-live         the methods that the simulator knows, trained under several patterns of congestion: does its order hold?
-overhead     seconds of a decision, of a mini-batch beside DGL's sampler, of a look-up in the cache
+             best fixed window; steady throttling compared with the authors' measurements
+live         the simulator's methods, trained under several patterns of congestion: does their order hold?
+overhead     seconds of a decision, of a mini-batch compared with DGL's sampler, of a look-up in the cache
 
-Under each table stands what the paper claims, and what is asked of a controller here, and where it does not hold. Its
-graphs are not here and its nodes are not these processors: what can be compared are ratios. The generated graphs are
-like its graphs in what a cache sees: a few nodes are everyone's neighbours, and rows are 100 or 602 floats wide.
+Each table ends with the paper's claims, our requirements for a controller, and where they do not hold. Graphs and
+machines differ from the paper's: only ratios are comparable. The generated graphs are similar to its graphs for a
+cache: a few popular nodes, and rows of 100 or 602 floats.
 Links are slowed in the processes that serve features, on this machine's loopback; four ranks share its cores. One rank
-is one process in which the parts take turns: what default DGL stands still for then adds up over parts. Our pipeline
-asks each owner once for a batch, ahead of training, so that a delay shorter than a step costs next to nothing: this is
-why links are throttled too. Methods take turns over seeds. Energy is what the readers that rows name know:
-``modelled`` is assumed watts times time and processor seconds, not a measurement. Joules are of a run's steps, those by
-device of the whole run. --quick shows that all parts run: its few steps are too short to judge by. What is missing says
-so in its rows.
+is one process in which the partitions alternate: the stalls of default DGL then add up over partitions. Our pipeline
+sends one request per owner and batch, ahead of training, so a delay shorter than a step costs almost nothing: this is
+why links are throttled too. Methods alternate over seeds. Rows name the source of energy: ``modelled`` is assumed watts
+times time and processor seconds, not a measurement. Joules are of a run's steps, those by device of the whole run.
+--quick only shows that all parts run: it has too few steps for conclusions. Rows name what is missing.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ def planned(given: argparse.Namespace) -> Plan:
     if unknown := sorted(set(given.only or ()) - set(named)):
         raise SystemExit(f"--only {' '.join(unknown)}: no such graph; graphs: {', '.join(named)}")
     if given.ranks and plan.parts % given.ranks:
-        raise SystemExit(f"--ranks {given.ranks}: {plan.parts} parts cannot be dealt to so many; give 1, 2 or 4")
+        raise SystemExit(f"--ranks {given.ranks}: {plan.parts} parts cannot be divided among them; give 1, 2 or 4")
 
     def kept(ground: Ground) -> bool:
         return not given.only or ground.name in given.only

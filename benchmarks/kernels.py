@@ -1,9 +1,9 @@
-"""Neighbour sums and attention by what computes them: the measurements behind ``kernel="auto"``.
+"""Neighbour sums and attention by backend: the measurements behind ``kernel="auto"``.
 
     python benchmarks/kernels.py [--quick] [--json FILE] [--threads N]
 
-Three ways to a sum over in-neighbours: torch's embedding_bag (single precision on the CPU), its CSR product, DGL. Each
-case runs them in turn, so that what else the machine does hits all; ratios are the other's time over the first one's,
+Three backends for a sum over in-neighbours: torch's embedding_bag (single precision on the CPU), its CSR product, DGL.
+Each case runs them in turn, so that other load affects all; ratios are the other's time over the first one's,
 turn by turn (above 1: the first is faster). Times are one product forward; backward is the same product with the
 transpose. Attention is forward and backward, by the lab's own operator and by DGL's.
 """

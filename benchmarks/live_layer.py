@@ -1,9 +1,9 @@
-"""How long a person waits: import, session, first point, record to browser, and what watching costs a step.
+"""Latencies that a user sees: import, session, first point, record to browser; and the overhead of monitoring per step.
 
     python benchmarks/live_layer.py [--quick] [--json FILE]
 
 Two CPU engines; the browser rows need Debian's chromium. Each row prints min, median and max of its repetitions (the
-browser's delay: median, 95th percentile, max) and the limit the lab sets itself.
+browser's delay: median, 95th percentile, max) and our limit.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def steady_config(epochs: int = 100_000) -> RunConfig:
 
 
 def overhead(run: Run) -> list[Row]:
-    """Control and recording in the training thread, as a share of the step; and knobs to steps."""
+    """Control and recording in the training thread, as a share of the step; and the delay of live settings in steps."""
     stored = open_run(run.path)
     phases = stored.table("phases")
     mine = phases[(phases["rank"] == 0) & ~phases.phase.isin(["evaluate", "checkpoint", "rebuild"])]

@@ -1,11 +1,11 @@
-"""Seconds and memory of a full-batch training epoch: this lab against PyG-Temporal and plain ports of the papers.
+"""Seconds and memory of a full-batch training epoch: this lab, PyG-Temporal and plain ports of the papers.
 
     python benchmarks/models.py [--quick] [--json FILE] [--only NAME ...] [--workloads W1 W2] [--threads N]
 
-One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in a
-process of its own and is given the same parameters; epochs are taken in turn, so that what else the machine does hits
-both, and the ratio is the peer's time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of
-resident memory above what the process held after import and loading. Losses are compared before each step.
+One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in its
+own process with the same parameters. Epochs alternate, so that other load affects both, and the ratio is the peer's
+time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of resident memory beyond that after
+import and loading. Losses are compared before each step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def serve(contender: str, case_name: str, workload_name: str, folder: str, threa
 
 
 class Contender:
-    """A child process that runs an epoch when told to."""
+    """A child process that runs an epoch on request."""
 
     def __init__(self, name: str, case: str, workload: str, folder: Path, threads: int) -> None:
         command = [sys.executable, __file__, "--serve", name, case, workload, str(folder), str(threads)]

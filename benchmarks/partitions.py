@@ -1,16 +1,14 @@
-"""What partitions of the nodes cost and bring: every partitioner, and the two layouts that stand on them.
+"""Costs and benefits of node partitions: every partitioner, and the two strategies that use them.
 
     python benchmarks/partitions.py [--quick] [--json FILE] [--only GRAPH ...] [--parts P ...]
 
-First table: seconds to make a partition (in a fresh cache), what it cuts, sends, replicates and leaves uneven, for the
-training split of the sequence and a T-GCN of two layers; and, of two parts, an epoch of ADGNN-T on two processes.
-Second
-table: single, ADGNN-T and PyGT-Dist on the same METIS partition, on one and two processes of one thread each. Epochs of
-a graph and a model are taken in turn in the same processes; ratios are the first contender's time (hash; single) over
-the row's, turn by turn: above 1 the row is faster. Processor seconds are those of all ranks together. Losses are
-compared before each step. Bytes are of rows, predicted by the plan and counted on the links, in one step. Memory is the
-peak of resident memory above what a process held after import and loading, in processes of its own, the largest rank's;
-mapped files count where they are read.
+First table: seconds of partitioning (with an empty cache), cut edges, rows sent, replication and imbalance, for the
+training split of the sequence and a T-GCN of two layers; and, for two partitions, an epoch of ADGNN-T on two processes.
+Second table: single, ADGNN-T and PyGT-Dist on the same METIS partition, on one and two single-threaded processes.
+Epochs of a graph and a model alternate in the same processes; ratios are the first contender's time (hash; single) over
+the row's, turn by turn: above 1 the row is faster. Processor seconds are the sum over ranks. Losses are compared before
+each step. Bytes are of rows, predicted by the plan and counted on the links, in one step. Memory is the largest rank's
+peak of resident memory beyond that after import and loading, in separate processes; mapped files count once read.
 """
 
 from __future__ import annotations
@@ -113,7 +111,7 @@ def partition_row(workload: Workload, graph: DynamicGraph, name: str, parts: int
 
 
 def timed(contenders: tuple[Contender, ...]) -> list[dict[str, Any]]:
-    """Rows of contenders that took turns: seconds of the slowest rank, ratios to the first contender, losses, bytes."""
+    """Rows of contenders that took turns: seconds of the straggler, ratios to the first contender, losses, bytes."""
     by_rank = run_ranks(in_turn, RANKS, contenders, timeout_s=TIMEOUT_S)
     rows, first = [], _epochs(by_rank, 0)
     for number, contender in enumerate(contenders):

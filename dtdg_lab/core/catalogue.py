@@ -1068,7 +1068,7 @@ SCHEDULERS: tuple[Entry, ...] = (
     ),
     _scheduler(
         "longest_first",
-        "longest_first:schedule",
+        "base:schedule_longest_first",
         "Groups sorted by predicted time; each iteration takes the longest left, so that its parts are alike.",
         "Graham 1969 (LPT), applied per iteration",
     ),
@@ -1091,7 +1091,7 @@ SCHEDULERS: tuple[Entry, ...] = (
         "DyGNeX section 4.2, appendix C (DyGNeX-L)",
     ),
     _scheduler(
-        "dygnex_auto", "dygnex_auto:schedule", "DyGNeX-L below 100 groups, DyGNeX-G from 100.", "DyGNeX appendix G"
+        "dygnex_auto", "dygnex_ilp:schedule_auto", "DyGNeX-L below 100 groups, DyGNeX-G from 100.", "DyGNeX appendix G"
     ),
     _scheduler(
         "best_of", "heuristics:schedule_best_of", "The least makespan of several heuristics, improved by swaps.", "ours"

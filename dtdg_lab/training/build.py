@@ -27,7 +27,7 @@ from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.network.emulated_network import EmulatedNetwork, KernelLinks, RankLinks, Slowed
-from dtdg_lab.systems.feature_cache.addresses import agree_token
+from dtdg_lab.systems.feature_cache.rpc import agree_token
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_towards
 from dtdg_lab.systems.feature_cache.training import Remote
 from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 PARTS, K, F = 4, 60, 3

@@ -19,8 +19,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import Fetcher, LinkState
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50

@@ -9,9 +9,12 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.core.plans import SurvivalOrder
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotView
@@ -19,7 +22,42 @@ from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
+
+# The own nodes of a rank on its device, in the order in which they survive in decayed snapshots.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurvivalRows:
+    """An order of survival as rows of tensors; n own nodes, of which full snapshots have the rows by number.
+
+    Attributes:
+        order: on the host.
+        vertices: (n,) int64, the nodes' numbers in the graph.
+        own: (n,) int64: of each node in this order, its row in a full snapshot.
+        place: (n,) int64: of each row of a full snapshot, its place in this order.
+    """
+
+    order: SurvivalOrder
+    vertices: Tensor
+    own: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, order: SurvivalOrder, device: str) -> SurvivalRows:
+        """The order, as tensors on ``device``."""
+        place = np.argsort(order.vertices)
+        own = np.empty_like(place)
+        own[place] = np.arange(len(place))
+
+        def moved(numbers: NDArray[np.int64]) -> Tensor:
+            return torch.tensor(numbers, device=device)
+
+        return cls(order, moved(order.vertices), moved(own), moved(place))
+
+    def kept(self, chunks: int) -> int:
+        """Rows of a snapshot that has the first ``chunks`` chunks of every part."""
+        return int(self.order.rows[chunks])
+
 
 # A window of snapshots one after another, for every model: the reference, and what models of weights are run by.
 

@@ -30,12 +30,12 @@ from dtdg_lab.systems.decayed_windows import backprop as trapezoid_plain
 from dtdg_lab.systems.decayed_windows.backprop import (
     WIDER,
     OverlappedLayer,
+    SurvivalRows,
     WindowLayer,
     WindowRedistribution,
     WindowVertices,
     WindowWork,
 )
-from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
 from dtdg_lab.systems.decayed_windows.window import Shrinker, Trapezoid, hybrid_batch, segments, survival_order
 from dtdg_lab.tasks.base import Task
 

@@ -7,6 +7,7 @@ import json
 import math
 import mmap
 import os
+import secrets
 import select
 import struct
 import subprocess
@@ -17,13 +18,57 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import LinkState, OwnerReply
+
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.group import Group
+
+# Where each part's features are served, and the token that grants access, known to all ranks.
+
+
+MOST_BYTES = 120  # of an address
+TOKEN_BYTES = 32
+
+
+def agree_token(group: Group) -> bytes:
+    """A fresh secret of 32 bytes, the same on all ranks; collective."""
+    return bytes.fromhex(group.broadcast_text(secrets.token_hex(TOKEN_BYTES)))
+
+
+def exchange_addresses(group: Group, own: Mapping[int, str], *, parts: int, device: str = "cpu") -> dict[int, str]:
+    """All parts' addresses, by part in ascending order; collective.
+
+    Args:
+        group: the ranks.
+        own: of each part that this rank serves, where.
+        parts: P, of all ranks together.
+        device: where tensors that are sent must be.
+
+    Raises:
+        PlanError: on all ranks, if a part is served by no rank or by several, or an address is too long.
+    """
+    import torch  # the processes that serve features do without
+
+    table = torch.zeros(parts, 1 + MOST_BYTES, dtype=torch.int64, device=device)
+    sendable = [(part, address.encode()) for part, address in own.items() if len(address.encode()) <= MOST_BYTES]
+    for place, (part, letters) in enumerate(sendable[:parts]):
+        table[place, 0] = part + 1
+        table[place, 1 : 1 + len(letters)] = torch.tensor(list(letters), dtype=torch.int64, device=device)
+    rows = [row for row in group.gather_rows(table, [parts] * group.size).cpu().tolist() if row[0]]
+    served = sorted(row[0] - 1 for row in rows)
+    if served != list(range(parts)):
+        raise PlanError(
+            f"features of part(s) {served} are served at addresses of at most {MOST_BYTES} bytes: each of the {parts} "
+            "parts must be, by one rank."
+        )
+    return {row[0] - 1: bytes(byte for byte in row[1:] if byte).decode() for row in sorted(rows)}
+
 
 # What servers of features and those who ask them say to each other: a fixed head, then an array as it lies in memory.
 #

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.feature_cache.addresses import TOKEN_BYTES
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import TOKEN_BYTES, FeatureClient, FeatureServer
 
 WARM_UP = 3  # round trips that nobody writes down: connections, and memory touched for the first time
 

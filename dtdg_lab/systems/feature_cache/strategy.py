@@ -23,11 +23,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.systems.feature_cache.addresses import exchange_addresses
 from dtdg_lab.systems.feature_cache.modes import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl
-from dtdg_lab.systems.feature_cache.rpc import FILES, FILES_EACH, FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FILES, FILES_EACH, FeatureClient, FeatureServer, exchange_addresses
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows
 from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.tasks.base import Task

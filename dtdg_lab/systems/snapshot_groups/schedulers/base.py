@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Mapping
@@ -475,3 +476,68 @@ def times_of(times_s: ArrayLike) -> NDArray[np.float64]:
     if not times.any():
         raise PlanError("all groups take 0 s: nothing to compare. Profile them, or predict their times.")
     return times
+
+
+# Longest groups first: each iteration takes the longest groups left, so that its ranks finish at similar times.
+
+
+def schedule_longest_first(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
+
+    Args:
+        times_s: (K,) predicted or measured seconds of each group.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration.
+        allreduce_s: seconds of an exchange; the number of iterations is fixed by ``per_rank``, so only the gap
+            reads it.
+        gap: not used by this rule.
+        time_limit_s: not used by this rule.
+        seed: not used by this rule: nothing is drawn.
+        targets: not used by this rule.
+
+    Returns:
+        ceil(K / (R L)) iterations. Ties go to the lower group and the lower rank.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
+
+    References: Graham 1969 (longest processing time first), applied to each iteration, which is what waits together.
+    """
+    since = time.perf_counter()
+    problem = checked(
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
+    return finished(longest_first_slots(problem), problem, since=since)
+
+
+def longest_first_slots(problem: Problem) -> Slots:
+    """The slots of :func:`schedule_longest_first`."""
+    slots = np.full((problem.fewest, problem.ranks, problem.per_rank), problem.groups)
+    order = np.argsort(-problem.times_s, kind="stable").tolist()
+    times_s = problem.times_s.tolist()
+    for iteration in range(problem.fewest):
+        least_loaded = [(0.0, rank, 0) for rank in range(problem.ranks)]  # in order, so a heap already
+        for group in order[iteration * problem.share : (iteration + 1) * problem.share]:
+            load_s, rank, held = heapq.heappop(least_loaded)
+            slots[iteration, rank, held] = group
+            if held + 1 < problem.per_rank:
+                heapq.heappush(least_loaded, (load_s + times_s[group], rank, held + 1))
+    return slots

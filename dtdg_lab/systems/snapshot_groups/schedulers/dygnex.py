@@ -13,8 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, checked, finished, from_rows
-from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import dealt_longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    Problem,
+    Slots,
+    checked,
+    finished,
+    from_rows,
+    longest_first_slots,
+)
 
 # Algorithm 2's choice of an iteration, exactly: every pick is a closest pair of the groups left, found with a heap.
 
@@ -306,7 +312,7 @@ def schedule(
     )
     if per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group a rank nothing is left of it but longest first."
-        return finished(dealt_longest_first(problem), problem, since=since, notes=notes)
+        return finished(longest_first_slots(problem), problem, since=since, notes=notes)
     tried = targets_of(problem)
     described = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
     described += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups a rank are used."] if per_rank > 2 else []

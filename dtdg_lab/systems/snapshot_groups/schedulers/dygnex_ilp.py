@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     problem_bound_s,
     relative_gap,
 )
+from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as schedule_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
 
 
@@ -258,3 +259,55 @@ def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
             slots[i, j, filled[i, j]] = group
             filled[i, j] += 1
     return slots
+
+
+# The paper's choice: the integer programme for few groups, the greedy algorithm for many.
+
+
+ILP_BELOW = 100  # groups
+
+
+def schedule_auto(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes tell which.
+
+    Args:
+        times_s: (K,) predicted or measured seconds of each group.
+        ranks: R.
+        per_rank: L, most groups of a rank in an iteration.
+        allreduce_s: seconds of the exchange that ends an iteration; DyGNeX-L weighs it.
+        gap: where DyGNeX-L stops.
+        time_limit_s: seconds that DyGNeX-L may take.
+        seed: of DyGNeX-L.
+        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+
+    Raises:
+        PlanError: a time is negative or not finite, or there is none.
+        ConfigError: a knob has a value that is not allowed.
+        NotAvailableError: fewer than 100 groups, and OR-tools is not installed; or more, and numba is not.
+
+    References: DyGNeX appendix G.
+    """
+    few = np.size(times_s) < ILP_BELOW
+    chosen = schedule if few else schedule_greedy
+    plan = chosen(
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
+    why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
+    return replace(plan, notes=f"{why} {plan.notes}".strip())

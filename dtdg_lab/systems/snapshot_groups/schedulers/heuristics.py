@@ -15,12 +15,12 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     Slots,
     checked,
     finished,
+    longest_first_slots,
     makespan_s,
     problem_bound_s,
     relative_gap,
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
-from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import dealt_longest_first
 
 # Fold: the largest with the smallest, and like sums side by side.
 
@@ -285,7 +285,7 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
     pairs = -(-problem.groups // problem.per_rank)
     if pairs < fewest * ranks:
         yield "fold without lone groups", lambda: folded(problem, pairs)
-    yield "longest first", lambda: dealt_longest_first(problem)
+    yield "longest first", lambda: longest_first_slots(problem)
     for more in range(1, min(FOLDS, problem.most - fewest) + 1):
         bundles = (fewest + more) * ranks
         yield f"fold into {fewest + more} iterations", lambda bundles=bundles: folded(problem, bundles)  # type: ignore[misc]

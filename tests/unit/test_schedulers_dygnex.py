@@ -198,7 +198,7 @@ def test_a_programme_that_is_not_built_leaves_the_best_heuristic_and_says_so(mon
     monkeypatch.setattr("dtdg_lab.systems.snapshot_groups.schedulers.dygnex_ilp.searched", lambda *_, until: None)
     times_s = instance("heavy", 60, 2)
     plan = dygnex_ilp.schedule(times_s, 4, gap=0.0, time_limit_s=60.0)
-    assert "CP-SAT was not started: its programme was too large to be built in time. Stopped by" in plan.notes
+    assert "CP-SAT was not started: its programme was too large to build in time. Stopped by" in plan.notes
     assert plan.targets == 60
     assert plan.assignment == heuristics.schedule_best_of(times_s, 4).assignment
 

@@ -114,7 +114,7 @@ def resolve(
         The batch with its rows, and what each owner sent.
 
     Raises:
-        RunFailedError: an owner did not answer, or sent other rows than asked for.
+        RunFailedError: an owner did not answer, or returned the wrong rows.
     """
     began, space = time.perf_counter(), own.space
     keys = sampled.keys
@@ -247,7 +247,7 @@ class FeatureNotes:
         return seen
 
     def taken(self) -> dict[str, list[Row]]:
-        """Rows noted since the last call, of each table, without step and epoch."""
+        """Rows noted since the last call, of each table, without the step and epoch columns."""
         with self._lock:
             rows, self._rows = self._rows, {table: [] for table in self._rows}
         return rows
@@ -501,7 +501,7 @@ class Stages:
         return self._ahead.held_bytes
 
     def check(self) -> None:
-        """Raise what went wrong in a thread."""
+        """Raise the exception of a failed thread."""
         if self._failure is not None:
             raise self._failure
 
@@ -861,11 +861,11 @@ class FeaturePipeline:
         self._notes.stepped(StepTime(seconds, joules))
 
     def taken(self) -> dict[str, list[Row]]:
-        """Rows of tables ``resolved``, ``fetches`` and ``windows`` since the last call, without step and epoch."""
+        """New rows of the tables ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""
         return self._notes.taken()
 
     def check(self) -> None:
-        """Raise what went wrong in a thread.
+        """Raise the exception of a failed thread.
 
         Raises:
             RunFailedError: as said.
@@ -874,7 +874,7 @@ class FeaturePipeline:
             self._stages.check()
 
     def close(self) -> None:
-        """Stop all threads, in less than a second; a second call does nothing."""
+        """Stop all threads, in less than a second; further calls do nothing."""
         stages, self._stages = self._stages, None
         if stages is not None:
             stages.stop(PATIENCE_S)

@@ -69,7 +69,7 @@ class Boundary:
     """Facts at a swap; what is counted is counted since the swap before. P parts; vectors have a 0 for the own part.
 
     Attributes:
-        part: whose cache it is.
+        part: the part that owns the cache.
         parts: P.
         number: of the window that is to be decided.
         step: its first step, if it is not late.
@@ -275,7 +275,7 @@ class CacheControl:
     The builder's thread calls :meth:`decide`; any thread may change :attr:`policy`.
 
     Args:
-        part: whose cache it is.
+        part: the part that owns the cache.
         parts: P, at least 2.
         epoch_steps: steps of an epoch.
         row_bytes: of a row of features.
@@ -361,12 +361,12 @@ class CacheControl:
         return {"estimator": self._estimator.state_dict(), "clean": clean}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self._estimator.load_state_dict(data["estimator"])
         self._clean_s, self._clean_j = ([] if of is None else [float(of)] for of in data["clean"])
 
     def taken(self) -> list[tuple[Any, ...]]:
-        """Rows of ``cache_decisions`` since the last call, without step and epoch."""
+        """Rows of ``cache_decisions`` since the last call, without the step and epoch columns."""
         with self._lock:
             taken, self._rows = self._rows, []
         return taken
@@ -514,7 +514,7 @@ class ForeseenWindows:
     Args:
         pattern: how slow the links will be.
         costs: of a step.
-        part: whose cache it is.
+        part: the part that owns the cache.
         epoch_steps: of an epoch.
 
     References: ours; see :func:`dtdg_lab.systems.feature_cache.policies.clairvoyant.best_plan`, which is exact over a
@@ -555,7 +555,7 @@ class RunFacts:
 
     Attributes:
         name: of the data.
-        part: whose cache it is.
+        part: the part that owns the cache.
         space: of all keys.
         capacity: rows of the cache.
         row_bytes: of a row.

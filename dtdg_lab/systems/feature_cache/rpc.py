@@ -559,7 +559,7 @@ class FeatureServer:
 
         Raises:
             PlanError: the links are of fewer parts.
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         if links.parts <= max(self._parts):
             raise PlanError(f"links of {links.parts} parts: this server serves part(s) {sorted(self._parts)}.")
@@ -576,7 +576,7 @@ class FeatureServer:
         """Requests answered with rows so far, and bytes of both, by (owner, requester).
 
         Raises:
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         counts = self._order({"do": "served"})["served"]
         return {(owner, requester): (rpcs, nbytes) for owner, requester, rpcs, nbytes in counts}
@@ -585,7 +585,7 @@ class FeatureServer:
         """Messages that were no requests, and connections without the token, so far.
 
         Raises:
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         return int(self._order({"do": "served"})["dropped"])
 
@@ -599,7 +599,7 @@ class FeatureServer:
             raise self._ended()
 
     def close(self) -> None:
-        """End the process, whatever it is doing, in less than a second; a second call does nothing."""
+        """End the process, whatever it is doing, in less than a second; further calls do nothing."""
         if self._closed:
             return
         self._closed = True

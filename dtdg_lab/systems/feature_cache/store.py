@@ -123,7 +123,7 @@ def fetch_into(
         fetch: asks owners.
 
     Raises:
-        RunFailedError: an owner did not answer, or sent other rows than asked for.
+        RunFailedError: an owner did not answer, or returned the wrong rows.
     """
     if not len(keys):
         return []

@@ -50,7 +50,7 @@ class WindowPlan:
     biased: int = -1
 
     def nearest_action(self, part: int) -> int:
-        """Its action, or the nearest one, of the part whose cache it is."""
+        """Its action, or the nearest one, of the part the part that owns the cache."""
         if self.action >= 0:
             return self.action
         place = None if self.biased < 0 else self.biased - (self.biased > part)
@@ -89,13 +89,13 @@ def plan_window(
         number: of the window.
         first: its first step.
         path: what holds where nothing is decided.
-        part: whose cache it is.
+        part: the part that owns the cache.
         parts: P.
         epochs: lengths of epochs; mode ``epoch_hot`` lasts to the end of one.
         decision: the policy's.
 
     Raises:
-        PlanError: there is no such action.
+        PlanError: the action does not exist.
     """
     others = [other for other in range(parts) if other != part]
     if decision is not None and others:
@@ -185,7 +185,7 @@ class CacheBuilder:
             serving: the cache whose rows may be taken over.
 
         Raises:
-            RunFailedError: an owner did not answer, or sent other rows than asked for.
+            RunFailedError: an owner did not answer, or returned the wrong rows.
         """
         began = time.perf_counter()
         keys, counts = key_counts(asked, self._space.size)

@@ -194,7 +194,7 @@ class CacheDQN:
         return self._network.values(inputs)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The best action for one state; ties go to the lower one."""
+        """The best action for one state; ties are broken by the lower one."""
         inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.at]))
         values: list[float] = self.values(inputs)[0].tolist()
         return CacheDecision(self.name, values.index(max(values)), tuple(values))

@@ -280,7 +280,7 @@ class DelayEstimator:
         return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in described]}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave; one of another number of owners is not taken."""
+        """Restore what :meth:`state_dict` returned; one of another number of owners is not taken."""
         if len(data["owners"][0]) != len(self._per_byte):
             return
         self._first_epoch = int(data["first_epoch"])

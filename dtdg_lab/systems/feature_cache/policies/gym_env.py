@@ -138,7 +138,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         """Decide, and go on to the next boundary.
 
         Raises:
-            PlanError: the episode has ended or not begun, or there is no such action.
+            PlanError: the episode has ended or not begun, or the action does not exist.
         """
         number = int(action)
         if not self._going:
@@ -166,6 +166,6 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
 
 
 def register_env() -> None:
-    """Make ``gymnasium.make(ENV_ID)`` work; a second call does nothing."""
+    """Make ``gymnasium.make(ENV_ID)`` work; further calls do nothing."""
     if ENV_ID not in gymnasium.registry:
         gymnasium.register(ENV_ID, entry_point="dtdg_lab.systems.feature_cache.policies.gym_env:CacheEnv")

@@ -716,7 +716,7 @@ class CacheSimulator:
             ended just now, and their states are the new ones'.
 
         Raises:
-            PlanError: nothing has begun, or there is no such action.
+            PlanError: nothing has begun, or the action does not exist.
         """
         batch, chosen, at = self._running(), self._checked(actions), self._at
         windows = self.choices.windows[chosen]

@@ -142,7 +142,7 @@ def test_the_nearest_action_is_so_by_ratio() -> None:
         ({"targets": np.zeros(0, np.int64)}, "non-empty vector"),
         ({"targets": np.ones((2, 2), np.int64)}, r"shape \(2, 2\)"),
         ({"targets": np.array([0.5, 1.5])}, "not float64"),
-        ({"targets": np.array([1, 1])}, "distinct indices"),
+        ({"targets": np.array([1, 1])}, "each of them once"),
         ({"targets": np.array([2, 1])}, "ascending"),
         ({"targets": np.array([-1, 1])}, "places from 0 on"),
     ],

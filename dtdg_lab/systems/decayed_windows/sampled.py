@@ -16,8 +16,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.backprop import evolving_weights as evolved
-from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.backprop.time_blocks import Here
 from dtdg_lab.engine.graph_view import AllHere, Apart, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
@@ -198,12 +197,16 @@ class _Uneven(Here):
 
 
 def _through_time(run: SequenceSegment) -> Tensor:
-    return blocks.add_gradients_blocks(run, WindowTimeline(run))
+    return time_blocks.add_gradients_blocks(run, WindowTimeline(run))
 
 
 # memory of a model -> function that differentiates a window of it
 _HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
-    {"per_vertex": _through_time, "weights": evolved.add_gradients_evolved, "none": evolved.add_gradients_evolved}
+    {
+        "per_vertex": _through_time,
+        "weights": evolving_weights.add_gradients_evolved,
+        "none": evolving_weights.add_gradients_evolved,
+    }
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError, shortened
 from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 
@@ -637,7 +637,7 @@ class BatchSimulator:
         if adjuster.choices != len(self.sizes):
             raise ConfigError(f"a controller of {adjuster.choices} choices for {len(self.sizes)} sizes.")
         whole = self._distance(target)
-        noise = streams.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
+        noise = rng.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
         left, seconds = whole, 0.0
         choices: list[int] = []
         losses: list[float] = []

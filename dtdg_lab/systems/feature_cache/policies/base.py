@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.rl.dqn import QNetwork
@@ -326,7 +326,7 @@ class RandomWindows:
         return np.array([self._drawn(int(run), int(step)) for run, step in zip(views.runs, views.steps, strict=True)])
 
     def _drawn(self, counter: int, step: int) -> int:
-        return int(streams.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
+        return int(rng.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
 
 
 # A rule of one's own for the window and the allocation of a cache, in place of a policy.

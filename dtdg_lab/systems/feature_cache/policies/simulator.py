@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.feature_store import BITS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, CacheTables, cache_choices, cache_tables
@@ -318,7 +318,7 @@ def draw_episode(
         raise ConfigError(
             f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: at least one of each."
         )
-    random = streams.generator(seed, "control/cache_episode", number)
+    random = rng.generator(seed, "control/cache_episode", number)
     case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
     trace = case.draw(random, calibrated.parts, epochs=epochs, epoch_steps=epoch_steps)
     return _episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
@@ -333,7 +333,7 @@ def replayed_episode(
     noise: CacheNoise = NO_NOISE,
 ) -> CacheEpisode:
     """An episode under links that were recorded, or that a schedule says; by default nothing strays."""
-    random = streams.generator(seed, "control/cache_replay")
+    random = rng.generator(seed, "control/cache_replay")
     return _episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
 
 

@@ -53,8 +53,8 @@ class WindowPlan:
         """Its action, or the nearest one, for the part that owns the cache."""
         if self.action >= 0:
             return self.action
-        place = None if self.biased < 0 else self.biased - (self.biased > part)
-        return nearest_action(self.length, place, len(self.shares) + 1)
+        position = None if self.biased < 0 else self.biased - (self.biased > part)
+        return nearest_action(self.length, position, len(self.shares) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def plan_window(
     others = [other for other in range(parts) if other != part]
     if decision is not None and others:
         actions = CacheActions(parts)
-        place = actions.biased(decision.action)
+        position = actions.biased(decision.action)
         return WindowPlan(
             number=number,
             first=first,
@@ -109,7 +109,7 @@ def plan_window(
             capacity=path.capacity,
             policy=decision.policy,
             action=decision.action,
-            biased=-1 if place is None else others[place],
+            biased=-1 if position is None else others[position],
         )
     length = epochs.left(first) if path.mode == "epoch_hot" else path.window
     biased = others.index(path.biased) if path.mode == "windows" and path.biased in others else None
@@ -130,9 +130,9 @@ def plan_window(
     )
 
 
-def nearest_action(window: int, place: int | None, parts: int) -> int:
-    """The action of the allocation whose window is nearest by ratio; ``place`` as in :class:`CacheActions`."""
-    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), place)
+def nearest_action(window: int, position: int | None, parts: int) -> int:
+    """The action of the allocation whose window is nearest by ratio; ``position`` as in :class:`CacheActions`."""
+    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), position)
 
 
 # Building a cache: count, select, copy from the current cache, and fetch the rest in bulk.
@@ -196,15 +196,15 @@ class CacheBuilder:
         if serving is not None and len(serving):
             slots = serving.find(keys)
             rows = serving.rows[np.maximum(slots, 0)]  # in one pass; rows that are missing are overwritten below
-            places = np.flatnonzero(slots < 0)
+            indices = np.flatnonzero(slots < 0)
         else:
-            rows, places = np.empty((len(keys), self._features), dtype=np.float32), np.arange(len(keys))
-        replies = fetch_into(rows, places, keys[places], owners[places], fetch)
+            rows, indices = np.empty((len(keys), self._features), dtype=np.float32), np.arange(len(keys))
+        replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
         built = BuiltCache(
             plan=plan,
             cache=FeatureCache(keys, rows, size=self._space.size),
-            copied=len(keys) - len(places),
-            fetched=len(places),
+            copied=len(keys) - len(indices),
+            fetched=len(indices),
             by_owner=np.bincount(owners, minlength=self._space.parts),
             rebuild_s=time.perf_counter() - began,
         )

@@ -34,7 +34,7 @@ def _on_rank(rank: int, ranks: int, address: str) -> dict:
                 asked[part] = (client.rpcs, client.bytes_sent + client.bytes_received)
         group.barrier()
         served = server.served()
-        with pytest.raises(PlanError, match=r"part\(s\) \[0, 0\] are served"):
+        with pytest.raises(PlanError, match=r"part\(s\) \[0, 0\] have feature servers"):
             exchange_addresses(group, {0: "tcp://127.0.0.1:1"}, parts=PARTS)
     group.close()
     return {"token": token, "addresses": addresses, "right": right, "asked": asked, "served": served}

@@ -97,7 +97,7 @@ def load_policy(path: Path) -> StoredPolicy:
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: file not found. {advice}") from error
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{path} is not a policy file ({error}). {advice}") from error
+        raise ConfigError(f"{path} is not a policy file ({error}). {advice}") from error
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
     policy = _policy(path, described, parameters)

@@ -174,7 +174,7 @@ def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     wanted = stories[0]["on_demand"]
     for rank, found in enumerate(stories):
         failed, again = found[story], found[f"{story} and resumed"]
-        own = "server of the features of part(s) [2, 3] ended with status -9"  # what the rank itself may find first
+        own = "feature server of part(s) [2, 3] exited with status -9"  # what the rank itself may find first
         assert words in failed["reason"] or (rank == 1 and own in failed["reason"]), failed["reason"]
         assert failed["kind"] == "RunFailedError" and "part" in failed["reason"] and failed["steps"] == 5
         assert failed["left"] == [] and failed["took_s"] < 15.0

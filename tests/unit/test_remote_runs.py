@@ -367,7 +367,7 @@ def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (signal.SIGKILL, r"part.* ended with status -9|part \d's features \(rank 0\) has ended"),
+        (signal.SIGKILL, r"part.* exited with status -9|part \d's features \(rank 0\) has exited"),
         (signal.SIGSTOP, r"part \d's features \(rank 0\) was silent for 0\.\d s"),
     ],
     ids=["killed", "stopped"],

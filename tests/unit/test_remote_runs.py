@@ -262,7 +262,7 @@ def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None
 REFUSED: dict[int, tuple[dict[str, Any], str]] = {
     1: ({"links": "9>0 delay=5"}, "9"), 2: ({"links": "1>0 delay=-3"}, "delay"), 3: ({"links": "1>0 rate=-1"}, "rate"),
     4: ({"links": "1>1 delay=5"}, "1>1"), 5: ({"links": "nonsense"}, "nonsense"),
-    6: ({"cache_policy": "double_dqn"}, "holds a policy for 3 parts, and this run has 4"),
+    6: ({"cache_policy": "double_dqn"}, "is a policy for 3 parts, but this run has 4"),
     7: ({"cache_policy": "fixed"}, "exceeds memory"),
     8: ({"congestion": "recorded"}, "congestion_file"),
 }  # fmt: skip

@@ -107,8 +107,8 @@ def test_states_of_many_runs_are_those_of_each_and_lie_within_their_bounds(parts
         ({"delays_s": np.zeros(2)}, "the last must be 3"),
         ({"base_step_s": 0.0}, "must be above 0"),
         ({"fetch_s": np.array([1.0, 0.0, 1.0])}, "must be above 0"),
-        ({"hit_rate": np.nan}, "no number"),
-        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "no number"),
+        ({"hit_rate": np.nan}, "not a number"),
+        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "not a number"),
     ],
 )
 def test_an_observation_that_is_none_is_refused(changes: dict[str, object], words: str) -> None:
